@@ -1,0 +1,186 @@
+"""Every error that coldstream raises on purpose.
+
+    ColdstreamError
+    ├── CorruptionError            bytes are not what their format says; never retried
+    │   ├── BadMagicError          a file, chunk, index or fragment does not start as it must
+    │   ├── BadVersionError        a version, type or encoding that this release does not know
+    │   ├── BadLengthError         a length that contradicts what is around it, or a bound
+    │   ├── TruncatedError         the bytes end before the thing they began
+    │   ├── BadCrcError            the checksum differs
+    │   ├── BadCountError          a count in a header is not what the data holds
+    │   └── BadSequenceError       a chunk is not the successor of the one before
+    ├── InvalidInputError          the caller asked for something that cannot be; never retried
+    │   ├── InvalidEventError      an event that is not of its schema
+    │   ├── InvalidNameError       a vhost, stream name or incarnation that cannot be one
+    │   ├── InvalidQueryError      an offset spec, bound or cursor that means nothing
+    │   └── InvalidSettingError    configuration that is missing or means nothing
+    ├── NotFoundError              what was asked for is not there
+    │   ├── StreamNotFoundError    no such stream, or no such incarnation
+    │   └── ObjectNotFoundError    no object at that key
+    ├── GapError                   the archive does not hold these offsets, and says so
+    ├── OverlapError               a segment disagrees with the manifest about where chunks begin
+    ├── ConflictError              somebody else was first
+    │   ├── ObjectExistsError      the key is taken; look at what is there
+    │   └── LostRaceError          the manifest moved on; read again and retry
+    ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
+    └── UnavailableError           a service did not answer, or asked to slow down; retry later
+        └── AccessDeniedError      credentials are missing, expired or not enough; retrying alone will not help
+
+Errors of other libraries stop at the border of the package that uses them, and come out as one of these, with the
+original as their cause. `retryable` says whether the same call may succeed later without anybody doing anything.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ColdstreamError(Exception):
+    """Base of every error that coldstream raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+
+
+class CorruptionError(ColdstreamError):
+    """Bytes that are not what their format says.
+
+    `source` names the file or key, `position` the byte where the unit in question begins.
+    """
+
+    def __init__(self, source: str, position: int, what: str, *, expected: object = None, found: object = None) -> None:
+        self.source = source
+        self.position = position
+        self.what = what
+        self.expected = expected
+        self.found = found
+        detail = "" if expected is None and found is None else f": expected {expected}, found {found}"
+        super().__init__(f"{source} at byte {position}: {what}{detail}")
+
+
+class BadMagicError(CorruptionError):
+    """A file, chunk, index or fragment does not start as it must."""
+
+
+class BadVersionError(CorruptionError):
+    """A version, type or encoding that this release does not know."""
+
+
+class BadLengthError(CorruptionError):
+    """A length that contradicts what is around it, or a bound."""
+
+
+class TruncatedError(CorruptionError):
+    """The bytes end before the thing they began."""
+
+
+class BadCrcError(CorruptionError):
+    """The checksum in a header differs from that of the data."""
+
+
+class BadCountError(CorruptionError):
+    """A count in a header is not what the data holds."""
+
+
+class BadSequenceError(CorruptionError):
+    """A chunk is not the successor of the one before it."""
+
+
+class InvalidInputError(ColdstreamError):
+    """The caller asked for something that cannot be. `field` names the part that is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
+class InvalidEventError(InvalidInputError):
+    """An event that is not of its schema."""
+
+
+class InvalidNameError(InvalidInputError):
+    """A vhost, stream name or incarnation that cannot be one."""
+
+
+class InvalidQueryError(InvalidInputError):
+    """An offset spec, bound or cursor that means nothing."""
+
+
+class InvalidSettingError(InvalidInputError):
+    """Configuration that is missing or means nothing."""
+
+
+class NotFoundError(ColdstreamError):
+    """What was asked for is not there."""
+
+
+class StreamNotFoundError(NotFoundError):
+    """No such stream in the archive, or no such incarnation of it."""
+
+
+class ObjectNotFoundError(NotFoundError):
+    """No object at that key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"no object at {key}")
+
+
+class GapError(ColdstreamError):
+    """The archive does not hold the offsets from `first_offset` up to, not including, `next_offset`."""
+
+    def __init__(self, stream: str, first_offset: int, next_offset: int, reason: str | None = None) -> None:
+        self.stream = stream
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+        because = "not archived" if reason is None else reason
+        super().__init__(f"{stream} has a gap: offsets {first_offset} to {next_offset - 1} ({because})")
+
+
+class OverlapError(ColdstreamError):
+    """A segment disagrees with the manifest about where chunks begin, so one of them is not this stream's."""
+
+    def __init__(self, source: str, chunk_id: int, next_offset: int, covered: str) -> None:
+        self.source = source
+        self.chunk_id = chunk_id
+        self.next_offset = next_offset
+        super().__init__(f"{source}: the chunk of offsets {chunk_id} to {next_offset - 1} straddles {covered}")
+
+
+class ConflictError(ColdstreamError):
+    """Somebody else was first."""
+
+    retryable = True
+
+
+class ObjectExistsError(ConflictError):
+    """The key is taken, and keys never get different bytes: look at what is there."""
+
+    retryable = False
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"an object is already at {key}")
+
+
+class LostRaceError(ConflictError):
+    """The manifest changed between reading and writing; nothing was written. Read again and retry."""
+
+
+class OutcomeUnknownError(ColdstreamError):
+    """A write was sent and no answer came: it may or may not have happened. Read before retrying."""
+
+    retryable = True
+
+
+class UnavailableError(ColdstreamError):
+    """A service did not answer, failed, or asked to slow down."""
+
+    retryable = True
+
+
+class AccessDeniedError(UnavailableError):
+    """Credentials are missing, expired, or not enough for the call."""
+
+    retryable = False

@@ -1,0 +1,189 @@
+"""Plan the transaction that adds a fragment entry to a stream's log.
+
+Pure: from the state as read to the change to write. The change holds only if the head still has the revision that was
+read, which makes the commits of one stream serial; so every plan sees the whole state, and the log that results depends
+on which fragments were committed, not on their order:
+
+- links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp made of
+  them never falls along the log, which is what lets one Query find a timestamp.
+- gaps: every hole between two neighbours has a gap item, made and filled here.
+- totals: the head's are sums over the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coldstream.errors import LostRaceError
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, JournalKind
+from coldstream.manifest.sparse import greatest
+from coldstream.units import Offset, TimestampMs
+
+MAX_ITEMS = 10
+"""Of one transaction."""
+
+MAX_RELINKS = MAX_ITEMS - 6
+"""Successors whose links the change that adds an entry may update, beside entry, head, event and up to three gaps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relink:
+    """New links for the entry that is there under `next_offset`; what else it holds stays."""
+
+    next_offset: Offset
+    prior_offset: Offset | None
+    prior_timestamp: TimestampMs | None
+    running_timestamp: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transaction on a stream: all of it happens, and only if the head's revision is `head.revision - 1`."""
+
+    head: Head
+    event: JournalEvent | None = None
+    put_entry: FragmentEntry | None = None
+    relinks: tuple[Relink, ...] = ()
+    put_gaps: tuple[Gap, ...] = ()
+    delete_gaps: tuple[Offset, ...] = ()
+
+    @property
+    def items(self) -> int:
+        """Items that the transaction writes, with the one that registers a new stream; at most MAX_ITEMS."""
+        always = 2 if self.head.revision == 1 else 1
+        links_and_gaps = len(self.relinks) + len(self.put_gaps) + len(self.delete_gaps)
+        return always + (self.event is not None) + (self.put_entry is not None) + links_and_gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """What the manifest holds around a new entry.
+
+    `before` is the nearest entry that ends at or before it, `after` the entries that end past its first offset, in
+    order: those that overlap it, if any, then its successors, up to the first that `is_settled`. `gap` is the gap item
+    that the new entry falls into.
+    """
+
+    head: Head
+    before: FragmentEntry | None = None
+    after: Sequence[FragmentEntry] = ()
+    gap: Gap | None = None
+
+
+def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) -> Change:
+    """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
+
+    The caller writes the change and, unless it put the entry, reads and plans again. Raises LostRaceError when the
+    log already covers part of the entry.
+    """
+    for other in around.after:
+        if other.first_offset < entry.next_offset:
+            raise LostRaceError(
+                f"offsets {entry.first_offset} to {entry.next_offset - 1} overlap those of an entry,"
+                f" {other.first_offset} to {other.next_offset - 1}"
+            )
+    entry = _linked(entry, around.before, around.head)
+    relinks = _relinks(entry, around.after)
+    if len(relinks) > MAX_RELINKS:
+        # Clocks ran backwards and the entry came late. Farthest first: the running timestamps never fall on the way,
+        # and one that is too great costs a lookup another page, never an answer.
+        head = replace(around.head, revision=around.head.revision + 1)
+        return Change(head, relinks=_raised_only(relinks[1 - MAX_ITEMS :], around.after))
+    put_gaps, delete_gaps = _gaps(around, entry)
+    head = _with_entry(around.head, entry, gaps=len(put_gaps) - len(delete_gaps) - _replaced(around.gap, put_gaps))
+    event = JournalEvent(
+        revision=head.revision,
+        kind=JournalKind.FRAGMENT_COMMITTED,
+        at=at,
+        first_offset=entry.first_offset,
+        next_offset=entry.next_offset,
+        key=entry.key,
+    )
+    return Change(head, event, entry, relinks, put_gaps, delete_gaps)
+
+
+def plan_quarantine(
+    head: Head, *, first_offset: Offset, next_offset: Offset | None, key: str, reason: str, at: TimestampMs
+) -> Change:
+    """Plan recording that a segment went to quarantine, under `key`."""
+    head = replace(head, revision=head.revision + 1, quarantined=head.quarantined + 1)
+    event = JournalEvent(
+        head.revision, JournalKind.SEGMENT_QUARANTINED, at, first_offset, next_offset, key=key, detail=reason
+    )
+    return Change(head, event)
+
+
+def is_append(head: Head, entry: FragmentEntry) -> bool:
+    """Tell whether `entry` comes after everything in the log, so that nothing but the head need be read."""
+    return head.next_offset is None or entry.first_offset >= head.next_offset
+
+
+def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
+    """Tell whether what precedes `successor` is as late as `entry`, so that no entry after it needs new links."""
+    return successor.prior_timestamp is not None and successor.prior_timestamp >= entry.greatest_timestamp
+
+
+def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> FragmentEntry:
+    if is_append(head, entry):
+        return replace(entry, prior_offset=head.next_offset, prior_timestamp=head.greatest_timestamp)
+    if before is None:
+        return replace(entry, prior_offset=None, prior_timestamp=None)
+    return replace(entry, prior_offset=before.next_offset, prior_timestamp=before.running_timestamp)
+
+
+def _relinks(entry: FragmentEntry, after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
+    """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be."""
+    relinks: list[Relink] = []
+    prior_offset = entry.next_offset
+    running = entry.running_timestamp
+    for number, successor in enumerate(after):
+        if number > 0 and successor.prior_timestamp is not None and successor.prior_timestamp >= running:
+            break
+        running = max(running, successor.greatest_timestamp)
+        prior_timestamp = relinks[-1].running_timestamp if relinks else entry.running_timestamp
+        relinks.append(Relink(successor.next_offset, prior_offset, prior_timestamp, running))
+        prior_offset = successor.next_offset
+    return tuple(relinks)
+
+
+def _raised_only(relinks: Sequence[Relink], after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
+    """Raise timestamps without announcing an entry that is not there yet: the prior offsets stay as they are."""
+    prior_offsets = {successor.next_offset: successor.prior_offset for successor in after}
+    return tuple(replace(relink, prior_offset=prior_offsets[relink.next_offset]) for relink in relinks)
+
+
+def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[tuple[Gap, ...], tuple[Offset, ...]]:
+    reason = around.gap.reason if around.gap is not None else None
+    put: list[Gap] = []
+    if entry.prior_offset is not None and entry.prior_offset < entry.first_offset:
+        put.append(Gap(entry.prior_offset, entry.first_offset, reason))
+    if around.after and entry.next_offset < around.after[0].first_offset:
+        put.append(Gap(entry.next_offset, around.after[0].first_offset, reason))
+    filled = around.gap is not None and all(gap.first_offset != around.gap.first_offset for gap in put)
+    return tuple(put), (around.gap.first_offset,) if filled and around.gap is not None else ()
+
+
+def _replaced(gap: Gap | None, put: Sequence[Gap]) -> int:
+    """Count the gap items that a put overwrites rather than adds."""
+    return sum(1 for new in put if gap is not None and new.first_offset == gap.first_offset)
+
+
+def _with_entry(head: Head, entry: FragmentEntry, *, gaps: int) -> Head:
+    is_first = head.first_offset is None or entry.first_offset < head.first_offset
+    next_offset = entry.next_offset if head.next_offset is None else max(head.next_offset, entry.next_offset)
+    return replace(
+        head,
+        revision=head.revision + 1,
+        first_offset=entry.first_offset if is_first else head.first_offset,
+        next_offset=next_offset,
+        first_timestamp=entry.first_timestamp if is_first else head.first_timestamp,
+        greatest_timestamp=greatest((head.greatest_timestamp, entry.greatest_timestamp)),
+        fragments=head.fragments + 1,
+        chunks=head.chunks + entry.chunks,
+        records=head.records + entry.records,
+        messages=head.messages + entry.messages,
+        data_bytes=head.data_bytes + entry.data_bytes,
+        object_bytes=head.object_bytes + entry.object_bytes,
+        gaps=head.gaps + gaps,
+    )

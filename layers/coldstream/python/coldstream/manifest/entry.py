@@ -1,0 +1,128 @@
+"""What the manifest holds of one stream: fragment entries, gaps, the head, and the journal.
+
+One partition of the table is one incarnation. Its fragment entries, in the order of their offsets, with the head behind
+the last, are the stream's *log* (docs/formats.md has the items, docs/decisions.md why the sort key is the next offset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coldstream.manifest.sparse import SparseIndex
+from coldstream.manifest.stream import StreamId
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
+
+
+class Encoding(StrEnum):
+    """How the bytes of a fragment stand in its object."""
+
+    IDENTITY = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class LastUserChunk:
+    """Where the last user chunk of a fragment is: the place that the offset spec `last` attaches at."""
+
+    chunk_id: ChunkId
+    position: int
+    timestamp: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentEntry:
+    """One fragment: what is in its object, and where that is.
+
+    Offsets are half-open: `first_offset` up to, not including, `next_offset`. `records` counts offsets, `messages`
+    those in user chunks. `data_bytes` are the chunks alone, `object_bytes` the whole object, `crc32` that of the whole
+    object. `prior_offset` and `prior_timestamp` are the next offset of the entry before this one and the greatest
+    timestamp of all entries before it, None for the first of the stream; the commit keeps them.
+    """
+
+    first_offset: Offset
+    next_offset: Offset
+    first_timestamp: TimestampMs
+    last_timestamp: TimestampMs
+    greatest_timestamp: TimestampMs
+    epoch: Epoch
+    chunks: int
+    records: int
+    messages: int
+    data_bytes: int
+    object_bytes: int
+    key: str
+    crc32: int
+    sparse: SparseIndex
+    last_user_chunk: LastUserChunk | None
+    segment_offset: Offset
+    encoding: Encoding = Encoding.IDENTITY
+    generation: int = 0
+    prior_offset: Offset | None = None
+    prior_timestamp: TimestampMs | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_offset < self.next_offset:
+            raise ValueError(f"an entry needs 0 <= first < next offset, got {self.first_offset}..{self.next_offset}")
+
+    @property
+    def running_timestamp(self) -> TimestampMs:
+        """The greatest timestamp of the stream up to the end of this fragment; it never falls along the log."""
+        if self.prior_timestamp is None:
+            return self.greatest_timestamp
+        return max(self.prior_timestamp, self.greatest_timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets `first_offset` up to `next_offset` that no entry covers, between two that do.
+
+    `reason` says why where that is known; None means "not archived yet, or lost: nobody has said".
+    """
+
+    first_offset: Offset
+    next_offset: Offset
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The state of a stream as a whole. Every change of the manifest raises `revision` by one, in its transaction.
+
+    `next_offset` is the tail: the offset after the last archived one. Offsets and timestamps are None while nothing is
+    archived. The totals are over the entries of the log; `quarantined` counts segments.
+    """
+
+    stream: StreamId
+    revision: int = 0
+    first_offset: Offset | None = None
+    next_offset: Offset | None = None
+    first_timestamp: TimestampMs | None = None
+    greatest_timestamp: TimestampMs | None = None
+    fragments: int = 0
+    chunks: int = 0
+    records: int = 0
+    messages: int = 0
+    data_bytes: int = 0
+    object_bytes: int = 0
+    gaps: int = 0
+    quarantined: int = 0
+
+
+class JournalKind(StrEnum):
+    """What happened to the manifest."""
+
+    FRAGMENT_COMMITTED = "Fragment Committed"
+    SEGMENT_QUARANTINED = "Segment Quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEvent:
+    """One change of the manifest. `revision` is the head's after it, and so orders the events of a stream."""
+
+    revision: int
+    kind: JournalKind
+    at: TimestampMs
+    first_offset: Offset
+    next_offset: Offset | None
+    key: str
+    detail: str | None = None

@@ -1,0 +1,137 @@
+"""The sparse index of a fragment: where about every MiB of its chunks begin, small enough to live in the manifest.
+
+It is what lets one Query answer a lookup: the entry that holds an offset also says, to about a MiB, at which byte.
+
+    sparse index   version u8 (1) · points
+    point          five varints: the differences to the point before, in chunk id, ordinal, position and timestamp,
+                   then timestamp - greatest timestamp before; the first point's differences are to zero
+
+Varints are LEB128; the signed ones (the last two) are zigzag-coded, as in Protocol Buffers. A greatest timestamp before
+that does not exist (the first chunk) is written as the chunk's own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coldstream.errors import BadVersionError, CorruptionError, TruncatedError
+from coldstream.units import ChunkId, Offset, TimestampMs
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePoint:
+    """The beginning of one chunk of a fragment.
+
+    `ordinal` counts the chunks before it in the fragment, `position` is its byte in the object, and
+    `greatest_before` is the greatest timestamp of those chunks, its own timestamp where there are none.
+    """
+
+    chunk_id: ChunkId
+    ordinal: int
+    position: int
+    timestamp: TimestampMs
+    greatest_before: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class SparseIndex:
+    """Points in the order of the chunks; the first is the fragment's first chunk."""
+
+    points: tuple[SparsePoint, ...]
+
+    def __post_init__(self) -> None:
+        if not self.points:
+            raise ValueError("a sparse index has at least the first chunk")
+
+    def at_offset(self, offset: Offset) -> int:
+        """Index of the last point at or before the chunk that holds `offset`; 0 for one below the first."""
+        return max(0, bisect_right(self.points, int(offset), key=lambda point: int(point.chunk_id)) - 1)
+
+    def at_timestamp(self, timestamp: TimestampMs) -> int:
+        """Index of the last point before which every chunk is older than `timestamp`.
+
+        The first chunk at or after `timestamp`, in offset order, is at that point or after it, and before the next
+        point unless there is none in the fragment.
+        """
+        found = 0
+        for number, point in enumerate(self.points[1:], start=1):
+            if point.greatest_before >= timestamp:
+                break
+            found = number
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Encode; about 11 bytes a point."""
+        out = bytearray((VERSION,))
+        before = SparsePoint(ChunkId(0), 0, 0, TimestampMs(0), TimestampMs(0))
+        for point in self.points:
+            _put_varint(out, point.chunk_id - before.chunk_id)
+            _put_varint(out, point.ordinal - before.ordinal)
+            _put_varint(out, point.position - before.position)
+            _put_varint(out, _zigzag(point.timestamp - before.timestamp))
+            _put_varint(out, _zigzag(point.timestamp - point.greatest_before))
+            before = point
+        return bytes(out)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, source: str) -> SparseIndex:
+        """Decode. Raises CorruptionError, naming `source`, when `data` is not a sparse index."""
+        if data[:1] != bytes((VERSION,)):
+            raise BadVersionError(
+                source, 0, "sparse index version", expected=VERSION, found=data[:1].hex() or "nothing"
+            )
+        numbers = _varints(data, source)
+        points: list[SparsePoint] = []
+        chunk_id = ordinal = position = timestamp = 0
+        for step in numbers:
+            try:
+                chunk_id += step
+                ordinal += next(numbers)
+                position += next(numbers)
+                timestamp += _unzigzag(next(numbers))
+                greatest_before = timestamp - _unzigzag(next(numbers))
+            except StopIteration:
+                raise TruncatedError(source, len(data), "sparse index ends inside a point") from None
+            points.append(
+                SparsePoint(ChunkId(chunk_id), ordinal, position, TimestampMs(timestamp), TimestampMs(greatest_before))
+            )
+        if not points:
+            raise CorruptionError(source, 0, "sparse index without a point")
+        return cls(tuple(points))
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    while value >= 0x80:  # noqa: PLR2004  seven bits a byte
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _varints(data: bytes, source: str) -> Iterator[int]:
+    value = shift = 0
+    for byte in data[1:]:
+        value |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            yield value
+            value = shift = 0
+    if shift:
+        raise TruncatedError(source, len(data), "sparse index ends inside a number")
+
+
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def _unzigzag(value: int) -> int:
+    return -((value + 1) >> 1) if value & 1 else value >> 1
+
+
+def greatest(timestamps: Iterable[TimestampMs | None]) -> TimestampMs | None:
+    """Return the greatest of the timestamps that are there; None where none is."""
+    return max((timestamp for timestamp in timestamps if timestamp is not None), default=None)

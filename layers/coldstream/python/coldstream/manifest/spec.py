@@ -1,0 +1,75 @@
+"""Offset specs: where in a stream to attach, in the broker's own terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coldstream.errors import InvalidQueryError
+from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, Offset, TimestampMs, parse_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """Attach at the chunk that holds `offset`; at the first if it is below that, at the tail if it is past that."""
+
+    offset: Offset
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.offset <= MAX_OFFSET:
+            raise InvalidQueryError("offset", f"{self.offset} is not from 0 to 2^64 - 1")
+
+    def __str__(self) -> str:
+        return str(self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """Attach at the first chunk, in offset order, whose timestamp is at or after `timestamp`."""
+
+    timestamp: TimestampMs
+
+    def __post_init__(self) -> None:
+        if not MIN_TIMESTAMP_MS <= self.timestamp <= MAX_TIMESTAMP_MS:
+            raise InvalidQueryError("timestamp", f"{self.timestamp} is not a signed 64-bit number of milliseconds")
+
+    def __str__(self) -> str:
+        return f"timestamp:{self.timestamp}"
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """Attach at `first`, the first chunk of any type; `last`, the last user chunk; or `next`, the tail."""
+
+    which: Literal["first", "last", "next"]
+
+    def __str__(self) -> str:
+        return self.which
+
+
+OffsetSpec = AtOffset | AtTimestamp | AtEnd
+
+FIRST = AtEnd("first")
+LAST = AtEnd("last")
+NEXT = AtEnd("next")
+
+
+def parse_offset_spec(text: str) -> OffsetSpec:
+    """Read `first`, `last`, `next`, an offset, or a timestamp.
+
+    Digits alone are an offset; a timestamp is `timestamp:` and milliseconds since 1970 or an RFC 3339 time, or an
+    RFC 3339 time alone. Raises InvalidQueryError.
+    """
+    match text.strip():
+        case "first" | "last" | "next" as which:
+            return AtEnd(which)
+        case offset if offset.isascii() and offset.isdigit():
+            return AtOffset(Offset(int(offset)))
+        case stamped:
+            try:
+                return AtTimestamp(parse_timestamp(stamped.removeprefix("timestamp:")))
+            except ValueError as err:
+                raise InvalidQueryError(
+                    "offset spec",
+                    f"{text!r} is none of first, last, next, an offset, timestamp:<milliseconds>, an RFC 3339 time",
+                ) from err

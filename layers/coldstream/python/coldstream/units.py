@@ -1,0 +1,90 @@
+"""The units that flow through coldstream: offsets, timestamps, byte ranges.
+
+Offsets, chunk ids and epochs are osiris's: unsigned 64-bit integers. Timestamps are milliseconds since the Unix epoch,
+signed 64-bit, as osiris writes them. Ranges are half-open everywhere; the inclusive form that HTTP wants is made in
+`ByteRange.http` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+Offset = NewType("Offset", int)
+"""Position of a record in a stream: 0 to 2^64 - 1."""
+
+ChunkId = NewType("ChunkId", int)
+"""The offset of a chunk's first record; the next chunk's id is this one plus the chunk's records."""
+
+Epoch = NewType("Epoch", int)
+"""The leader's term that wrote a chunk."""
+
+TimestampMs = NewType("TimestampMs", int)
+"""Milliseconds since 1970-01-01T00:00:00Z, signed 64-bit."""
+
+KIB = 1 << 10
+MIB = 1 << 20
+
+MAX_OFFSET = (1 << 64) - 1
+MIN_TIMESTAMP_MS = -(1 << 63)
+MAX_TIMESTAMP_MS = (1 << 63) - 1
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteRange:
+    """Bytes `start` up to, not including, `end` of an object or a file."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a byte range needs 0 <= start < end, got {self.start}..{self.end}")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def http(self) -> str:
+        """The value of an HTTP `Range` header, whose last byte is inclusive (RFC 9110, 14.1.2)."""
+        return f"bytes={self.start}-{self.end - 1}"
+
+
+def parse_timestamp(text: str) -> TimestampMs:
+    """Read milliseconds since the Unix epoch, or an RFC 3339 date and time with an offset from UTC.
+
+    A time finer than a millisecond is rounded up, so that "at or after" keeps its meaning. Raises ValueError when the
+    text is neither, has no offset from UTC, or lies outside 64 bits.
+    """
+    stripped = text.strip()
+    try:
+        # Not int() alone: it also takes "1_000" and non-ASCII digits.
+        is_number = stripped.lstrip("-").isascii() and stripped.lstrip("-").isdigit()
+        if is_number:
+            value = int(stripped)
+        else:
+            moment = datetime.fromisoformat(stripped)
+            if "T" not in stripped.upper() and " " not in stripped:
+                raise ValueError("no time of day")
+            if moment.tzinfo is None:
+                raise ValueError("no offset from UTC")
+            value = -((_EPOCH - moment) // timedelta(milliseconds=1))
+    except (ValueError, OverflowError) as err:
+        raise ValueError(
+            f"{text!r} is neither milliseconds since 1970 nor an RFC 3339 time such as 2026-01-31T09:30:00Z ({err})"
+        ) from err
+    if not MIN_TIMESTAMP_MS <= value <= MAX_TIMESTAMP_MS:
+        raise ValueError(f"{text!r} lies outside a signed 64-bit number of milliseconds")
+    return TimestampMs(value)
+
+
+def format_timestamp(timestamp: TimestampMs) -> str:
+    """Write a timestamp as RFC 3339 in UTC with milliseconds; as plain milliseconds where no calendar reaches."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return str(timestamp)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

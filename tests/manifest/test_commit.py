@@ -1,0 +1,192 @@
+"""The log that results from commits is the same for every order of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise, permutations
+
+import pytest
+
+from coldstream.errors import LostRaceError
+from coldstream.manifest.commit import MAX_ITEMS, Neighbourhood, is_append, is_settled, plan_commit, plan_quarantine
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
+
+STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
+NOW = TimestampMs(1_763_700_000_000)
+
+
+def entry(first: int, following: int, *, first_timestamp: int = 0, greatest: int = 0) -> FragmentEntry:
+    point = SparsePoint(ChunkId(first), 0, 8, TimestampMs(first_timestamp), TimestampMs(first_timestamp))
+    return FragmentEntry(
+        first_offset=Offset(first),
+        next_offset=Offset(following),
+        first_timestamp=TimestampMs(first_timestamp),
+        last_timestamp=TimestampMs(greatest),
+        greatest_timestamp=TimestampMs(greatest),
+        epoch=Epoch(1),
+        chunks=1,
+        records=following - first,
+        messages=following - first,
+        data_bytes=100,
+        object_bytes=182,
+        key=f"{first:020}.fragment",
+        crc32=0,
+        sparse=SparseIndex((point,)),
+        last_user_chunk=None,
+        segment_offset=Offset(first),
+    )
+
+
+class Log:
+    """The least of a table: enough to plan commits on, and to apply them."""
+
+    def __init__(self) -> None:
+        self.head = Head(STREAM)
+        self.entries: dict[int, FragmentEntry] = {}
+        self.gaps: dict[int, Gap] = {}
+        self.largest_change = 0
+
+    def commit(self, new: FragmentEntry) -> None:
+        while True:
+            change = plan_commit(self._around(new), new, NOW)
+            items = 1 + bool(change.event) + bool(change.put_entry) + len(change.relinks)
+            self.largest_change = max(self.largest_change, items + len(change.put_gaps) + len(change.delete_gaps))
+            assert change.head.revision == self.head.revision + 1
+            self.head = change.head
+            for relink in change.relinks:
+                old = self.entries[relink.next_offset]
+                self.entries[relink.next_offset] = replace(
+                    old, prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
+                )
+                assert self.entries[relink.next_offset].running_timestamp == relink.running_timestamp
+            for gap in change.delete_gaps:
+                del self.gaps[gap]
+            self.gaps |= {gap.first_offset: gap for gap in change.put_gaps}
+            self._never_falls()
+            if change.put_entry is not None:
+                self.entries[change.put_entry.next_offset] = change.put_entry
+                self._never_falls()
+                return
+
+    def _never_falls(self) -> None:
+        running = [self.entries[key].running_timestamp for key in sorted(self.entries)]
+        assert running == sorted(running)
+
+    def _around(self, new: FragmentEntry) -> Neighbourhood:
+        if is_append(self.head, new):
+            return Neighbourhood(self.head)
+        log = [self.entries[key] for key in sorted(self.entries)]
+        before = [old for old in log if old.next_offset <= new.first_offset]
+        after = [old for old in log if old.next_offset > new.first_offset]
+        settled = next((number for number, old in enumerate(after) if is_settled(old, new)), len(after))
+        gap = self.gaps.get(before[-1].next_offset) if before else None
+        return Neighbourhood(self.head, before[-1] if before else None, after[: settled + 1], gap)
+
+    def state(self) -> tuple[object, ...]:
+        return ({**self.entries}, {**self.gaps}, self.head.first_offset, self.head.next_offset, self.head.gaps)
+
+
+FRAGMENTS = [
+    entry(0, 10, first_timestamp=5, greatest=20),
+    entry(10, 30, first_timestamp=20, greatest=90),
+    entry(30, 31, first_timestamp=15, greatest=16),
+    entry(40, 50, first_timestamp=17, greatest=30),
+    entry(50, 60, first_timestamp=31, greatest=120),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(5))))
+def test_any_order_of_commits_gives_the_same_log(order: tuple[int, ...]) -> None:
+    in_order, shuffled = Log(), Log()
+    for fragment in FRAGMENTS:
+        in_order.commit(fragment)
+    for number in order:
+        shuffled.commit(FRAGMENTS[number])
+    assert shuffled.state() == in_order.state()
+
+
+def test_links_and_gaps_describe_what_is_there() -> None:
+    rng = random.Random(7)
+    for _ in range(30):
+        borders = sorted(rng.sample(range(1000), 40))
+        spans = [span for span in pairwise(borders) if rng.random() < 0.7]
+        fragments = [entry(*span, greatest=rng.randrange(500)) for span in spans]
+        rng.shuffle(fragments)
+        log = Log()
+        for fragment in fragments:
+            log.commit(fragment)
+        running: int | None = None
+        prior: int | None = None
+        holes: dict[int, int] = {}
+        for key in sorted(log.entries):
+            here = log.entries[key]
+            assert (here.prior_offset, here.prior_timestamp) == (prior, running)
+            if prior is not None and prior < here.first_offset:
+                holes[prior] = here.first_offset
+            running = here.running_timestamp
+            prior = here.next_offset
+        assert {gap.first_offset: gap.next_offset for gap in log.gaps.values()} == holes
+        assert log.head.gaps == len(holes)
+        assert log.head.greatest_timestamp == running
+        assert log.head.fragments == len(fragments)
+        assert log.head.records == sum(fragment.records for fragment in fragments)
+
+
+def test_a_late_entry_before_a_clock_step_raises_its_successors_in_batches_of_a_transaction() -> None:
+    log = Log()
+    log.commit(entry(0, 10, greatest=1))
+    for number in range(2, 40):
+        log.commit(entry(number * 10, number * 10 + 10, greatest=number))
+    log.commit(entry(10, 20, greatest=1000))
+    assert log.largest_change <= MAX_ITEMS
+    assert {old.running_timestamp for key, old in log.entries.items() if key > 10} == {1000}
+
+
+def test_the_first_entry_has_no_links() -> None:
+    change = plan_commit(Neighbourhood(Head(STREAM)), FRAGMENTS[1], NOW)
+    assert change.put_entry is not None
+    assert change.put_entry.prior_offset is None
+    assert change.put_entry.prior_timestamp is None
+    assert change.put_gaps == ()
+
+
+def test_an_overlap_is_refused() -> None:
+    log = Log()
+    log.commit(entry(10, 20))
+    with pytest.raises(LostRaceError, match="10 to 19"):
+        log.commit(entry(15, 25))
+
+
+def test_a_gap_keeps_its_reason_when_it_shrinks() -> None:
+    log = Log()
+    log.commit(entry(0, 10))
+    log.commit(entry(40, 50))
+    log.gaps[10] = Gap(Offset(10), Offset(40), "disk was full")
+    log.commit(entry(20, 30))
+    assert log.gaps == {
+        10: Gap(Offset(10), Offset(20), "disk was full"),
+        30: Gap(Offset(30), Offset(40), "disk was full"),
+    }
+    assert log.head.gaps == 2
+
+
+def test_the_journal_says_what_was_committed() -> None:
+    change = plan_commit(Neighbourhood(Head(STREAM, revision=6)), FRAGMENTS[0], NOW)
+    assert change.event is not None
+    assert change.event.kind is JournalKind.FRAGMENT_COMMITTED
+    assert (change.event.revision, change.event.first_offset, change.event.next_offset) == (7, 0, 10)
+
+
+def test_a_quarantine_is_counted_and_written_down() -> None:
+    change = plan_quarantine(
+        Head(STREAM, revision=1), first_offset=Offset(5), next_offset=Offset(9), key="q", reason="bad CRC", at=NOW
+    )
+    assert change.head.quarantined == 1
+    assert change.head.revision == 2
+    assert change.event is not None
+    assert change.event.kind is JournalKind.SEGMENT_QUARANTINED
+    assert change.event.detail == "bad CRC"
