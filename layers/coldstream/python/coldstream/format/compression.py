@@ -1,0 +1,98 @@
+"""Compression of sub-batches: done by publishers, never by the broker.
+
+    0 none · 1 gzip (RFC 1952) · 2 snappy (framing format) · 3 lz4 (frame format) · 4 zstd (RFC 8878) · 5 to 7 unknown
+
+The broker stores what a publisher sends without looking into it, so the declared uncompressed length is a claim: what
+comes out may be neither shorter nor longer, and memory is bounded by the claim, the claim by `MAX_UNCOMPRESSED_BYTES`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from types import ModuleType
+
+import cramjam
+
+from coldstream.errors import BadLengthError, BadVersionError, CorruptionError
+from coldstream.units import MIB
+
+MAX_UNCOMPRESSED_BYTES = 256 * MIB
+"""Of one sub-batch. Clients make them of at most 65,535 messages, commonly of some tens of KiB."""
+
+
+class Compression(IntEnum):
+    """How the messages of a sub-batch are packed."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_CODECS: dict[int, ModuleType] = {
+    Compression.GZIP: cramjam.gzip,
+    Compression.SNAPPY: cramjam.snappy,
+    Compression.LZ4: cramjam.lz4,
+    Compression.ZSTD: cramjam.zstd,
+}
+
+# What Rust's Write::write_all says when the output is full: the data holds more than was declared.
+_OUTPUT_IS_FULL = "failed to write whole buffer"
+
+
+def compress(compression: Compression, data: bytes) -> bytes:
+    """Pack `data` as the RabbitMQ clients do."""
+    if compression is Compression.NONE:
+        return data
+    return bytes(_CODECS[compression].compress(data))
+
+
+def decompress(
+    compression: int, data: memoryview, uncompressed_bytes: int, *, source: str, position: int
+) -> memoryview:
+    """Unpack the data of the sub-batch at byte `position` of `source`, declared to hold `uncompressed_bytes`.
+
+    Allocates `uncompressed_bytes` at most, whatever the data, and the decoder's window, which zstd's keeps to 128 MiB.
+    Data that is not compressed is returned as it is, and its declared length not looked at: nobody else does, and what
+    readers of the broker get, ours must get too.
+
+    Raises BadVersionError for an unknown compression, BadLengthError where the declared length is out of bounds or
+    not what comes out, CorruptionError where the data cannot be unpacked.
+    """
+    if compression == Compression.NONE:
+        return data
+    codec = _CODECS.get(compression)
+    if codec is None:
+        raise BadVersionError(source, position, "compression of a sub-batch", expected="0 to 4", found=compression)
+    name = Compression(compression).name.lower()
+    if uncompressed_bytes > MAX_UNCOMPRESSED_BYTES:
+        raise BadLengthError(
+            source,
+            position,
+            "uncompressed length of a sub-batch",
+            expected=f"at most {MAX_UNCOMPRESSED_BYTES}",
+            found=uncompressed_bytes,
+        )
+    out = bytearray(uncompressed_bytes)
+    try:
+        found: int = codec.decompress_into(data, out)
+    except cramjam.DecompressionError as err:
+        if _OUTPUT_IS_FULL in str(err):
+            raise BadLengthError(
+                source,
+                position,
+                f"uncompressed length of a sub-batch ({name})",
+                expected=uncompressed_bytes,
+                found="more",
+            ) from err
+        raise CorruptionError(source, position, f"sub-batch cannot be unpacked ({name}: {err})") from err
+    if found != uncompressed_bytes:
+        raise BadLengthError(
+            source,
+            position,
+            f"uncompressed length of a sub-batch ({name})",
+            expected=uncompressed_bytes,
+            found=found,
+        )
+    return memoryview(out)

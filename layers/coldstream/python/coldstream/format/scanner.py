@@ -1,0 +1,191 @@
+"""Scan whole segments in bounded memory: a push parser that does no I/O.
+
+    scanner = SegmentScanner(source, first_offset=...)
+    for block in blocks:                  of any size
+        for event in scanner.feed(block):
+            ChunkBegin                    a header that makes sense on its own
+            ChunkBytes ...                all bytes of the chunk, header included, in order
+            ChunkEnd                      everything about the chunk has been checked
+    scanner.close()
+
+Nothing that comes between a ChunkBegin and its ChunkEnd may be relied on before the ChunkEnd. Checked are the segment's
+header, every chunk header, the succession of chunk ids, the epochs, the CRC of the data, the counts of entries and
+records, and the form of trailers. Nothing in the format covers, and so is taken as found: timestamps, epochs that do
+not fall, bloom filters, what trailers say, and whether a chunk of one simple entry is a user's or tracking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from awscrt.checksums import combine_crc32
+
+from coldstream.errors import BadCrcError, BadLengthError, BadSequenceError, TruncatedError
+from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
+from coldstream.format.entry import EntryCounter
+from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, check_file_header
+from coldstream.format.tracking import TrackingCheck
+from coldstream.units import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkBegin:
+    """A chunk begins at byte `position` of the segment."""
+
+    header: ChunkHeader
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkBytes:
+    """The next bytes of the chunk begun, one at least. The view is of the block fed: copy it to keep it."""
+
+    view: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkEnd:
+    """The chunk begun ends here, verified. `crc32` is of all its bytes, from header to trailer."""
+
+    header: ChunkHeader
+    position: int
+    crc32: int
+
+
+ScanEvent = ChunkBegin | ChunkBytes | ChunkEnd
+
+
+class SegmentScanner:
+    """Turns the blocks of one segment into events. Memory: one header, whatever the size of chunks and blocks.
+
+    `first_offset`, where given, is the id that the first chunk must have: the number in the segment's file name. After
+    an error the scanner is of no more use.
+    """
+
+    def __init__(self, source: str, *, first_offset: Offset | None = None) -> None:
+        self._source = source
+        self._expected_id: int | None = first_offset
+        self._epoch = 0
+        self._position = 0  # of the segment's header, then of the chunk begun or awaited
+        self._cut_header = b""  # what came so far of a header, the segment's or a chunk's
+        self._header: ChunkHeader | None = None  # of the chunk begun
+        self._data_start = self._data_end = self._end = 0  # of that chunk, counted from its first byte
+        self._taken = 0  # bytes of it so far
+        self._head_crc = self._data_crc = self._trailer_crc = 0
+        self._entries = EntryCounter()
+        self._trailer = TrackingCheck()
+
+    def feed(self, block: bytes | bytearray | memoryview) -> Iterator[ScanEvent]:
+        """Yield what the next block holds; to be exhausted before the next call.
+
+        Raises CorruptionError of the kind that fits, with the position of the chunk.
+        """
+        view = memoryview(block)
+        at, end = 0, len(view)
+        while at < end:
+            header = self._header
+            if header is None:
+                wanted = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
+                missing = wanted - len(self._cut_header)
+                start = view[at : at + missing]
+                if len(start) < missing:
+                    self._cut_header += start
+                    return
+                cut, self._cut_header = self._cut_header, b""
+                if not self._position:
+                    check_file_header(cut + start, SEGMENT_HEADER, source=self._source)
+                    self._position = SEGMENT_HEADER_BYTES
+                    at += missing
+                    continue
+                if cut:
+                    start = memoryview(cut + start)
+                header = self._begin(start)
+                yield ChunkBegin(header, self._position)
+                if cut:
+                    self._take(start)
+                    yield ChunkBytes(start)
+                    at += missing
+            piece = view[at : at + self._end - self._taken]
+            if piece:
+                self._take(piece)
+                yield ChunkBytes(piece)
+                at += len(piece)
+            if self._taken == self._end:
+                yield self._finish(header)
+
+    def close(self) -> None:
+        """Say that the segment ends here. Raises TruncatedError unless a chunk, or the segment's header, just did."""
+        if self._header is not None:
+            raise TruncatedError(
+                self._source, self._position, "segment ends inside a chunk", expected=self._end, found=self._taken
+            )
+        if self._cut_header or not self._position:
+            wanted = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
+            raise TruncatedError(
+                self._source,
+                self._position,
+                "segment ends inside a header",
+                expected=wanted,
+                found=len(self._cut_header),
+            )
+
+    def _begin(self, start: memoryview) -> ChunkHeader:
+        source, position = self._source, self._position
+        header = ChunkHeader.from_bytes(start, source=source, position=position)
+        if position > MAX_POSITION:
+            raise BadLengthError(
+                source,
+                position,
+                "position of a chunk in its segment",
+                expected=f"at most {MAX_POSITION}",
+                found=position,
+            )
+        if header.chunk_id != self._expected_id and self._expected_id is not None:
+            raise BadSequenceError(source, position, "chunk id", expected=self._expected_id, found=header.chunk_id)
+        if header.epoch < self._epoch:
+            raise BadSequenceError(
+                source, position, "epoch of a chunk", expected=f"at least {self._epoch}", found=header.epoch
+            )
+        self._header = header
+        self._data_start = CHUNK_HEADER_BYTES + header.bloom_bytes
+        self._data_end = self._data_start + header.data_bytes
+        self._end = self._data_end + header.trailer_bytes
+        self._taken = self._head_crc = self._data_crc = self._trailer_crc = 0
+        self._entries = EntryCounter()
+        if header.trailer_bytes:
+            self._trailer = TrackingCheck()
+        return header
+
+    def _take(self, piece: memoryview) -> None:
+        taken = self._taken
+        data_start, data_end = max(self._data_start - taken, 0), max(self._data_end - taken, 0)
+        if data_start:
+            self._head_crc = crc32(piece[:data_start], self._head_crc)
+        if data_end > data_start:
+            data = piece[data_start:data_end]
+            self._data_crc = crc32(data, self._data_crc)
+            self._entries.feed(data)
+        if data_end < len(piece):
+            trailer = piece[data_end:]
+            self._trailer_crc = crc32(trailer, self._trailer_crc)
+            self._trailer.feed(trailer)
+        self._taken = taken + len(piece)
+
+    def _finish(self, header: ChunkHeader) -> ChunkEnd:
+        position = self._position
+        if self._data_crc != header.crc:
+            raise BadCrcError(
+                self._source, position, "CRC-32 of a chunk's data", expected=header.crc, found=self._data_crc
+            )
+        self._entries.check(header, source=self._source, position=position)
+        whole_crc = combine_crc32(self._head_crc, self._data_crc, header.data_bytes)
+        if header.trailer_bytes:
+            self._trailer.check(source=self._source, position=position + self._data_end)
+            whole_crc = combine_crc32(whole_crc, self._trailer_crc, header.trailer_bytes)
+        self._header = None
+        self._position = position + self._end
+        self._expected_id = header.next_offset
+        self._epoch = header.epoch
+        return ChunkEnd(header, position, whole_crc)

@@ -1,0 +1,63 @@
+"""Segments: the files that a stream is made of.
+
+    segment        header · chunks to the end of the file; all integers big-endian
+
+    header, 8 bytes
+     0  magic      4    "OSIL"
+     4  version    u32  1
+
+The file's name is the id of its first chunk in 20 digits, `.segment`; its index is beside it under `.index`. A chunk's
+position must fit the 32 bits that an index record has for it. Upstream: `osiris_log.erl` (open_new_segment).
+"""
+
+from __future__ import annotations
+
+import re
+
+from coldstream.errors import BadMagicError, BadVersionError, TruncatedError
+from coldstream.units import MAX_OFFSET, Offset
+
+_MAGIC = b"OSIL"
+_VERSION = (1).to_bytes(4, "big")
+
+SEGMENT_HEADER = _MAGIC + _VERSION
+SEGMENT_HEADER_BYTES = 8
+assert len(SEGMENT_HEADER) == SEGMENT_HEADER_BYTES
+
+MAX_POSITION = (1 << 32) - 1
+"""The greatest byte at which a chunk of a segment, or of a fragment, can begin."""
+
+_FILE_NAME = re.compile(r"([0-9]{20})\.(?:segment|index)", re.ASCII)
+
+
+def check_file_header(view: memoryview | bytes, expected: bytes, *, source: str, position: int = 0) -> None:
+    """Check the eight bytes that a segment, an index or a fragment begins with: four of magic, four of version.
+
+    `view` lies at byte `position` of `source`. Raises TruncatedError, BadMagicError, BadVersionError.
+    """
+    found = bytes(view[: len(expected)])
+    if found[:4] != expected[:4][: len(found)]:
+        raise BadMagicError(source, position, "magic", expected=expected[:4], found=found[:4])
+    if len(found) < len(expected):
+        raise TruncatedError(source, position, "header is cut short", expected=len(expected), found=len(found))
+    if found != expected:
+        raise BadVersionError(
+            source,
+            position,
+            f"version of {expected[:4].decode()}",
+            expected=int.from_bytes(expected[4:]),
+            found=int.from_bytes(found[4:]),
+        )
+
+
+def file_name(first_offset: Offset, suffix: str) -> str:
+    """Name of the segment or index file whose first chunk has that id."""
+    return f"{first_offset:020}.{suffix}"
+
+
+def first_offset_of(name: str) -> Offset | None:
+    """Read the first chunk's id off the name of a segment or index file; None when it is not such a name."""
+    match = _FILE_NAME.fullmatch(name)
+    if match is None or int(match[1]) > MAX_OFFSET:
+        return None
+    return Offset(int(match[1]))
