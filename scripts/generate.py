@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from coldstream.runtime.events import SegmentRolledDetail
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def segment_rolled_schema() -> str:
     """Return the JSON schema of the detail of a `Segment Rolled` event."""
-    from coldstream.runtime.events import SegmentRolledDetail
-
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **SegmentRolledDetail.model_json_schema()}
     return json.dumps(schema, indent=2) + "\n"
 

@@ -1,0 +1,109 @@
+"""Add an entry to the manifest: read around it, plan, write, and begin again while others get in between."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from coldstream.archive.coverage import read_coverage
+from coldstream.errors import ConflictError, OutcomeUnknownError
+from coldstream.manifest.commit import (
+    Neighbourhood,
+    is_append,
+    is_settled,
+    plan_commit,
+    plan_quarantine,
+)
+from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.manifest.stream import StreamId
+from coldstream.store.ports import ManifestTable
+from coldstream.units import Offset, TimestampMs
+
+MAX_ATTEMPTS = 30
+"""Lost races in a row before the event is given back to its queue: far more than the functions that run at once."""
+
+FIRST_DELAY_S = 0.01
+MAX_DELAY_S = 1.0
+
+PAGE_ENTRIES = 16
+
+
+def commit_fragment(
+    table: ManifestTable, stream: StreamId, entry: FragmentEntry, now: Callable[[], TimestampMs]
+) -> bool:
+    """Commit an entry; return False when the manifest holds its offsets already. Cost: 2 requests, when nobody is near.
+
+    Raises LostRaceError when others kept getting in between, or hold a part of the entry's offsets only.
+    """
+
+    def attempt() -> bool:
+        while True:
+            around = read_neighbourhood(table, stream, entry)
+            if any(other.first_offset < entry.next_offset for other in around.after):
+                coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
+                if coverage.holds(entry.first_offset, entry.next_offset):
+                    return False
+            change = plan_commit(around, entry, now())
+            table.apply(change)
+            if change.put_entry is not None:
+                return True
+
+    return _persist(attempt)
+
+
+def record_quarantine(
+    table: ManifestTable,
+    stream: StreamId,
+    *,
+    first_offset: Offset,
+    next_offset: Offset,
+    key: str,
+    reason: str,
+    now: Callable[[], TimestampMs],
+) -> None:
+    """Write in the journal that a segment went to quarantine under `key`."""
+
+    def attempt() -> bool:
+        head = table.head(stream.incarnation) or Head(stream)
+        table.apply(
+            plan_quarantine(head, first_offset=first_offset, next_offset=next_offset, key=key, reason=reason, at=now())
+        )
+        return True
+
+    _persist(attempt)
+
+
+def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
+    """Read what a commit of `entry` has to know. Cost: one GetItem, and three requests more unless it is an append.
+
+    The head is read first: if anything changes after that, its revision does, and the change that was planned on it
+    is refused.
+    """
+    incarnation = stream.incarnation
+    head = table.head(incarnation) or Head(stream)
+    if is_append(head, entry):
+        return Neighbourhood(head)
+    after: list[FragmentEntry] = []
+    position = entry.first_offset
+    while True:
+        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
+        after.extend(page.entries)
+        if page.head is not None or not page.entries or is_settled(page.entries[-1], entry):
+            break
+        position = page.entries[-1].next_offset
+    before = next(iter(table.log_before(incarnation, entry.first_offset, 1)), None)
+    gap = table.gap(incarnation, before.next_offset) if before is not None else None
+    return Neighbourhood(head, before, after, gap)
+
+
+def _persist(attempt: Callable[[], bool]) -> bool:
+    """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
+    delay_s = FIRST_DELAY_S
+    for _ in range(MAX_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except (ConflictError, OutcomeUnknownError):
+            time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
+            delay_s = min(2 * delay_s, MAX_DELAY_S)
+    return attempt()

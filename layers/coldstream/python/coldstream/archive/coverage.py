@@ -1,0 +1,63 @@
+"""Which offsets of a segment the manifest covers already: the plan of an upload is what it does not cover yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coldstream.errors import OverlapError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.manifest.entry import FragmentEntry
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.ports import ManifestTable
+from coldstream.units import Offset
+
+PAGE_ENTRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The entries that hold some of a span of offsets, in order."""
+
+    entries: tuple[FragmentEntry, ...]
+
+    def holds(self, first_offset: Offset, next_offset: Offset) -> bool:
+        """Tell whether every offset of `first_offset` up to `next_offset` is in an entry."""
+        reached = first_offset
+        for entry in self.entries:
+            if entry.first_offset > reached:
+                return False
+            reached = max(reached, entry.next_offset)
+            if reached >= next_offset:
+                return True
+        return False
+
+    def holds_chunk(self, header: ChunkHeader, *, source: str) -> bool:
+        """Tell whether an entry holds a chunk. Raises OverlapError when one holds a part of it."""
+        number = bisect_right(self.entries, int(header.chunk_id), key=lambda entry: int(entry.next_offset))
+        if number == len(self.entries) or self.entries[number].first_offset >= header.next_offset:
+            return False
+        entry = self.entries[number]
+        if entry.first_offset <= header.chunk_id and header.next_offset <= entry.next_offset:
+            return True
+        covered = f"the border of an entry, {entry.first_offset} to {entry.next_offset - 1}"
+        raise OverlapError(source, header.chunk_id, header.next_offset, covered)
+
+
+def read_coverage(
+    table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset
+) -> Coverage:
+    """Read what the manifest holds of a span of offsets. Cost: one Query for every 100 entries."""
+    entries: list[FragmentEntry] = []
+    position = first_offset
+    while True:
+        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
+        entries.extend(_before(page.entries, next_offset))
+        if page.head is not None or not page.entries or page.entries[-1].next_offset >= next_offset:
+            return Coverage(tuple(entries))
+        position = page.entries[-1].next_offset
+
+
+def _before(entries: Iterable[FragmentEntry], next_offset: Offset) -> Iterable[FragmentEntry]:
+    return (entry for entry in entries if entry.first_offset < next_offset)

@@ -1,0 +1,164 @@
+"""A fragment under construction.
+
+It is spooled to an unlinked temporary file, so that its size costs disk and not memory, and
+its checksum is put together from those of its chunks, so that its bytes are not read again for it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+from zlib import crc32
+
+from awscrt.checksums import combine_crc32
+
+from coldstream.errors import UnavailableError
+from coldstream.format.chunk import ChunkHeader, ChunkType
+from coldstream.format.fragment import FragmentIndexRecord, build_footer
+from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
+from coldstream.manifest.entry import FragmentEntry, LastUserChunk
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
+from coldstream.units import MIB, Offset, TimestampMs
+
+SPARSE_STEP_BYTES = MIB
+"""A chunk that begins this far or farther past the last point of the sparse index gets a point."""
+
+SPOOL_BUFFER_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class CutFragment:
+    """A whole fragment, ready for its object: `body` stands at its first byte. Its entry has no key yet."""
+
+    body: BinaryIO
+    entry: FragmentEntry
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.body.close()
+
+
+class FragmentDraft:
+    """A fragment that chunks are still added to: `write` the bytes of each, then `add` it once it is verified."""
+
+    def __init__(
+        self,
+        source: str,
+        segment_offset: Offset,
+        *,
+        sequence_number: int,
+        chunks_before: int,
+        data_position: int,
+        spool_dir: Path | None,
+    ) -> None:
+        self._source = source
+        self._segment_offset = segment_offset
+        self._sequence_number = sequence_number
+        self._chunks_before = chunks_before
+        self._data_position = data_position
+        self._body = _open_spool(spool_dir)
+        self._crc32 = crc32(SEGMENT_HEADER)
+        self._position = SEGMENT_HEADER_BYTES
+        self._index = bytearray()
+        self._points: list[SparsePoint] = []
+        self._first: ChunkHeader | None = None
+        self._last: ChunkHeader | None = None
+        self._last_user: LastUserChunk | None = None
+        self._greatest = TimestampMs(0)
+        self.chunks = 0
+        self._messages = 0
+        self.write(SEGMENT_HEADER)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the chunks that were added."""
+        return self._position - SEGMENT_HEADER_BYTES
+
+    def write(self, view: bytes | memoryview) -> None:
+        """Take the next bytes of a chunk."""
+        try:
+            self._body.write(view)
+        except OSError as err:
+            raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
+
+    def add(self, header: ChunkHeader, chunk_crc32: int) -> None:
+        """Count in the chunk whose bytes were just written; `chunk_crc32` is that of all of them."""
+        if self._first is None:
+            self._first = header
+            self._greatest = header.timestamp
+            self._points.append(self._point(header))
+        elif self._position - self._points[-1].position >= SPARSE_STEP_BYTES:
+            self._points.append(self._point(header))
+        if header.type is ChunkType.USER:
+            self._last_user = LastUserChunk(header.chunk_id, self._position, header.timestamp)
+            self._messages += header.records
+        self._index += FragmentIndexRecord(header.chunk_id, header.timestamp, self._position).to_bytes()
+        self._crc32 = combine_crc32(self._crc32, chunk_crc32, header.total_bytes)
+        self._greatest = max(self._greatest, header.timestamp)
+        self._position += header.total_bytes
+        self._last = header
+        self.chunks += 1
+
+    def finish(self) -> CutFragment:
+        """Close the fragment after its last chunk, of which there must be one."""
+        assert self._first is not None
+        assert self._last is not None
+        footer = build_footer(
+            self._index,
+            source=self._source,
+            next_offset=self._last.next_offset,
+            sequence_number=self._sequence_number,
+            data_bytes=self.data_bytes,
+            chunks_before=self._chunks_before,
+            data_position=self._data_position,
+        )
+        self.write(footer)
+        try:
+            self._body.seek(0)
+        except OSError as err:
+            raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
+        entry = FragmentEntry(
+            first_offset=Offset(self._first.chunk_id),
+            next_offset=self._last.next_offset,
+            first_timestamp=self._first.timestamp,
+            last_timestamp=self._last.timestamp,
+            greatest_timestamp=self._greatest,
+            epoch=self._last.epoch,
+            chunks=self.chunks,
+            records=self._last.next_offset - self._first.chunk_id,
+            messages=self._messages,
+            data_bytes=self.data_bytes,
+            object_bytes=self._position + len(footer),
+            key="",
+            crc32=crc32(footer, self._crc32),
+            sparse=SparseIndex(tuple(self._points)),
+            last_user_chunk=self._last_user,
+            segment_offset=self._segment_offset,
+        )
+        return CutFragment(self._body, entry)
+
+    def discard(self) -> None:
+        """Give up the fragment and its disk space."""
+        self._body.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        if kind is not None:
+            self.discard()
+
+    def _point(self, header: ChunkHeader) -> SparsePoint:
+        return SparsePoint(header.chunk_id, self.chunks, self._position, header.timestamp, self._greatest)
+
+
+def _open_spool(spool_dir: Path | None) -> BinaryIO:
+    try:
+        return cast("BinaryIO", tempfile.TemporaryFile(dir=spool_dir, buffering=SPOOL_BUFFER_BYTES))
+    except OSError as err:
+        raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err

@@ -1,0 +1,178 @@
+"""The upload of one rolled segment: verify, cut, write, commit, and only then let go of the staged copy.
+
+Whatever stops it half-way, doing it again ends in the same manifest and the same objects: what the manifest covers is
+skipped, what is in the bucket is recognised by its checksum, and what is neither is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coldstream.archive.commit import commit_fragment
+from coldstream.archive.coverage import Coverage, read_coverage
+from coldstream.archive.cut import SegmentCutter
+from coldstream.archive.draft import CutFragment
+from coldstream.archive.quarantine import is_quarantined, quarantine
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.staged import StagedSegment
+from coldstream.errors import (
+    BadCrcError,
+    CorruptionError,
+    InvalidEventError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OverlapError,
+    UnavailableError,
+)
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.manifest.entry import FragmentEntry
+from coldstream.store.keys import Keys
+from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.units import MIB, TimestampMs
+
+PUTS_AT_ONCE = 2
+"""Fragments on their way to the bucket while the next is cut; each holds its size in spool space."""
+
+MAX_GENERATIONS = 16
+"""Keys tried for a fragment whose first is taken by other bytes, as after a change of the target size half-way."""
+
+DEFAULT_FRAGMENT_BYTES = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What became of a segment. `quarantined` is the key where it went if it failed verification."""
+
+    fragments_committed: int = 0
+    fragments_present: int = 0
+    bytes_committed: int = 0
+    quarantined: str | None = None
+    reason: str | None = None
+
+
+def _now_ms() -> TimestampMs:
+    return TimestampMs(time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploader:
+    """Archives announced segments into one bucket and one table.
+
+    A fragment ends after the chunk that takes its data past `fragment_bytes`. `spool_dir` is where up to
+    three fragments at a time wait on disk; the system's temporary directory unless given.
+    """
+
+    table: ManifestTable
+    objects: ObjectStore
+    keys: Keys
+    fragment_bytes: int = DEFAULT_FRAGMENT_BYTES
+    spool_dir: Path | None = None
+    now: Callable[[], TimestampMs] = _now_ms
+
+    def upload(self, segment: SegmentRolled) -> Upload:
+        """Archive a segment and delete its staged copy. Safe to repeat, and to run at once with others.
+
+        Cost, beside reading the staged copy: a PUT and two DynamoDB requests a fragment. A segment that fails
+        verification goes to quarantine and is no error. Raises InvalidEventError when the event contradicts the
+        configuration, ObjectNotFoundError when the staged copy is missing and the manifest does not cover it; nothing
+        is lost by trying again.
+        """
+        if segment.bucket != self.objects.bucket:
+            raise InvalidEventError(
+                "staged.bucket", f"is {segment.bucket!r}; this archive's is {self.objects.bucket!r}"
+            )
+        if not self.keys.is_staged(segment.staged_key):
+            raise InvalidEventError("staged.key", f"{segment.staged_key!r} is not in this archive's staging area")
+        coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
+        if _is_whole(segment, coverage):
+            self.objects.delete(segment.staged_key)
+            return Upload(fragments_present=len(coverage.entries))
+        try:
+            staged = StagedSegment(self.objects, segment.staged_key, segment.size_bytes)
+        except ObjectNotFoundError:
+            return self._missing(segment, coverage)
+        try:
+            done = self._archive(segment, staged, coverage)
+        except (CorruptionError, OverlapError) as err:
+            if err.source != segment.staged_key:
+                raise  # it is the manifest that is corrupt
+            key = quarantine(
+                self.table, self.objects, self.keys, segment, etag=staged.etag, reason=str(err), now=self.now
+            )
+            done = Upload(quarantined=key, reason=str(err))
+        self.objects.delete(segment.staged_key)
+        return done
+
+    def _missing(self, segment: SegmentRolled, coverage: Coverage) -> Upload:
+        """Tell a segment that was dealt with before from one that was lost on the way."""
+        if coverage.holds(segment.first_offset, segment.next_offset):
+            return Upload(fragments_present=len(coverage.entries))
+        key = is_quarantined(self.table, segment)
+        if key is None:
+            raise ObjectNotFoundError(segment.staged_key)
+        return Upload(quarantined=key)
+
+    def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
+        committed: list[FragmentEntry] = []
+        present = len(coverage.entries)
+        under_way: deque[Future[FragmentEntry]] = deque()
+
+        def settle(leave: int) -> None:
+            """Commit, in order, until `leave` fragments are still on their way: what waits on disk stays bounded."""
+            nonlocal present
+            while len(under_way) > leave:
+                entry = under_way.popleft().result()
+                if commit_fragment(self.table, segment.stream, entry, self.now):
+                    committed.append(entry)
+                else:
+                    present += 1
+
+        cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
+        with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put") as pool, closing(cutter):
+            try:
+                for block in staged.blocks():
+                    for fragment in cutter.feed(block):
+                        under_way.append(pool.submit(self._put, segment, fragment))
+                        settle(leave=PUTS_AT_ONCE)
+                for fragment in cutter.finish():
+                    under_way.append(pool.submit(self._put, segment, fragment))
+            finally:
+                # Also when verification failed: these fragments passed it.
+                settle(leave=0)
+        return Upload(len(committed), present, sum(entry.data_bytes for entry in committed))
+
+    def _put(self, segment: SegmentRolled, fragment: CutFragment) -> FragmentEntry:
+        """Write a fragment at the first key that is free, or holds it already."""
+        entry = fragment.entry
+        with fragment:
+            for generation in range(MAX_GENERATIONS):
+                key = self.keys.fragment(segment.stream.incarnation, entry.first_offset, generation)
+                fragment.body.seek(0)
+                try:
+                    self.objects.put_new(key, fragment.body, size_bytes=entry.object_bytes, crc32=entry.crc32)
+                except ObjectExistsError:
+                    there = self.objects.info(key)
+                    if there is None or there.size_bytes != entry.object_bytes or there.crc32 != entry.crc32:
+                        continue
+                except BadCrcError as err:
+                    # It is the copy on its way that went bad: the segment was verified.
+                    raise UnavailableError(f"{key} did not arrive as it was sent") from err
+                return replace(entry, key=key, generation=generation)
+        raise UnavailableError(
+            f"{MAX_GENERATIONS} objects with other bytes are at the keys of {entry.first_offset:020}"
+        )
+
+
+def _is_whole(segment: SegmentRolled, coverage: Coverage) -> bool:
+    """Tell whether the manifest holds the segment, byte for byte, so that its staged copy need not even be read."""
+    held_bytes = sum(entry.data_bytes for entry in coverage.entries)
+    return (
+        coverage.holds(segment.first_offset, segment.next_offset)
+        and held_bytes + SEGMENT_HEADER_BYTES == segment.size_bytes
+    )

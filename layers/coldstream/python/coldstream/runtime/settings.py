@@ -1,0 +1,77 @@
+"""The functions' configuration: one frozen value, read from the environment at the first invocation.
+
+Endpoint, region and credentials are the SDK's business, by its own variables (AWS_ENDPOINT_URL and the rest).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coldstream.errors import InvalidSettingError
+from coldstream.units import KIB, MIB
+
+DEFAULT_FRAGMENT_BYTES = 64 * MIB
+DEFAULT_URL_EXPIRY_S = 3600
+
+MIN_FRAGMENT_BYTES = 64 * KIB
+"""A segment of 4 GiB is numbered in 16 bits of fragments."""
+
+MAX_FRAGMENT_BYTES = 1024 * MIB
+"""Positions in a fragment are 32-bit, and the chunk that ends one may be large."""
+
+MAX_URL_EXPIRY_S = 7 * 24 * 3600
+"""SigV4's own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the functions have to be told.
+
+    `prefix` is empty or ends in a slash. `fragment_bytes` is the size of data past which a fragment ends. `spool_dir`
+    is where fragments wait on disk on their way to the bucket, None for the system's temporary directory.
+    `url_expiry_s` is how long a presigned URL is good for.
+    """
+
+    bucket: str
+    table: str
+    prefix: str = ""
+    fragment_bytes: int = DEFAULT_FRAGMENT_BYTES
+    spool_dir: str | None = None
+    url_expiry_s: int = DEFAULT_URL_EXPIRY_S
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+        """Read COLDSTREAM_*, an empty variable counting as absent. Raises InvalidSettingError, naming the variable."""
+        prefix = environment.get("COLDSTREAM_PREFIX", "")
+        if prefix.startswith("/") or (prefix and not prefix.endswith("/")):
+            raise InvalidSettingError(
+                "COLDSTREAM_PREFIX", f"{prefix!r} is neither empty nor text that ends, and does not begin, with a slash"
+            )
+        return cls(
+            bucket=_text(environment, "COLDSTREAM_BUCKET"),
+            table=_text(environment, "COLDSTREAM_TABLE"),
+            prefix=prefix,
+            fragment_bytes=_number(
+                environment, "COLDSTREAM_FRAGMENT_BYTES", DEFAULT_FRAGMENT_BYTES, MIN_FRAGMENT_BYTES, MAX_FRAGMENT_BYTES
+            ),
+            spool_dir=environment.get("COLDSTREAM_SPOOL_DIR") or None,
+            url_expiry_s=_number(environment, "COLDSTREAM_URL_EXPIRY_S", DEFAULT_URL_EXPIRY_S, 1, MAX_URL_EXPIRY_S),
+        )
+
+
+def _text(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise InvalidSettingError(name, "is not set")
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = environment.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise InvalidSettingError(name, f"{text!r} is not a number from {least} to {most}")
+    return int(text)

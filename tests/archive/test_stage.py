@@ -1,0 +1,82 @@
+"""Rolled segments are found on disk, and staged."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.support.segments import STREAM, MemoryArchive, write_stream
+
+from coldstream.archive.stage import RolledSegment, find_rolled, find_streams, stage
+from coldstream.errors import InvalidInputError
+from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.units import ByteRange, Offset
+
+
+def test_the_newest_segment_has_not_rolled(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    files = sorted(tmp_path.glob("*.segment"))
+    assert [segment.path for segment in find_rolled(tmp_path)] == files[:-1]
+
+
+def test_a_rolled_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    names = [int(path.stem) for path in sorted(tmp_path.glob("*.segment"))]
+    rolled = find_rolled(tmp_path)
+    assert [(segment.first_offset, segment.next_offset) for segment in rolled] == list(pairwise(names))
+    assert [segment.size_bytes for segment in rolled] == [segment.path.stat().st_size for segment in rolled]
+
+
+def test_a_segment_without_a_chunk_is_left_out(tmp_path: Path) -> None:
+    for name in (0, 10):
+        (tmp_path / f"{name:020}.segment").write_bytes(SEGMENT_HEADER)
+    assert find_rolled(tmp_path) == []
+
+
+def test_files_of_other_names_are_left_out(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    expected = find_rolled(tmp_path)
+    for name in ("notes.txt", "1.segment", f"{5:020}.segment.bak", f"{7:021}.segment"):
+        (tmp_path / name).write_bytes(b"x" * 100)
+    assert find_rolled(tmp_path) == expected
+
+
+def test_streams_are_found_below_a_node_and_at_a_stream(tmp_path: Path) -> None:
+    write_stream(tmp_path / "__b_1763700000000000000", chunks=20)
+    write_stream(tmp_path / "__a_1763700000000000001", chunks=20)
+    (tmp_path / "coordination").mkdir()
+    names = [path.name for path in find_streams(tmp_path)]
+    assert names == ["__a_1763700000000000001", "__b_1763700000000000000"]
+    assert find_streams(tmp_path / names[0]) == [tmp_path / names[0]]
+
+
+def test_a_directory_without_streams_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="stream"):
+        find_streams(tmp_path)
+    with pytest.raises(InvalidInputError, match="not a directory"):
+        find_streams(tmp_path / "missing")
+
+
+def test_a_staged_copy_is_the_file_and_its_progress_is_told(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    archive = MemoryArchive()
+    segment = find_rolled(tmp_path)[0]
+    told: list[int] = []
+    announced = stage(segment, STREAM, archive.objects, archive.keys, on_bytes=told.append)
+    assert archive.objects.get_range(announced.staged_key, ByteRange(0, 1 << 32)).data == segment.path.read_bytes()
+    assert (announced.first_offset, announced.next_offset) == (segment.first_offset, segment.next_offset)
+    assert sum(told) == announced.size_bytes == segment.size_bytes
+
+
+def test_staging_again_gives_the_same_announcement(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    archive = MemoryArchive()
+    assert archive.stage(tmp_path) == archive.stage(tmp_path)
+
+
+def test_a_segment_that_retention_deleted_is_said_to_be_gone(tmp_path: Path) -> None:
+    archive = MemoryArchive()
+    gone = RolledSegment(tmp_path / "gone.segment", Offset(0), Offset(10), 100)
+    with pytest.raises(FileNotFoundError):
+        stage(gone, STREAM, archive.objects, archive.keys)
