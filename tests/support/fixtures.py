@@ -1,0 +1,46 @@
+"""Fixtures of the real parts. A part that is not installed skips its tests; COLDSTREAM_REQUIRE=all fails them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker, find_rabbitmq
+from tests.support.osiris import OsirisLog, find_osiris
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that ask for a real part, so that `-m "not broker"` leaves them out."""
+    for item in items:
+        for part in ("broker", "osiris"):
+            if part in getattr(item, "fixturenames", ()):
+                item.add_marker(part)
+
+
+def do_without(what: str) -> None:
+    """Skip the test, or fail it where everything is required."""
+    problem = f"{what} is not installed (on Debian: apt-get install rabbitmq-server)"
+    if os.environ.get("COLDSTREAM_REQUIRE") == "all":
+        pytest.fail(problem)
+    pytest.skip(problem)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A real RabbitMQ, one for the whole run: streams in it want names of their own."""
+    if find_rabbitmq() is None:
+        do_without("RabbitMQ")
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def osiris() -> Callable[[Path], OsirisLog]:
+    """Osiris's view of a directory of segments."""
+    if find_osiris() is None:
+        do_without("osiris")
+    return OsirisLog
