@@ -7,6 +7,7 @@ signed 64-bit, as osiris writes them. Ranges are half-open everywhere; the inclu
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NewType
@@ -31,6 +32,9 @@ MIN_TIMESTAMP_MS = -(1 << 63)
 MAX_TIMESTAMP_MS = (1 << 63) - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_FINER_THAN_MICROSECONDS = re.compile(r"[.,][0-9]{6}([0-9]+)")
+"""What datetime.fromisoformat drops."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,7 +63,7 @@ def parse_timestamp(text: str) -> TimestampMs:
     A time finer than a millisecond is rounded up, so that "at or after" keeps its meaning. Raises ValueError when the
     text is neither, has no offset from UTC, or lies outside 64 bits.
     """
-    stripped = text.strip()
+    stripped = text.strip().upper()
     try:
         # Not int() alone: it also takes "1_000" and non-ASCII digits.
         is_number = stripped.lstrip("-").isascii() and stripped.lstrip("-").isdigit()
@@ -67,17 +71,19 @@ def parse_timestamp(text: str) -> TimestampMs:
             value = int(stripped)
         else:
             moment = datetime.fromisoformat(stripped)
-            if "T" not in stripped.upper() and " " not in stripped:
+            if "T" not in stripped and " " not in stripped:
                 raise ValueError("no time of day")
             if moment.tzinfo is None:
                 raise ValueError("no offset from UTC")
+            if (finer := _FINER_THAN_MICROSECONDS.search(stripped)) and int(finer[1]):
+                moment += timedelta(microseconds=1)
             value = -((_EPOCH - moment) // timedelta(milliseconds=1))
     except (ValueError, OverflowError) as err:
         raise ValueError(
-            f"{text!r} is neither milliseconds since 1970 nor an RFC 3339 time such as 2026-01-31T09:30:00Z ({err})"
+            f"{text[:80]!r} is neither milliseconds since 1970 nor an RFC 3339 time, as 2026-01-31T09:30:00Z is ({err})"
         ) from err
     if not MIN_TIMESTAMP_MS <= value <= MAX_TIMESTAMP_MS:
-        raise ValueError(f"{text!r} lies outside a signed 64-bit number of milliseconds")
+        raise ValueError(f"{text[:80]!r} lies outside a signed 64-bit number of milliseconds")
     return TimestampMs(value)
 
 

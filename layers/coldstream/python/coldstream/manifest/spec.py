@@ -63,13 +63,13 @@ def parse_offset_spec(text: str) -> OffsetSpec:
     match text.strip():
         case "first" | "last" | "next" as which:
             return AtEnd(which)
-        case offset if offset.isascii() and offset.isdigit():
-            return AtOffset(Offset(int(offset)))
-        case stamped:
+        case spec:
             try:
-                return AtTimestamp(parse_timestamp(stamped.removeprefix("timestamp:")))
+                if spec.isascii() and spec.removeprefix("-").isdigit():
+                    return AtOffset(Offset(int(spec)))
+                return AtTimestamp(parse_timestamp(spec.removeprefix("timestamp:")))
             except ValueError as err:
                 raise InvalidQueryError(
                     "offset spec",
-                    f"{text!r} is none of first, last, next, an offset, timestamp:<milliseconds>, an RFC 3339 time",
+                    f"{text[:80]!r} is not first, last, next, an offset, timestamp:<milliseconds> or an RFC 3339 time",
                 ) from err

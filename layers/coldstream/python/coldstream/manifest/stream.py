@@ -70,8 +70,19 @@ def stream_from_directory(directory: str, *, vhost: str | None = None, name: str
     if match is None:
         raise InvalidNameError("directory", f"{directory!r} is not a broker's stream directory, <vhost>_<name>_<time>")
     names = match["names"]
-    if names.startswith("__"):
-        likely_vhost, likely_name = "/", names[2:]
+    if vhost is not None:
+        vhost_ends = _written_length(vhost)
+    elif name is not None:
+        vhost_ends = max(0, len(names) - 1 - _written_length(name))
+    elif names.startswith("__"):
+        vhost_ends = 1
     else:
-        likely_vhost, _, likely_name = names.partition("_")
+        vhost_ends = len(names.partition("_")[0])
+    likely_vhost = "/" if names[:vhost_ends] == "_" else names[:vhost_ends]
+    likely_name = names[vhost_ends + 1 :]
     return StreamId(vhost if vhost is not None else likely_vhost, name if name is not None else likely_name, life)
+
+
+def _written_length(name: str) -> int:
+    """Count the characters of a name in a directory's: one for each byte."""
+    return len(name.encode(errors="replace"))

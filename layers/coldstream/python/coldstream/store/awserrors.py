@@ -1,0 +1,121 @@
+"""What AWS's SDK raises, as coldstream's errors: the border of this package."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+    IncompleteReadError,
+    LoginError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+    SSLError,
+    SSOError,
+    TokenRetrievalError,
+)
+
+from coldstream.errors import (
+    AccessDeniedError,
+    ColdstreamError,
+    InvalidSettingError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+_NO_CREDENTIALS = (
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+
+_NO_ANSWER = (HTTPClientError, IncompleteReadError, SSLError)
+
+_DENIED = frozenset(
+    {
+        # Most answers have the status 401 or 403; these have 400.
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignatureException",
+        "InvalidSignatureException",
+        "InvalidToken",
+        "MissingAuthenticationTokenException",
+        "UnrecognizedClientException",
+    }
+)
+
+_TRY_LATER = frozenset(
+    {
+        "ConditionalRequestConflict",
+        "IncompleteBody",
+        "LimitExceededException",
+        "ProvisionedThroughputExceeded",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingError",
+        "ThrottlingException",
+    }
+)
+
+_SETTINGS = {"NoSuchBucket": "bucket", "ResourceNotFoundException": "table"}
+
+
+def from_aws(err: BotoCoreError | ClientError, call: str, *, writes: bool = False) -> ColdstreamError:
+    """Make the error to raise from `err`, which ended `call` after the SDK's own retries.
+
+    `writes` says that the call may not simply be repeated: then a lost answer, and one in which the service itself
+    failed, leave the outcome unknown.
+    """
+    message = f"{call}: {err}"
+    lost = OutcomeUnknownError if writes else UnavailableError
+    if isinstance(err, ClientError):
+        return _from_answer(err, message, lost)
+    if isinstance(err, _NO_CREDENTIALS):
+        return AccessDeniedError(message)
+    if isinstance(err, NoRegionError):
+        return InvalidSettingError("region", "none is set: AWS_DEFAULT_REGION or a profile must say which")
+    if isinstance(err, _NEVER_SENT):
+        return UnavailableError(message)
+    if isinstance(err, _NO_ANSWER):
+        return lost(message)
+    return ColdstreamError(message)
+
+
+def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError | UnavailableError]) -> ColdstreamError:
+    code = error_code(err)
+    status = err.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _SETTINGS:
+        return InvalidSettingError(_SETTINGS[code], message)
+    if is_try_later(code) or status == HTTPStatus.TOO_MANY_REQUESTS:
+        return UnavailableError(message)
+    if code in _DENIED or status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return AccessDeniedError(message)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code == "TransactionInProgressException":
+        return lost(message)
+    return ColdstreamError(message)
+
+
+def error_code(err: ClientError) -> str:
+    """Return the service's code for an error: the HTTP status where the answer had no body, as to a HEAD."""
+    return err.response.get("Error", {}).get("Code", "")
+
+
+def is_try_later(code: str) -> bool:
+    """Tell whether a code, of an error or of a cancelled transaction, says that the same may work later."""
+    return code in _TRY_LATER

@@ -1,0 +1,55 @@
+"""Put events on an EventBridge bus."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from coldstream.errors import UnavailableError
+from coldstream.store.awserrors import from_aws
+
+CONNECT_TIMEOUT_S = 3
+READ_TIMEOUT_S = 10
+ATTEMPTS = 4
+"""Of one request, by the SDK (its retry mode `standard`: exponential backoff with jitter)."""
+
+
+class EventBus(Protocol):
+    """Where announcements go."""
+
+    def put(self, *, source: str, detail_type: str, detail: str) -> None:
+        """Put one event; `detail` is JSON. Raises UnavailableError when the bus did not take it."""
+        ...
+
+
+class EventBridgeBus:
+    """Implement `EventBus` on the bus `name`. Region, credentials and endpoint are the SDK's to find."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        try:
+            self._client = boto3.session.Session().client(
+                "events",
+                config=Config(
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=READ_TIMEOUT_S,
+                    retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+                ),
+            )
+        except BotoCoreError as err:
+            raise from_aws(err, f"client of event bus {name}") from err
+
+    def put(self, *, source: str, detail_type: str, detail: str) -> None:
+        """Put one event; one PutEvents."""
+        try:
+            answer = self._client.put_events(
+                Entries=[{"EventBusName": self._name, "Source": source, "DetailType": detail_type, "Detail": detail}]
+            )
+        except (BotoCoreError, ClientError) as err:
+            raise from_aws(err, f"event bus {self._name}") from err
+        if answer["FailedEntryCount"]:
+            refused = answer["Entries"][0]
+            raise UnavailableError(f"event bus {self._name}: {refused['ErrorCode']}: {refused['ErrorMessage']}")

@@ -1,0 +1,47 @@
+"""Keys of objects: where everything lies in the bucket.
+
+    {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
+    {prefix}staging/{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
+    {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
+
+`hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key; an incarnation is, and its
+alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+
+from coldstream.manifest.stream import Incarnation
+from coldstream.units import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Makes the keys of one archive; `prefix` is empty or ends in a slash."""
+
+    prefix: str = ""
+
+    def fragment(self, incarnation: Incarnation, first_offset: Offset, generation: int = 0) -> str:
+        """Key of a fragment; generation 0 is not spelled out."""
+        suffix = f".{generation}" if generation else ""
+        return f"{self.prefix}{_hash8(incarnation)}_{incarnation}/data/{first_offset:020}{suffix}.fragment"
+
+    def staged(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
+        """Key of a segment on its way into the archive."""
+        return f"{self.prefix}staging/{incarnation}/{first_offset:020}-{next_offset:020}.segment"
+
+    def is_staged(self, key: str) -> bool:
+        """Tell whether a key lies in staging, the only place that the upload function may delete from."""
+        return key.startswith(f"{self.prefix}staging/") and ".." not in key
+
+    def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
+        """Key of a segment that failed verification; the object's ETag tells replicas' different copies apart."""
+        tag = re.sub(r"[^A-Za-z0-9-]", "", etag)[:64]
+        return f"{self.prefix}quarantine/{incarnation}/{first_offset:020}-{tag}.segment"
+
+
+def _hash8(incarnation: Incarnation) -> str:
+    return sha256(incarnation.encode()).hexdigest()[:8]

@@ -1,0 +1,208 @@
+"""Objects in S3, by boto3."""
+
+from __future__ import annotations
+
+import random
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from io import SEEK_END
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
+
+from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
+from coldstream.store.awserrors import error_code, from_aws
+from coldstream.store.ports import ObjectInfo, RangeRead
+from coldstream.units import ByteRange
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_Answer = TypeVar("_Answer")
+
+CONNECT_TIMEOUT_S = 3
+READ_TIMEOUT_S = 20
+ATTEMPTS = 4
+"""Of one request, by the SDK (its retry mode `standard`: exponential backoff with jitter)."""
+
+MORE_ATTEMPTS = 3
+"""Of what the SDK does not repeat: a body that breaks off, and a PUT that met another on its key."""
+
+_NO_OBJECT = frozenset({"NoSuchKey", "404"})
+_ANOTHER_ETAG = frozenset({"PreconditionFailed", "412"})
+_PAST_THE_END = frozenset({"InvalidRange", "416"})
+
+
+class S3Objects:
+    """Implement `ports.ObjectStore` on `bucket`.
+
+    Region, credentials and endpoint are the SDK's to find. Threads may share it; more than `connections` of them at a
+    time open and drop a connection for each request. Without the permission s3:ListBucket, S3 says that an object is
+    forbidden where it means that there is none.
+    """
+
+    def __init__(self, bucket: str, *, connections: int = 10) -> None:
+        self._bucket = bucket
+        with _border("client of", bucket):
+            self._client = _client(connections)
+
+    @property
+    def bucket(self) -> str:
+        """Name of the bucket."""
+        return self._bucket
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        """Read a range into memory, again from its start where the connection breaks.
+
+        A range that begins past the end of the object is read as no bytes, for a HEAD beside the GET.
+        """
+        condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
+
+        def get() -> RangeRead:
+            answer = self._client.get_object(Bucket=self._bucket, Key=key, Range=byte_range.http, **condition)
+            with closing(answer["Body"]) as body:
+                if "ContentRange" not in answer:
+                    raise ColdstreamError(f"GET {key}: this store does not know ranges")
+                return RangeRead(body.read(), int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
+
+        with _border("GET", key):
+            try:
+                return _persistently(get)
+            except ClientError as err:
+                if error_code(err) not in _PAST_THE_END:
+                    raise
+        return self._past_the_end(key, if_match)
+
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
+        """Write an object from the whole of a seekable file, which is streamed.
+
+        ObjectExistsError may speak of this very PUT, where its first answer was lost and the SDK sent it again.
+        """
+        if (found := body.seek(0, SEEK_END)) != size_bytes:
+            raise ValueError(f"PUT {key}: the body has {found} bytes, not {size_bytes}")
+
+        def put() -> None:
+            body.seek(0)
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=key,
+                Body=body,
+                ContentLength=size_bytes,
+                ChecksumAlgorithm="CRC32",  # told by the header that follows; moto wants to be told twice
+                ChecksumCRC32=b64encode(crc32.to_bytes(4, "big")).decode(),
+                IfNoneMatch="*",
+            )
+
+        with _border("PUT", key):
+            try:
+                _persistently(put)
+            except ClientError as err:
+                if error_code(err) in _ANOTHER_ETAG:
+                    raise ObjectExistsError(key) from err
+                if error_code(err) == "BadDigest":
+                    raise BadCrcError(key, 0, f"the bytes sent are not of CRC-32 {crc32:08x}") from err
+                raise
+
+    def info(self, key: str) -> ObjectInfo | None:
+        """Return what is at a key."""
+        try:
+            with _border("HEAD", key):
+                answer = self._client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
+        except ObjectNotFoundError:
+            return None
+        checksum = answer.get("ChecksumCRC32", "")
+        # That of a multipart upload may be a checksum of the parts' checksums, and then ends in "-" and their number.
+        whole = checksum and "-" not in checksum
+        crc32 = int.from_bytes(b64decode(checksum), "big") if whole else None
+        return ObjectInfo(answer["ContentLength"], answer["ETag"], crc32)
+
+    def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
+        """Copy an object of up to 5 GB within the bucket."""
+        with _border("COPY", source_key):
+            self._client.copy_object(
+                Bucket=self._bucket,
+                Key=target_key,
+                CopySource={"Bucket": self._bucket, "Key": source_key},
+                CopySourceIfMatch=if_match,
+            )
+
+    def delete(self, key: str) -> None:
+        """Delete what is at a key."""
+        with _border("DELETE", key):
+            self._client.delete_object(Bucket=self._bucket, Key=key)
+
+    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
+        """Sign a URL for a range: its `Range` header is among the signed ones. About 0.3 ms."""
+        with _border("presigned URL of", key):
+            return self._client.generate_presigned_url(
+                "get_object",
+                Params={"Bucket": self._bucket, "Key": key, "Range": byte_range.http},
+                ExpiresIn=expires_s,
+            )
+
+    def _past_the_end(self, key: str, if_match: str | None) -> RangeRead:
+        there = self.info(key)
+        if there is None:
+            raise ObjectNotFoundError(key)
+        if if_match not in {None, there.etag}:
+            raise ConflictError(f"GET {key}: the object there is another")
+        return RangeRead(b"", there.size_bytes, there.etag)
+
+
+def _client(connections: int) -> S3Client:
+    session = boto3.session.Session()
+
+    def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
+        return session.client(
+            "s3",
+            config=Config(
+                signature_version="s3v4",
+                # The checksums are ours: botocore would read every body once more for its own.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                s3={"payload_signing_enabled": False, "addressing_style": addressing_style},
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
+                retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+                max_pool_connections=connections,
+            ),
+        )
+
+    auto = client("auto")
+    if "amazonaws.com" not in auto.meta.endpoint_url:
+        # An endpoint of the user's: addresses are path-style there, as it may have no names for buckets.
+        return auto
+    # On AWS, "auto" presigns URLs of the global endpoint, which redirects for a bucket that is new in another region,
+    # and a redirect breaks the signature; "virtual" names the region's own. The second client costs 5 ms.
+    return client("virtual")
+
+
+def _persistently(call: Callable[[], _Answer]) -> _Answer:
+    for attempt in range(1, MORE_ATTEMPTS):
+        try:
+            return call()
+        except (IncompleteReadError, ResponseStreamingError):
+            pass
+        except ClientError as err:
+            if error_code(err) != "ConditionalRequestConflict":
+                raise
+        time.sleep(random.uniform(0, 0.1 * 2**attempt))  # noqa: S311  # jitter, no secret
+    return call()
+
+
+@contextmanager
+def _border(call: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as err:
+        if error_code(err) in _NO_OBJECT:
+            raise ObjectNotFoundError(key) from err
+        if error_code(err) in _ANOTHER_ETAG:
+            raise ConflictError(f"{call} {key}: the object there is another") from err
+        raise from_aws(err, f"{call} {key}") from err
+    except BotoCoreError as err:
+        raise from_aws(err, f"{call} {key}") from err

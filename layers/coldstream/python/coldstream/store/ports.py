@@ -1,0 +1,158 @@
+"""What coldstream wants of a manifest table and of an object store: the two ports to AWS.
+
+Each has an implementation on AWS (`table`, `objects`) and an in-memory double (`memory`); tests/store holds one
+contract suite that runs on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from coldstream.manifest.commit import Change
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import ByteRange, Offset, TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Consecutive entries of a stream's log, in ascending order.
+
+    `head` is there when the page reached the end of the log: nothing follows the last entry. A page without entries
+    and without a head is that of a stream the table does not know.
+    """
+
+    entries: tuple[FragmentEntry, ...]
+    head: Head | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPage:
+    """Some of the streams of a table; `cursor` asks for those after them, None when there are no more."""
+
+    streams: tuple[StreamId, ...]
+    cursor: str | None
+
+
+class ManifestTable(Protocol):
+    """The manifest. Reads are strongly consistent, except `log_from_timestamp`.
+
+    Every method raises UnavailableError, after bounded retries, when the service does not answer.
+    """
+
+    def head(self, incarnation: Incarnation) -> Head | None:
+        """Return the head, None for a stream the table does not know. Cost: one GetItem."""
+        ...
+
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        """Return up to `limit` entries whose next offset is past `offset`: the one that holds it comes first.
+
+        Cost: one Query, at any size of the stream.
+        """
+        ...
+
+    def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
+        """Return up to `limit` entries whose running timestamp is at or after `timestamp`, from the index by time.
+
+        Cost: one Query. The index lags behind the table, entry by entry: check the first entry's links.
+        """
+        ...
+
+    def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
+        """Return up to `limit` entries whose next offset is at or below `offset`, nearest first. Cost: one Query."""
+        ...
+
+    def gap(self, incarnation: Incarnation, first_offset: Offset) -> Gap | None:
+        """Return the gap that begins at `first_offset`. Cost: one GetItem."""
+        ...
+
+    def gaps(self, incarnation: Incarnation, limit: int) -> tuple[Gap, ...]:
+        """Return the first `limit` gaps, in order. Cost: one Query."""
+        ...
+
+    def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
+        """Yield the events after a revision, in order. Cost: one Query a page."""
+        ...
+
+    def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
+        """Return the newest incarnation of a stream, None when it has none here. Cost: one Query."""
+        ...
+
+    def streams(self, cursor: str | None, limit: int) -> StreamPage:
+        """Return some of the streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor)."""
+        ...
+
+    def apply(self, change: Change) -> None:
+        """Write a change as one transaction; a change to revision 1 also registers the stream.
+
+        Raises LostRaceError when the head has another revision than the change was planned on, OutcomeUnknownError
+        when no answer came.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a HEAD says of an object. `crc32` is that of the whole object, None where the store keeps none."""
+
+    size_bytes: int
+    etag: str
+    crc32: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRead:
+    """Bytes of an object, and what the store said of the whole of it."""
+
+    data: bytes
+    object_bytes: int
+    etag: str
+
+
+class ObjectStore(Protocol):
+    """The objects of one bucket.
+
+    Every method raises UnavailableError, after bounded retries, when the service does not answer.
+    """
+
+    @property
+    def bucket(self) -> str:
+        """Name of the bucket."""
+        ...
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        """Read a range; the bytes end early where the object does. Cost: one GET.
+
+        Raises ObjectNotFoundError, and ConflictError when the object is not the one of the ETag `if_match`.
+        """
+        ...
+
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
+        """Write an object at a key that has none; the store refuses bytes that are not of that CRC-32. Cost: one PUT.
+
+        The body is a seekable file, which is written whole, from its start. Raises ObjectExistsError when the key is
+        taken, CorruptionError when the bytes did not arrive as they were sent, ValueError when they are not of that
+        size.
+        """
+        ...
+
+    def info(self, key: str) -> ObjectInfo | None:
+        """Return what is at a key, None when nothing is. Cost: one HEAD."""
+        ...
+
+    def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
+        """Copy an object within the bucket, without its bytes passing here. Cost: one COPY.
+
+        Raises ObjectNotFoundError, and ConflictError when the source is not the one of the ETag `if_match`.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Delete what is at a key; nothing being there is fine. Cost: one DELETE."""
+        ...
+
+    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
+        """Return a URL that grants exactly that range of that object to who sends its `Range` header. No request."""
+        ...

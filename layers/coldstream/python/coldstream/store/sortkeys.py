@@ -1,0 +1,78 @@
+"""Sort keys of the manifest's items: what a partition looks like in order.
+
+    event#{revision, 20 digits}       the journal
+    gap#{first offset, 20 digits}     the gaps
+    log#{next offset, 20 digits}      the fragment entries, each under the offset after its last
+    log#head                          the head, right behind the last entry: letters sort after digits
+
+The registry of streams is a partition of its own, `#streams`, which no incarnation can be called:
+
+    {sha256 of the names, 64 hex digits}#{incarnation}
+
+The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
+last there too, under `~`.
+
+2^64, the next offset of the last offset there can be, has 20 digits as well.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+from coldstream.errors import InvalidQueryError
+from coldstream.manifest.stream import Incarnation, check_name
+from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
+
+REGISTRY = "#streams"
+LOG_HEAD = "log#head"
+GAPS = "gap#"
+LAST_EVENT = "event#~"
+TIME_OF_HEAD = "~"
+
+_REGISTERED = re.compile(r"[0-9a-f]{64}#[A-Za-z0-9_=-]{1,255}")
+
+
+def log_key(next_offset: Offset) -> str:
+    """Key of the entry that ends before `next_offset`."""
+    return f"log#{next_offset:020}"
+
+
+def gap_key(first_offset: Offset) -> str:
+    """Key of the gap that begins at `first_offset`."""
+    return f"{GAPS}{first_offset:020}"
+
+
+def event_key(revision: int) -> str:
+    """Key of the event of the change to `revision`."""
+    return f"event#{revision:020}"
+
+
+def time_key(running_timestamp: TimestampMs, next_offset: Offset) -> str:
+    """Key, in the index by time, of the entry that ends before `next_offset`."""
+    return f"{time_from(running_timestamp)}#{next_offset:020}"
+
+
+def time_from(timestamp: TimestampMs) -> str:
+    """Lower bound of the keys, in the index by time, of a running timestamp at or after `timestamp`."""
+    return f"{timestamp - MIN_TIMESTAMP_MS:020}"
+
+
+def names_key(vhost: str, name: str) -> str:
+    """Begin the registry's keys for all incarnations of a stream. Raises InvalidNameError."""
+    check_name("vhost", vhost)
+    check_name("stream name", name)
+    # The length says where the vhost ends.
+    return sha256(f"{len(vhost)}:{vhost}{name}".encode()).hexdigest() + "#"
+
+
+def registry_key(vhost: str, name: str, incarnation: Incarnation) -> str:
+    """Key of a stream in the registry: in the order of incarnations, which is that of their declaration."""
+    return names_key(vhost, name) + incarnation
+
+
+def check_cursor(cursor: str) -> str:
+    """Return a cursor over the registry, which is one of its keys. Raises InvalidQueryError for anything else."""
+    if not _REGISTERED.fullmatch(cursor):
+        raise InvalidQueryError("cursor", f"{cursor[:80]!r} is not one that an earlier page of streams gave")
+    return cursor

@@ -1,0 +1,378 @@
+"""The contract of `ports.ManifestTable`, on every implementation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
+from coldstream.manifest.commit import Change, Neighbourhood, Relink, plan_commit, plan_quarantine
+from coldstream.manifest.entry import Gap, Head, JournalKind, LastUserChunk
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.ports import LogPage, ManifestTable, StreamPage
+from coldstream.units import (
+    MAX_OFFSET,
+    MAX_TIMESTAMP_MS,
+    MIN_TIMESTAMP_MS,
+    ChunkId,
+    Epoch,
+    Offset,
+    TimestampMs,
+)
+from tests.store.samples import NOW, ORDERS, commit, entry
+
+LIFE = ORDERS.incarnation
+
+HOSTILE = [
+    StreamId("/", "Bestellungen für Öl", Incarnation("__Bestellungen_f_r__l_1763700000000000001")),
+    StreamId("a/b#c", "log#head", Incarnation("a_b_c_log_head_1763700000000000002")),
+    StreamId("\0", "\0\0", Incarnation("_____1763700000000000003")),
+    StreamId("é" * 127 + "x", "x" * 255, Incarnation("x" * 255)),
+    StreamId("名前", "🐇", Incarnation("____________1763700000000000004")),
+]
+
+
+def offsets(page: LogPage) -> list[int]:
+    return [entry.first_offset for entry in page.entries]
+
+
+def filled(table: ManifestTable, *borders: int, time_step: int = 10) -> None:
+    for number, (first, following) in enumerate(pairwise(borders)):
+        commit(table, entry(first, following, time=1000 + number * time_step))
+
+
+def test_an_unknown_stream_has_no_head_and_an_empty_log(table: ManifestTable) -> None:
+    assert table.head(LIFE) is None
+    assert table.log_from_offset(LIFE, Offset(0), 10) == LogPage((), None)
+    assert table.log_from_timestamp(LIFE, TimestampMs(0), 10) == LogPage((), None)
+    assert table.log_before(LIFE, Offset(MAX_OFFSET), 10) == ()
+    assert table.gaps(LIFE, 10) == ()
+    assert table.gap(LIFE, Offset(0)) is None
+    assert list(table.journal(LIFE)) == []
+
+
+def test_an_entry_comes_back_as_it_was_committed(table: ManifestTable) -> None:
+    points = [SparsePoint(ChunkId(7 + 10 * n), n, 8 + n, TimestampMs(-n), TimestampMs(5)) for n in range(70)]
+    last = LastUserChunk(ChunkId(15), 4711, TimestampMs(-3))
+    new = replace(entry(7, 20, last_user_chunk=last), sparse=SparseIndex(tuple(points)), generation=2)
+    written = commit(table, new)
+    assert table.log_from_offset(LIFE, Offset(7), 1).entries == (written,)
+    assert table.log_from_timestamp(LIFE, TimestampMs(0), 1).entries == (written,)
+    assert table.log_before(LIFE, Offset(20), 1) == (written,)
+
+
+def test_a_head_comes_back_as_it_was_committed(table: ManifestTable) -> None:
+    head = Head(ORDERS)
+    for new in (entry(0, 10, time=5), entry(10, 30, time=4)):
+        change = plan_commit(Neighbourhood(head), new, NOW)
+        table.apply(change)
+        head = change.head
+    assert table.head(LIFE) == head
+    assert head.records == 30
+
+
+def test_a_head_without_entries_keeps_its_unknowns(table: ManifestTable) -> None:
+    change = plan_quarantine(
+        Head(ORDERS), first_offset=Offset(0), next_offset=None, key="quarantine/x", reason="bad", at=NOW
+    )
+    table.apply(change)
+    head = table.head(LIFE)
+    assert head == change.head
+    assert head is not None
+    assert head.first_offset is None
+    assert head.greatest_timestamp is None
+
+
+@pytest.mark.parametrize(("offset", "first"), [(0, 5), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (29, 20)])
+def test_the_log_begins_at_the_entry_that_holds_the_offset(table: ManifestTable, offset: int, first: int) -> None:
+    filled(table, 5, 10, 20, 30)
+    assert offsets(table.log_from_offset(LIFE, Offset(offset), 1)) == [first]
+
+
+def test_the_log_past_the_last_entry_is_the_head_alone(table: ManifestTable) -> None:
+    filled(table, 0, 10)
+    for offset in (10, 11, MAX_OFFSET):
+        page = table.log_from_offset(LIFE, Offset(offset), 5)
+        assert page == LogPage((), table.head(LIFE))
+        assert page.head is not None
+
+
+def test_entries_are_in_the_order_of_offsets_not_of_digits_or_commits(table: ManifestTable) -> None:
+    for first, following in [(1000, 10_000), (0, 9), (99, 1000), (9, 10), (10, 99)]:
+        commit(table, entry(first, following))
+    assert offsets(table.log_from_offset(LIFE, Offset(0), 10)) == [0, 9, 10, 99, 1000]
+
+
+@pytest.mark.parametrize(("limit", "head_seen"), [(1, False), (2, False), (3, True), (4, True)])
+def test_the_head_is_seen_exactly_when_the_page_reaches_the_end(
+    table: ManifestTable,
+    limit: int,
+    head_seen: bool,  # noqa: FBT001
+) -> None:
+    filled(table, 0, 10, 20, 30)
+    by_offset = table.log_from_offset(LIFE, Offset(0), limit)
+    assert offsets(by_offset) == [0, 10, 20][:limit]
+    assert (by_offset.head is not None) == head_seen
+    by_time = table.log_from_timestamp(LIFE, TimestampMs(0), limit)
+    assert by_time == by_offset
+
+
+def test_the_log_before_an_offset_is_what_ends_at_or_before_it_nearest_first(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20, 30)
+    assert [e.first_offset for e in table.log_before(LIFE, Offset(20), 10)] == [10, 0]
+    assert [e.first_offset for e in table.log_before(LIFE, Offset(19), 10)] == [0]
+    assert [e.first_offset for e in table.log_before(LIFE, Offset(MAX_OFFSET), 2)] == [20, 10]
+    assert table.log_before(LIFE, Offset(9), 1) == ()
+
+
+def test_a_time_that_repeats_is_found_at_its_first_entry(table: ManifestTable) -> None:
+    for first, time in [(0, 1000), (10, 2000), (20, 2000), (30, 2000), (40, 3000)]:
+        commit(table, entry(first, first + 10, time=time))
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(2000), 10)) == [10, 20, 30, 40]
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(2001), 10)) == [40]
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(1999), 1)) == [10]
+
+
+def test_a_time_after_every_chunk_is_answered_with_the_head(table: ManifestTable) -> None:
+    filled(table, 0, 10)
+    assert table.log_from_timestamp(LIFE, TimestampMs(1001), 3) == LogPage((), table.head(LIFE))
+
+
+def test_an_entry_of_an_older_clock_stands_under_the_time_before_it(table: ManifestTable) -> None:
+    for first, time in [(0, 5000), (10, 1000), (20, 6000)]:
+        commit(table, entry(first, first + 10, time=time))
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(900), 10)) == [0, 10, 20]
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(5001), 10)) == [20]
+
+
+def test_an_entry_that_comes_late_moves_its_successors_to_its_time(table: ManifestTable) -> None:
+    for first, time in [(0, 1000), (20, 2000), (30, 2500), (10, 9000)]:
+        commit(table, entry(first, first + 10, time=time))
+    page = table.log_from_timestamp(LIFE, TimestampMs(9000), 10)
+    assert offsets(page) == [10, 20, 30]
+    assert [e.prior_offset for e in page.entries] == [10, 20, 30]
+    assert [e.prior_timestamp for e in page.entries] == [1000, 9000, 9000]
+    assert table.log_from_offset(LIFE, Offset(10), 10) == page
+
+
+def test_a_relink_can_take_the_links_away(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20)
+    head = table.head(LIFE)
+    assert head is not None
+    alone = Relink(Offset(20), None, None, TimestampMs(1010))
+    table.apply(Change(replace(head, revision=head.revision + 1), relinks=(alone,)))
+    found = table.log_from_offset(LIFE, Offset(10), 1).entries[0]
+    assert (found.prior_offset, found.prior_timestamp) == (None, None)
+
+
+@pytest.mark.parametrize("time", [MIN_TIMESTAMP_MS, -1000, -1, 0, MAX_TIMESTAMP_MS - 1])
+def test_times_are_ordered_over_all_of_64_bits(table: ManifestTable, time: int) -> None:
+    commit(table, entry(0, 10, time=time))
+    commit(table, entry(10, 20, time=time + 1))
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(time), 10)) == [0, 10]
+    assert offsets(table.log_from_timestamp(LIFE, TimestampMs(time + 1), 10)) == [10]
+    assert table.log_from_offset(LIFE, Offset(0), 1).entries[0].first_timestamp == time
+
+
+def test_offsets_and_epochs_reach_to_the_end_of_64_bits(table: ManifestTable) -> None:
+    far = replace(entry(MAX_OFFSET - 5, MAX_OFFSET + 1), epoch=Epoch(MAX_OFFSET), segment_offset=Offset(MAX_OFFSET - 5))
+    written = commit(table, far)
+    for offset in (2**53 + 1, MAX_OFFSET - 5, MAX_OFFSET - 1):
+        assert table.log_from_offset(LIFE, Offset(offset), 1).entries == (written,)
+    assert table.log_from_offset(LIFE, Offset(MAX_OFFSET), 1).entries == (written,)
+    head = table.head(LIFE)
+    assert head is not None
+    assert (head.first_offset, head.next_offset) == (MAX_OFFSET - 5, 2**64)
+
+
+def test_a_number_past_53_bits_is_exact(table: ManifestTable) -> None:
+    written = commit(table, replace(entry(2**53 + 1, 2**53 + 4), epoch=Epoch(2**63 + 1)))
+    assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
+
+
+def test_a_hole_has_a_gap_until_it_is_filled(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    commit(table, entry(30, 40))
+    commit(table, entry(50, 60))
+    assert table.gaps(LIFE, 10) == (Gap(Offset(10), Offset(30)), Gap(Offset(40), Offset(50)))
+    assert table.gaps(LIFE, 1) == (Gap(Offset(10), Offset(30)),)
+    assert table.gap(LIFE, Offset(40)) == Gap(Offset(40), Offset(50))
+    assert table.gap(LIFE, Offset(41)) is None
+    commit(table, entry(15, 20))
+    assert table.gaps(LIFE, 10)[:2] == (Gap(Offset(10), Offset(15)), Gap(Offset(20), Offset(30)))
+    commit(table, entry(10, 15))
+    commit(table, entry(20, 30))
+    assert table.gaps(LIFE, 10) == (Gap(Offset(40), Offset(50)),)
+    head = table.head(LIFE)
+    assert head is not None
+    assert head.gaps == 1
+
+
+def test_a_gap_keeps_its_reason(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    head = table.head(LIFE)
+    assert head is not None
+    gap = Gap(Offset(10), Offset(20), "retention was faster: größer als der Rest")
+    table.apply(Change(replace(head, revision=2), put_gaps=(gap,)))
+    assert table.gap(LIFE, Offset(10)) == gap
+
+
+def test_the_journal_has_every_change_in_order(table: ManifestTable) -> None:
+    for first in range(0, 120, 10):
+        commit(table, entry(first, first + 10))
+    head = table.head(LIFE)
+    assert head is not None
+    table.apply(
+        plan_quarantine(head, first_offset=Offset(120), next_offset=None, key="quarantine/x", reason="bad", at=NOW)
+    )
+    events = list(table.journal(LIFE))
+    assert [event.revision for event in events] == list(range(1, 14))
+    assert [event.kind for event in events] == [JournalKind.FRAGMENT_COMMITTED] * 12 + [JournalKind.SEGMENT_QUARANTINED]
+    assert (events[2].first_offset, events[2].next_offset, events[2].key) == (
+        20,
+        30,
+        "data/00000000000000000020.fragment",
+    )
+    assert (events[-1].next_offset, events[-1].detail, events[-1].at) == (None, "bad", NOW)
+    assert [event.revision for event in table.journal(LIFE, after_revision=11)] == [12, 13]
+    assert list(table.journal(LIFE, after_revision=13)) == []
+
+
+@pytest.mark.parametrize("stream", HOSTILE, ids=lambda stream: ascii(stream.name)[:20])
+def test_a_stream_of_any_name_is_registered_and_found(table: ManifestTable, stream: StreamId) -> None:
+    commit(table, entry(0, 10), stream)
+    assert table.incarnation_of(stream.vhost, stream.name) == stream.incarnation
+    assert table.streams(None, 10) == StreamPage((stream,), None)
+    head = table.head(stream.incarnation)
+    assert head is not None
+    assert head.stream == stream
+
+
+def test_names_that_run_together_are_different_streams(table: ManifestTable) -> None:
+    one = StreamId("a", "bc", Incarnation("a_bc_1763700000000000000"))
+    other = StreamId("ab", "c", Incarnation("ab_c_1763700000000000000"))
+    commit(table, entry(0, 10), one)
+    assert table.incarnation_of("ab", "c") is None
+    commit(table, entry(0, 10), other)
+    assert table.incarnation_of("a", "bc") == one.incarnation
+    assert table.incarnation_of("ab", "c") == other.incarnation
+
+
+def test_the_newest_incarnation_is_the_one_declared_last(table: ManifestTable) -> None:
+    lives = [Incarnation(f"__orders_17637000000000000{n:02}") for n in (5, 30, 12)]
+    for life in lives:
+        commit(table, entry(0, 10), StreamId("/", "orders", life))
+    assert table.incarnation_of("/", "orders") == lives[1]
+    assert {stream.incarnation for stream in table.streams(None, 10).streams} == set(lives)
+
+
+def test_a_name_that_cannot_be_one_is_refused(table: ManifestTable) -> None:
+    for vhost, name in [("/", ""), ("", "orders"), ("/", "x" * 256), ("/", "\ud800")]:
+        with pytest.raises(InvalidNameError):
+            table.incarnation_of(vhost, name)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_pages_of_streams_have_each_of_them_once(table: ManifestTable, limit: int) -> None:
+    for stream in HOSTILE:
+        commit(table, entry(0, 10), stream)
+    seen: list[StreamId] = []
+    cursor: str | None = None
+    pages = 0
+    while pages == 0 or cursor is not None:
+        page = table.streams(cursor, limit)
+        assert len(page.streams) <= limit
+        seen += page.streams
+        cursor = page.cursor
+        pages += 1
+    assert len(seen) == len(HOSTILE)
+    assert set(seen) == set(HOSTILE)
+    assert pages == -(-len(HOSTILE) // limit)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "g" * 64 + "#orders", "0" * 64 + "#", "0" * 64 + "#a/b", "é"])
+def test_a_cursor_that_no_page_gave_is_refused(table: ManifestTable, cursor: str) -> None:
+    with pytest.raises(InvalidQueryError):
+        table.streams(cursor, 10)
+
+
+def test_only_one_of_two_changes_planned_on_the_same_revision_happens(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    head = table.head(LIFE)
+    assert head is not None
+    winner = plan_commit(Neighbourhood(head), entry(10, 20), NOW)
+    loser = plan_commit(Neighbourhood(head), entry(10, 25), NOW)
+    table.apply(winner)
+    with pytest.raises(LostRaceError):
+        table.apply(loser)
+    assert table.head(LIFE) == winner.head
+    assert offsets(table.log_from_offset(LIFE, Offset(0), 10)) == [0, 10]
+    assert [event.next_offset for event in table.journal(LIFE)] == [10, 20]
+
+
+def test_only_one_of_two_first_changes_happens(table: ManifestTable) -> None:
+    first = plan_commit(Neighbourhood(Head(ORDERS)), entry(0, 10), NOW)
+    second = plan_commit(Neighbourhood(Head(ORDERS)), entry(10, 20), NOW)
+    table.apply(first)
+    with pytest.raises(LostRaceError):
+        table.apply(second)
+    assert table.head(LIFE) == first.head
+
+
+def test_a_change_to_a_later_revision_of_an_unknown_stream_loses(table: ManifestTable) -> None:
+    with pytest.raises(LostRaceError):
+        table.apply(plan_commit(Neighbourhood(Head(ORDERS, revision=4)), entry(0, 10), NOW))
+    assert table.head(LIFE) is None
+
+
+def test_a_change_that_may_not_happen_leaves_nothing_behind(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20)
+    head = table.head(LIFE)
+    assert head is not None
+    change = plan_commit(Neighbourhood(head), entry(20, 30), NOW)
+    nowhere = Relink(Offset(15), None, None, TimestampMs(0))
+    bad = replace(change, relinks=(nowhere,), put_gaps=(Gap(Offset(5), Offset(6)),))
+    with pytest.raises(LostRaceError):
+        table.apply(bad)
+    assert table.head(LIFE) == head
+    assert offsets(table.log_from_offset(LIFE, Offset(0), 10)) == [0, 10]
+    assert table.gaps(LIFE, 10) == ()
+    assert len(list(table.journal(LIFE))) == 2
+
+
+def test_an_entry_is_never_overwritten(table: ManifestTable) -> None:
+    written = commit(table, entry(0, 10))
+    head = table.head(LIFE)
+    assert head is not None
+    with pytest.raises(LostRaceError):
+        table.apply(Change(replace(head, revision=2), put_entry=replace(entry(0, 10), key="another")))
+    assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
+
+
+def test_a_change_of_ten_items_happens(table: ManifestTable) -> None:
+    filled(table, *range(0, 100, 10), time_step=0)
+    head = table.head(LIFE)
+    assert head is not None
+    relinks = tuple(Relink(Offset(end), Offset(0), TimestampMs(7), TimestampMs(1000)) for end in range(10, 100, 10))
+    change = Change(replace(head, revision=head.revision + 1), relinks=relinks)
+    assert change.items == 10
+    table.apply(change)
+    assert {e.prior_timestamp for e in table.log_from_offset(LIFE, Offset(0), 100).entries} == {7}
+
+
+def test_a_change_of_eleven_items_is_a_mistake(table: ManifestTable) -> None:
+    gaps = tuple(Gap(Offset(n), Offset(n + 1)) for n in range(10))
+    with pytest.raises(AssertionError):
+        table.apply(Change(Head(ORDERS, revision=2), put_gaps=gaps))
+
+
+def test_incarnations_do_not_see_each_other(table: ManifestTable) -> None:
+    other = StreamId("/", "orders", Incarnation("__orders_1763700000000000001"))
+    commit(table, entry(0, 10))
+    commit(table, entry(0, 20), other)
+    assert table.log_from_offset(LIFE, Offset(0), 9).entries[0].next_offset == 10
+    assert table.log_from_timestamp(other.incarnation, TimestampMs(0), 9).entries[0].next_offset == 20
+    assert len(list(table.journal(LIFE))) == 1

@@ -1,0 +1,261 @@
+"""What is S3's own about `S3Objects`: requests, presigned URLs, failures."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+import time
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.request import Request, urlopen
+from zlib import crc32
+
+import pytest
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+
+from coldstream.errors import (
+    AccessDeniedError,
+    BadCrcError,
+    ColdstreamError,
+    ConflictError,
+    InvalidSettingError,
+    ObjectExistsError,
+    UnavailableError,
+)
+from coldstream.store.objects import S3Objects
+from coldstream.units import ByteRange
+from tests.store.wire import Wire, answer, s3_error
+
+DATA = b"0123456789" * 100_000
+URL = "http://aws.test"
+
+
+def put(objects: S3Objects, key: str = "key", body: io.BytesIO | None = None) -> None:
+    objects.put_new(key, body or io.BytesIO(DATA), size_bytes=len(DATA), crc32=crc32(DATA))
+
+
+def wire(objects: S3Objects, *script: Any) -> Wire:
+    return Wire(objects._client, *script)
+
+
+def headers(seen: Wire) -> dict[str, str]:
+    """The headers of the only request, as they were sent."""
+    (request,) = seen.sent
+    return {
+        name.lower(): value if isinstance(value, str) else value.decode() for name, value in request.headers.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def shared_objects(moto_endpoint: str) -> S3Objects:
+    """A bucket for tests that never reach it."""
+    return S3Objects("bucket")
+
+
+@pytest.fixture
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+class CountedBody(io.BytesIO):
+    """A body that knows how it was read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.read_bytes = 0
+        self.largest_read = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.read_bytes += len(data)
+        self.largest_read = max(self.largest_read, len(data))
+        return data
+
+
+def test_a_put_has_its_condition_and_checksum_and_no_hash_of_the_body(s3_objects: S3Objects) -> None:
+    data = b"123456789"
+    with wire(s3_objects) as seen:
+        s3_objects.put_new("key", io.BytesIO(data), size_bytes=9, crc32=0xCBF43926)
+    sent = headers(seen)
+    assert sent["if-none-match"] == "*"
+    assert sent["x-amz-checksum-crc32"] == "y/Q5Jg=="
+    assert sent["content-length"] == "9"
+    assert sent["x-amz-content-sha256"] == "UNSIGNED-PAYLOAD"
+    assert not sent.keys() & {"content-md5", "transfer-encoding", "x-amz-trailer", "content-encoding"}
+    signed = sent["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    assert {"if-none-match", "x-amz-checksum-crc32", "content-length"} <= set(signed)
+
+
+def test_a_body_is_read_once_and_in_pieces(s3_objects: S3Objects) -> None:
+    body = CountedBody(DATA)
+    put(s3_objects, body=body)
+    assert body.read_bytes == len(DATA)
+    assert body.largest_read < len(DATA) // 4
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_a_put_that_is_repeated_sends_the_whole_body(s3_objects: S3Objects) -> None:
+    with wire(s3_objects, s3_error(500, "InternalError"), s3_error(409, "ConditionalRequestConflict")) as seen:
+        put(s3_objects)
+    assert len(seen.sent) == 3
+    assert s3_objects.get_range("key", ByteRange(0, 2 * len(DATA))).data == DATA
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "requests"),
+    [
+        (s3_error(412, "PreconditionFailed"), ObjectExistsError, 1),
+        (s3_error(400, "BadDigest"), BadCrcError, 1),
+        (s3_error(400, "IncompleteBody"), UnavailableError, 1),
+        (s3_error(409, "ConditionalRequestConflict"), UnavailableError, 3),
+        (s3_error(503, "SlowDown"), UnavailableError, 4),
+        (ConnectionClosedError(endpoint_url=URL), UnavailableError, 4),
+        (s3_error(403, "AccessDenied"), AccessDeniedError, 1),
+        (s3_error(404, "NoSuchBucket"), InvalidSettingError, 1),
+        (s3_error(400, "EntityTooLarge"), ColdstreamError, 1),
+    ],
+)
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_put_says_why(moto_endpoint: str, failure: Any, error: type[Exception], requests: int) -> None:
+    objects = S3Objects("bucket")
+    with wire(objects, *[failure] * 9) as seen, pytest.raises(error) as caught:
+        put(objects)
+    assert type(caught.value) is error
+    assert len(seen.sent) == requests
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (s3_error(500, "InternalError"), UnavailableError),
+        (s3_error(503, "SlowDown"), UnavailableError),
+        (s3_error(412, "PreconditionFailed"), ConflictError),
+        (s3_error(403, "AccessDenied"), AccessDeniedError),
+        (s3_error(400, "ExpiredToken"), AccessDeniedError),
+        (s3_error(404, "NoSuchBucket"), InvalidSettingError),
+        (s3_error(400, "InvalidArgument"), ColdstreamError),
+        (EndpointConnectionError(endpoint_url=URL), UnavailableError),
+        (ReadTimeoutError(endpoint_url=URL, error="read timed out"), UnavailableError),
+        (NoCredentialsError(), AccessDeniedError),
+    ],
+)
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_get_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
+    with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
+        shared_objects.get_range("key", ByteRange(0, 1), if_match='"etag"')
+    assert type(caught.value) is error
+
+
+def test_a_forbidden_head_is_not_taken_for_a_missing_object(shared_objects: S3Objects) -> None:
+    with wire(shared_objects, answer(403)), pytest.raises(AccessDeniedError):
+        shared_objects.info("key")
+
+
+def broken_off() -> Any:
+    return answer(206, DATA[:5], Content_Range="bytes 0-9/1000000", Content_Length="10", ETag='"etag"')
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_a_body_that_breaks_off_is_read_again(s3_objects: S3Objects) -> None:
+    put(s3_objects)
+    with wire(s3_objects, broken_off()) as seen:
+        assert s3_objects.get_range("key", ByteRange(0, 10)).data == DATA[:10]
+    assert [request.headers["Range"] for request in seen.sent] == [b"bytes=0-9"] * 2
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_a_body_that_always_breaks_off_is_given_up(shared_objects: S3Objects) -> None:
+    with wire(shared_objects, *[broken_off() for _ in range(9)]) as seen, pytest.raises(UnavailableError):
+        shared_objects.get_range("key", ByteRange(0, 10))
+    assert len(seen.sent) == 3
+
+
+def test_a_store_that_answers_with_the_whole_object_is_refused(shared_objects: S3Objects) -> None:
+    whole = answer(200, DATA, Content_Length=str(len(DATA)), ETag='"etag"')
+    with wire(shared_objects, whole), pytest.raises(ColdstreamError, match="ranges"):
+        shared_objects.get_range("key", ByteRange(0, 10))
+
+
+def test_a_copy_is_sent_with_its_condition(shared_objects: S3Objects) -> None:
+    with wire(shared_objects, s3_error(412, "PreconditionFailed")) as seen, pytest.raises(ConflictError):
+        shared_objects.copy("a b", "c", if_match='"etag"')
+    sent = headers(seen)
+    assert sent["x-amz-copy-source-if-match"] == '"etag"'
+    assert sent["x-amz-copy-source"] == "bucket/a%20b"
+
+
+def test_a_checksum_of_checksums_is_none_of_the_object(shared_objects: S3Objects) -> None:
+    head = answer(200, Content_Length="0", ETag='"etag-2"', x_amz_checksum_crc32="QAeDrg==-2")
+    with wire(shared_objects, head):
+        info = shared_objects.info("key")
+    assert info is not None
+    assert info.crc32 is None
+
+
+def test_a_presigned_url_fetches_exactly_its_range(s3_objects: S3Objects) -> None:
+    put(s3_objects, "a b/ü+c")
+    with wire(s3_objects) as seen:
+        url = s3_objects.presign_get("a b/ü+c", ByteRange(10, 25), expires_s=60)
+    assert seen.sent == []
+    with urlopen(Request(url, headers={"Range": "bytes=10-24"})) as got:
+        assert got.status == 206
+        assert got.read() == DATA[10:25]
+
+
+def test_a_presigned_url_is_good_for_its_range_and_no_other(s3_objects: S3Objects) -> None:
+    # moto checks no signatures, so the test does it, as S3 would.
+    url = s3_objects.presign_get("key", ByteRange(10, 25), expires_s=900)
+    query = dict(parse_qsl(urlsplit(url).query))
+    assert query["X-Amz-Expires"] == "900"
+    assert query["X-Amz-SignedHeaders"] == "host;range"
+    assert query["X-Amz-Signature"] == signature(url, "bytes=10-24", secret="test")
+    assert query["X-Amz-Signature"] != signature(url, "bytes=10-25", secret="test")
+
+
+def test_a_presigned_url_names_the_endpoint_of_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    url = S3Objects("bucket").presign_get("key", ByteRange(0, 1), expires_s=60)
+    assert url.startswith("https://bucket.s3.eu-central-1.amazonaws.com/key?")
+
+
+def test_without_credentials_nothing_is_presigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    with pytest.raises(AccessDeniedError):
+        S3Objects("bucket").presign_get("key", ByteRange(0, 1), expires_s=60)
+
+
+def signature(url: str, range_header: str, *, secret: str) -> str:
+    """Sign a GET as AWS's documents say (Signature Version 4, query parameters), for a `Range` header of our choice."""
+    parts = urlsplit(url)
+    query = sorted((name, value) for name, value in parse_qsl(parts.query) if name != "X-Amz-Signature")
+    values = dict(query)
+    canonical = "\n".join(
+        [
+            "GET",
+            parts.path,
+            "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query),
+            f"host:{parts.netloc}",
+            f"range:{range_header}",
+            "",
+            values["X-Amz-SignedHeaders"],
+            "UNSIGNED-PAYLOAD",
+        ]
+    )
+    scope = values["X-Amz-Credential"].partition("/")[2]
+    hashed = hashlib.sha256(canonical.encode()).hexdigest()
+    to_sign = "\n".join(["AWS4-HMAC-SHA256", values["X-Amz-Date"], scope, hashed])
+    key = f"AWS4{secret}".encode()
+    for part in (*scope.split("/"), to_sign):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key.hex()

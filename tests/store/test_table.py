@@ -1,0 +1,352 @@
+"""What is DynamoDB's own about `DynamoTable`: items, requests, failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from coldstream.errors import (
+    AccessDeniedError,
+    BadVersionError,
+    ColdstreamError,
+    CorruptionError,
+    InvalidSettingError,
+    LostRaceError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_quarantine
+from coldstream.manifest.entry import Head, LastUserChunk
+from coldstream.store.ports import LogPage
+from coldstream.store.table import DynamoTable
+from coldstream.units import ChunkId, Offset, TimestampMs
+from tests.store.samples import NOW, ORDERS, commit, entry
+from tests.store.wire import Wire, dynamodb_answer, dynamodb_error
+
+LIFE = ORDERS.incarnation
+FIRST = plan_commit(Neighbourhood(Head(ORDERS)), entry(0, 10), NOW)
+URL = "http://aws.test"
+NAMES_HASH = "97d589a04c928c4a2dad1a64bf0beb04aa5a160823979d5089333aa1f457dd18"
+"""SHA-256 of "1:/orders"."""
+
+ENTRY_ATTRIBUTES = {
+    "stream": "S",
+    "item": "S",
+    "time": "S",
+    "first_offset": "N",
+    "next_offset": "N",
+    "first_timestamp": "N",
+    "last_timestamp": "N",
+    "greatest_timestamp": "N",
+    "epoch": "N",
+    "chunks": "N",
+    "records": "N",
+    "messages": "N",
+    "data_bytes": "N",
+    "object_bytes": "N",
+    "key": "S",
+    "crc32": "N",
+    "encoding": "S",
+    "generation": "N",
+    "segment_offset": "N",
+    "sparse_index": "B",
+}
+
+
+def wire(table: DynamoTable, *script: Any) -> Wire:
+    return Wire(table._item._get_connection().connection.client, *script)
+
+
+@pytest.fixture(scope="module")
+def shared_table(create_table: Callable[[], str]) -> DynamoTable:
+    """A table for tests that never reach it: a client takes a tenth of a second to make."""
+    return DynamoTable(create_table())
+
+
+def name_of(table: DynamoTable) -> str:
+    return table._item.Meta.table_name
+
+
+def item_of(dynamodb: Any, table: DynamoTable, key: str, stream: str = LIFE) -> dict[str, Any]:
+    return dynamodb.get_item(TableName=name_of(table), Key={"stream": {"S": stream}, "item": {"S": key}})["Item"]
+
+
+def types(item: dict[str, Any]) -> dict[str, str]:
+    return {name: next(iter(value)) for name, value in item.items()}
+
+
+@pytest.fixture
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+def test_the_item_of_a_first_entry(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(5, 10, time=-1))
+    item = item_of(dynamodb, dynamo_table, "log#00000000000000000010")
+    assert types(item) == ENTRY_ATTRIBUTES
+    assert item["time"] == {"S": "09223372036854775807#00000000000000000010"}
+    assert item["crc32"] == {"N": "4294967295"}
+    assert item["encoding"] == {"S": "identity"}
+
+
+def test_the_item_of_a_later_entry_has_links_and_the_last_user_chunk(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(0, 10))
+    commit(dynamo_table, entry(10, 20, last_user_chunk=LastUserChunk(ChunkId(15), 800, TimestampMs(999))))
+    item = item_of(dynamodb, dynamo_table, "log#00000000000000000020")
+    more = {
+        "prior_offset": {"N": "10"},
+        "prior_timestamp": {"N": "1000"},
+        "last_user_chunk_id": {"N": "15"},
+        "last_user_chunk_position": {"N": "800"},
+        "last_user_chunk_timestamp": {"N": "999"},
+    }
+    assert {name: item[name] for name in item.keys() - ENTRY_ATTRIBUTES.keys()} == more
+
+
+def test_the_items_of_head_gap_event_and_registry(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(0, 10))
+    commit(dynamo_table, entry(20, 30))
+    head = item_of(dynamodb, dynamo_table, "log#head")
+    assert head["time"] == {"S": "~"}
+    assert head["revision"] == {"N": "2"}
+    assert (head["vhost"], head["name"]) == ({"S": "/"}, {"S": "orders"})
+    assert item_of(dynamodb, dynamo_table, "gap#00000000000000000010") == {
+        "stream": {"S": LIFE},
+        "item": {"S": "gap#00000000000000000010"},
+        "first_offset": {"N": "10"},
+        "next_offset": {"N": "20"},
+    }
+    assert item_of(dynamodb, dynamo_table, "event#00000000000000000002") == {
+        "stream": {"S": LIFE},
+        "item": {"S": "event#00000000000000000002"},
+        "revision": {"N": "2"},
+        "kind": {"S": "Fragment Committed"},
+        "at": {"N": "1763700000123"},
+        "first_offset": {"N": "20"},
+        "next_offset": {"N": "30"},
+        "key": {"S": "data/00000000000000000020.fragment"},
+    }
+    assert item_of(dynamodb, dynamo_table, f"{NAMES_HASH}#{LIFE}", "#streams") == {
+        "stream": {"S": "#streams"},
+        "item": {"S": f"{NAMES_HASH}#{LIFE}"},
+        "vhost": {"S": "/"},
+        "name": {"S": "orders"},
+        "incarnation": {"S": LIFE},
+    }
+
+
+def test_what_is_unknown_is_absent(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    dynamo_table.apply(
+        plan_quarantine(Head(ORDERS), first_offset=Offset(0), next_offset=None, key="x", reason="bad", at=NOW)
+    )
+    assert "next_offset" not in item_of(dynamodb, dynamo_table, "event#00000000000000000001")
+    head = types(item_of(dynamodb, dynamo_table, "log#head"))
+    assert "NULL" not in head.values()
+    assert not head.keys() & {"first_offset", "next_offset", "first_timestamp", "greatest_timestamp"}
+
+
+READS: list[tuple[str, bool, Callable[[DynamoTable], object]]] = [
+    ("GetItem", True, lambda table: table.head(LIFE)),
+    ("GetItem", True, lambda table: table.gap(LIFE, Offset(10))),
+    ("Query", True, lambda table: table.log_from_offset(LIFE, Offset(0), 2)),
+    ("Query", False, lambda table: table.log_from_timestamp(LIFE, TimestampMs(0), 2)),
+    ("Query", True, lambda table: table.log_before(LIFE, Offset(50), 2)),
+    ("Query", True, lambda table: table.gaps(LIFE, 1)),
+    ("Query", True, lambda table: list(table.journal(LIFE))),
+    ("Query", True, lambda table: table.incarnation_of("/", "orders")),
+    ("Query", True, lambda table: table.streams(None, 1)),
+]
+
+
+@pytest.mark.parametrize(("call", "consistent", "read"), READS)
+def test_a_read_is_one_request(
+    dynamo_table: DynamoTable,
+    call: str,
+    read: Callable[[DynamoTable], object],
+    *,
+    consistent: bool,
+) -> None:
+    for first in (0, 20, 30, 40):
+        commit(dynamo_table, entry(first, first + 10))
+    with wire(dynamo_table) as seen:
+        assert read(dynamo_table)
+    assert seen.calls == [call]
+    assert seen.bodies[0].get("ConsistentRead", False) is consistent
+
+
+def test_a_page_that_ends_early_has_no_head(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    for first in (0, 10, 20):
+        commit(dynamo_table, entry(first, first + 10))
+    whole = dynamo_table.log_from_offset(LIFE, Offset(0), 10)
+    raw = item_of(dynamodb, dynamo_table, "log#00000000000000000010")
+    raw["sparse_index"] = {"B": "AQAACNAPAA=="}
+    key = {name: raw[name] for name in ("stream", "item")}
+    early = {"Items": [raw], "Count": 1, "ScannedCount": 1, "LastEvaluatedKey": key}
+    with wire(dynamo_table, dynamodb_answer(early)) as seen:
+        assert dynamo_table.log_from_offset(LIFE, Offset(0), 10) == LogPage(whole.entries[:1], None)
+    assert len(seen.sent) == 1
+
+
+def test_the_journal_goes_on_where_a_page_ends(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    for first in (0, 10, 20):
+        commit(dynamo_table, entry(first, first + 10))
+    raw = item_of(dynamodb, dynamo_table, "event#00000000000000000001")
+    key = {name: raw[name] for name in ("stream", "item")}
+    early = {"Items": [raw], "Count": 1, "ScannedCount": 1, "LastEvaluatedKey": key}
+    with wire(dynamo_table, dynamodb_answer(early)) as seen:
+        assert [event.revision for event in dynamo_table.journal(LIFE)] == [1, 2, 3]
+    assert len(seen.sent) == 2
+    assert seen.bodies[1]["ExclusiveStartKey"] == key
+
+
+def test_a_page_of_streams_that_ends_early_has_a_cursor(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(0, 10))
+    raw = item_of(dynamodb, dynamo_table, f"{NAMES_HASH}#{LIFE}", "#streams")
+    early = {"Items": [raw], "Count": 1, "ScannedCount": 1, "LastEvaluatedKey": {"stream": raw["stream"]}}
+    with wire(dynamo_table, dynamodb_answer(early)):
+        page = dynamo_table.streams(None, 5)
+    assert page.streams == (ORDERS,)
+    assert dynamo_table.streams(page.cursor, 5).streams == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("REMOVE epoch", CorruptionError),
+        ("REMOVE sparse_index", BadVersionError),
+        ("REMOVE last_user_chunk_position", CorruptionError),
+        ("SET epoch = :text", CorruptionError),
+        ("SET first_offset = next_offset", CorruptionError),
+        ("SET encoding = :text", BadVersionError),
+        ("REMOVE encoding", BadVersionError),
+    ],
+)
+def test_an_item_that_is_no_entry_is_corruption(
+    dynamo_table: DynamoTable, dynamodb: Any, change: str, error: type[CorruptionError]
+) -> None:
+    commit(dynamo_table, entry(0, 10, last_user_chunk=LastUserChunk(ChunkId(0), 8, TimestampMs(0))))
+    dynamodb.update_item(
+        TableName=name_of(dynamo_table),
+        Key={"stream": {"S": LIFE}, "item": {"S": "log#00000000000000000010"}},
+        UpdateExpression=change,
+        **({"ExpressionAttributeValues": {":text": {"S": "zstd-seekable"}}} if ":text" in change else {}),
+    )
+    with pytest.raises(error, match=f"manifest item {LIFE} log#00000000000000000010") as caught:
+        dynamo_table.log_from_offset(LIFE, Offset(0), 1)
+    assert type(caught.value) is error
+
+
+def test_an_event_of_a_later_release_is_not_misread(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(0, 10))
+    dynamodb.update_item(
+        TableName=name_of(dynamo_table),
+        Key={"stream": {"S": LIFE}, "item": {"S": "event#00000000000000000001"}},
+        UpdateExpression="SET kind = :kind",
+        ExpressionAttributeValues={":kind": {"S": "Fragment Trimmed"}},
+    )
+    with pytest.raises(BadVersionError, match="Fragment Trimmed"):
+        list(dynamo_table.journal(LIFE))
+
+
+def canceled(*reasons: str) -> Any:
+    return dynamodb_error("TransactionCanceledException", *reasons)
+
+
+BROKEN = ConnectionClosedError(endpoint_url=URL)
+SILENT = ReadTimeoutError(endpoint_url=URL, error="read timed out")
+UNREACHABLE = EndpointConnectionError(endpoint_url=URL)
+
+FAILED_COMMITS = [
+    (canceled("ConditionalCheckFailed", "None", "None"), LostRaceError),
+    (canceled("None", "TransactionConflict", "None"), LostRaceError),
+    (canceled("ThrottlingError", "ConditionalCheckFailed", "None"), LostRaceError),
+    (canceled("None", "ThrottlingError", "None"), UnavailableError),
+    (canceled("ProvisionedThroughputExceeded", "None", "None"), UnavailableError),
+    (canceled("ValidationError", "None", "None"), ColdstreamError),
+    (dynamodb_error("ProvisionedThroughputExceededException"), UnavailableError),
+    (dynamodb_error("ThrottlingException"), UnavailableError),
+    (dynamodb_error("RequestLimitExceeded"), UnavailableError),
+    (dynamodb_error("TransactionInProgressException"), OutcomeUnknownError),
+    (dynamodb_error("InternalServerError", status=500), OutcomeUnknownError),
+    (dynamodb_error("ServiceUnavailable", status=503), OutcomeUnknownError),
+    (dynamodb_error("AccessDeniedException"), AccessDeniedError),
+    (dynamodb_error("ExpiredTokenException"), AccessDeniedError),
+    (dynamodb_error("UnrecognizedClientException"), AccessDeniedError),
+    (dynamodb_error("ResourceNotFoundException"), InvalidSettingError),
+    (dynamodb_error("ValidationException"), ColdstreamError),
+    (SILENT, OutcomeUnknownError),
+    (BROKEN, OutcomeUnknownError),
+    (UNREACHABLE, UnavailableError),
+    (ConnectTimeoutError(endpoint_url=URL), UnavailableError),
+    (NoCredentialsError(), AccessDeniedError),
+]
+
+FAILED_READS = [
+    (dynamodb_error("ProvisionedThroughputExceededException"), UnavailableError),
+    (dynamodb_error("InternalServerError", status=500), UnavailableError),
+    (dynamodb_error("AccessDeniedException"), AccessDeniedError),
+    (dynamodb_error("ResourceNotFoundException"), InvalidSettingError),
+    (dynamodb_error("ValidationException"), ColdstreamError),
+    (SILENT, UnavailableError),
+    (BROKEN, UnavailableError),
+    (UNREACHABLE, UnavailableError),
+    (NoCredentialsError(), AccessDeniedError),
+]
+
+
+@pytest.mark.parametrize(("failure", "error"), FAILED_COMMITS)
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: Any, error: type[Exception]) -> None:
+    with wire(shared_table, *[failure] * 9), pytest.raises(error) as caught:
+        shared_table.apply(FIRST)
+    assert type(caught.value) is error
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(("failure", "error"), FAILED_READS)
+@pytest.mark.parametrize("read", [READS[0][2], READS[2][2], READS[6][2]], ids=["GetItem", "Query", "pages"])
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_read_says_whether_to_retry(
+    shared_table: DynamoTable, failure: Any, error: type[Exception], read: Callable[[DynamoTable], object]
+) -> None:
+    with wire(shared_table, *[failure] * 9), pytest.raises(error) as caught:
+        read(shared_table)
+    assert type(caught.value) is error
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_a_commit_is_repeated_under_its_token(dynamo_table: DynamoTable) -> None:
+    with wire(dynamo_table, SILENT, dynamodb_error("InternalServerError", status=500)) as seen:
+        dynamo_table.apply(FIRST)
+    tokens = {body["ClientRequestToken"] for body in seen.bodies}
+    assert (len(seen.sent), len(tokens)) == (3, 1)
+    assert dynamo_table.head(LIFE) == FIRST.head
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_retries_end(dynamo_table: DynamoTable) -> None:
+    with wire(dynamo_table, *[SILENT] * 9) as seen, pytest.raises(UnavailableError):
+        dynamo_table.head(LIFE)
+    assert len(seen.sent) == 4
+
+
+def test_a_table_that_does_not_exist_is_a_wrong_setting(moto_endpoint: str) -> None:
+    with pytest.raises(InvalidSettingError, match="table"):
+        DynamoTable("no-such-table").head(LIFE)
+
+
+def test_a_region_that_nobody_set_is_a_wrong_setting(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    table = DynamoTable("manifest")
+    with pytest.raises(InvalidSettingError, match="region"):
+        table.head(LIFE)
