@@ -12,13 +12,13 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from coldstream.store.objects import S3Objects
 
 from coldstream.archive.upload import Uploader
 from coldstream.errors import ColdstreamError
 from coldstream.runtime.events import segment_of
 from coldstream.runtime.settings import Settings
 from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 
 logger = Logger(service="coldstream-upload")

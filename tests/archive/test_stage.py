@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 from coldstream.archive.stage import RolledSegment, find_rolled, find_streams, stage
 from coldstream.errors import InvalidInputError
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.units import ByteRange, Offset
+from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 
 def test_the_newest_segment_has_not_rolled(tmp_path: Path) -> None:

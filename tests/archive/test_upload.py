@@ -13,7 +13,6 @@ from typing import BinaryIO
 from zlib import crc32
 
 import pytest
-from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.upload import Upload
@@ -30,6 +29,7 @@ from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry, JournalKind
 from coldstream.store.memory import MemoryObjects, MemoryTable
 from coldstream.units import MAX_OFFSET, ByteRange, Offset
+from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 
 def log(archive: MemoryArchive) -> tuple[FragmentEntry, ...]:

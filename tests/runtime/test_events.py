@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.generate import segment_rolled_schema
 
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import InvalidEventError
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.runtime.events import detail_of, segment_of
 from coldstream.units import MAX_OFFSET, Offset
+from scripts.generate import segment_rolled_schema
 
 ROOT = Path(__file__).parents[2]
 

@@ -49,10 +49,17 @@ class StoredChunk:
 class ChunkArchive:
     """One stream in memory doubles. `chunks` are those archived, in the order of their offsets."""
 
-    def __init__(self, stream: StreamId = STREAM, *, message_bytes: int = 20, sparse_bytes: int = 250) -> None:
+    def __init__(
+        self,
+        stream: StreamId = STREAM,
+        *,
+        objects: MemoryObjects | None = None,
+        message_bytes: int = 20,
+        sparse_bytes: int = 250,
+    ) -> None:
         self.stream = stream
         self.table = MemoryTable()
-        self.objects = MemoryObjects()
+        self.objects = objects or MemoryObjects()
         self.stored: dict[int, StoredChunk] = {}
         self._message_bytes = message_bytes
         self._sparse_bytes = sparse_bytes

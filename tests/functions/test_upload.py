@@ -1,0 +1,107 @@
+"""The upload function, as SQS calls it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.stage import find_rolled, stage
+from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+from coldstream.units import Offset
+from tests.support.segments import STREAM, write_stream
+
+APP = Path(__file__).parents[2] / "functions/upload/app.py"
+
+
+@dataclass
+class Context:
+    function_name = "upload"
+    memory_limit_in_mb = 1024
+    invoked_function_arn = "arn:aws:lambda:eu-central-1:123456789012:function:upload"
+    aws_request_id = "52fdfc07-2182-154f-163f-5f0f9a621d72"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 300_000
+
+
+@pytest.fixture
+def app(table_name: str, s3_objects: S3Objects, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setenv("COLDSTREAM_BUCKET", s3_objects.bucket)
+    monkeypatch.setenv("COLDSTREAM_TABLE", table_name)
+    monkeypatch.setenv("COLDSTREAM_PREFIX", "here/")
+    monkeypatch.setenv("COLDSTREAM_FRAGMENT_BYTES", "65536")
+    spec = importlib.util.spec_from_file_location("upload_app", APP)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def segments(s3_objects: S3Objects, tmp_path: Path) -> list[SegmentRolled]:
+    write_stream(tmp_path, chunks=250)
+    rolled = find_rolled(tmp_path)
+    damaged = bytearray(rolled[1].path.read_bytes())
+    damaged[-1] ^= 0xFF
+    rolled[1].path.write_bytes(damaged)
+    return [stage(segment, STREAM, s3_objects, Keys("here/")) for segment in rolled]
+
+
+def sqs_event(*bodies: str) -> dict[str, Any]:
+    record = {
+        "receiptHandle": "handle",
+        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "0"},
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:upload",
+        "awsRegion": "eu-central-1",
+    }
+    return {
+        "Records": [{**record, "messageId": f"message-{number}", "body": body} for number, body in enumerate(bodies)]
+    }
+
+
+def envelope(segment: SegmentRolled) -> str:
+    return json.dumps({"source": SOURCE, "detail-type": DETAIL_TYPE, "detail": json.loads(detail_of(segment))})
+
+
+def test_records_are_archived_one_by_one_and_the_failed_ones_named(app, segments, dynamo_table, capsys, caplog):
+    event = sqs_event(envelope(segments[0]), "not JSON", envelope(segments[1]), envelope(segments[2]))
+    answer = app.lambda_handler(event, Context())
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    entries = dynamo_table.log_from_offset(STREAM.incarnation, Offset(0), 100).entries
+    covered = {(entry.first_offset, entry.next_offset) for entry in entries}
+    assert min(covered)[0] == 0
+    assert max(covered)[1] == segments[2].next_offset
+    head = dynamo_table.head(STREAM.incarnation)
+    assert (head.quarantined, head.gaps) == (1, 1)
+    failed = [record for record in caplog.records if record.message == "segment not archived"]
+    assert [record.message_id for record in failed] == ["message-1"]
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["SegmentsFailed"] == [1.0]
+    assert metrics["SegmentsQuarantined"] == [0.0, 1.0, 0.0]
+    assert metrics["FragmentsCommitted"][0] >= 1
+
+
+def test_a_whole_batch_that_fails_is_named_record_by_record(app):
+    answer = app.lambda_handler(sqs_event("{}", "[]"), Context())
+    assert [failure["itemIdentifier"] for failure in answer["batchItemFailures"]] == ["message-0", "message-1"]
+
+
+def test_importing_the_function_needs_no_configuration_and_makes_no_client(monkeypatch):
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "COLDSTREAM_BUCKET", "COLDSTREAM_TABLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("boto3.session.Session.client", None)
+    spec = importlib.util.spec_from_file_location("upload_app", APP)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
