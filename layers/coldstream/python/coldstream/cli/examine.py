@@ -1,0 +1,204 @@
+"""Look into a file of the broker's or of the archive's: segment, index or fragment. Everything is verified on the way.
+
+A file gives *items*, dictionaries that JSON can hold: for each chunk one (`what` is "chunk"), with its messages or its
+tracking records behind it if they are asked for, for each index record one, and at the end one for the whole file.
+Memory is bounded by a chunk, and for a fragment also by its index.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from coldstream.errors import BadSequenceError, CorruptionError
+from coldstream.format.chunk import ChunkHeader, ChunkType, iter_chunks
+from coldstream.format.fragment import (
+    FRAGMENT_TRAILER_BYTES,
+    FragmentIndexRecord,
+    FragmentTrailer,
+    iter_fragment_index,
+)
+from coldstream.format.index import INDEX_HEADER, iter_index
+from coldstream.format.message import messages
+from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner
+from coldstream.format.segment import first_offset_of
+from coldstream.format.tracking import iter_tracking
+from coldstream.units import MIB, format_timestamp
+
+Item = dict[str, Any]
+
+FRAGMENT_SUFFIX = ".fragment"
+
+
+def examine(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
+    """Yield what is in a file, up to the first thing that is wrong. Raises CorruptionError, which names the byte."""
+    source = path.name
+    with path.open("rb") as file:
+        start = file.read(len(INDEX_HEADER))
+        file.seek(0)
+        if start[:4] == INDEX_HEADER[:4]:
+            yield from _index(file, source)
+            return
+        trailer = _trailer(file, source)
+        if trailer is None:
+            yield from _Chunks(source, first_offset_of(source), with_messages=with_messages).read(file, "segment")
+        else:
+            yield from _fragment(file, source, trailer, with_messages=with_messages)
+
+
+def _trailer(file: BinaryIO, source: str) -> FragmentTrailer | None:
+    """Read a fragment's trailer; None where the file is a segment: the two begin alike."""
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size_bytes - FRAGMENT_TRAILER_BYTES))
+    end = file.read()
+    file.seek(0)
+    try:
+        return FragmentTrailer.from_bytes(end, source=source, object_bytes=size_bytes)
+    except CorruptionError:
+        if source.endswith(FRAGMENT_SUFFIX):
+            raise
+        return None
+
+
+def _index(file: BinaryIO, source: str) -> Iterator[Item]:
+    records = 0
+    for record in iter_index(file, source=source):
+        records += 1
+        yield {
+            "what": "index record",
+            "chunk_id": record.chunk_id,
+            "type": _type_name(record.type),
+            "timestamp": format_timestamp(record.timestamp),
+            "epoch": record.epoch,
+            "position": record.position,
+        }
+    yield {"what": "index", "file": source, "records": records, "bytes": os.fstat(file.fileno()).st_size}
+
+
+def _fragment(file: BinaryIO, source: str, trailer: FragmentTrailer, *, with_messages: bool) -> Iterator[Item]:
+    file.seek(trailer.index_range.start)
+    index = iter_fragment_index(file.read(len(trailer.index_range)), trailer, source=source)
+    file.seek(0)
+    chunks = _Chunks(source, trailer.first_offset, with_messages=with_messages, index=index)
+    for item in chunks.read(file, "fragment", trailer.data_range.end):
+        if item["what"] == "fragment":
+            if (item["next_offset"], item["chunks"]) != (trailer.next_offset, trailer.chunks):
+                raise BadSequenceError(
+                    source,
+                    trailer.object_bytes - FRAGMENT_TRAILER_BYTES,
+                    "next offset and chunks in a fragment trailer",
+                    expected=(item["next_offset"], item["chunks"]),
+                    found=(trailer.next_offset, trailer.chunks),
+                )
+            item |= {
+                "sequence_number": trailer.sequence_number,
+                "chunks_before": trailer.chunks_before,
+                "data_position": trailer.data_position,
+                "data_bytes": trailer.data_bytes,
+                "index_position": trailer.index_position,
+                "index_bytes": trailer.index_bytes,
+            }
+        yield item
+
+
+class _Chunks:
+    """Reads chunks, and sums up what they are. `index`, where given, must have a record for each."""
+
+    def __init__(
+        self,
+        source: str,
+        first_offset: int | None,
+        *,
+        with_messages: bool,
+        index: Iterator[FragmentIndexRecord] | None = None,
+    ) -> None:
+        self._source = source
+        self._scanner = SegmentScanner(source, first_offset=first_offset)  # type: ignore[arg-type]
+        self._with_messages = with_messages
+        self._index = index
+        self._first: ChunkHeader | None = None
+        self._last: ChunkHeader | None = None
+        self._chunks = 0
+        self._records = 0
+        self._messages = 0
+
+    def read(self, file: BinaryIO, what: str, end: int | None = None) -> Iterator[Item]:
+        """Yield the items of a file up to byte `end`, its own where that is None."""
+        left = os.fstat(file.fileno()).st_size if end is None else end
+        whole = bytearray()
+        while block := file.read(min(left, MIB)):
+            left -= len(block)
+            for step in self._scanner.feed(block):
+                match step:
+                    case ChunkBegin():
+                        whole.clear()
+                    case ChunkBytes(view) if self._with_messages:
+                        whole += view
+                    case ChunkEnd(header, position, _):
+                        yield self._chunk(header, position)
+                        if self._with_messages:
+                            yield from self._contents(bytes(whole), position)
+        self._scanner.close()
+        yield self._summary(what, os.fstat(file.fileno()).st_size)
+
+    def _chunk(self, header: ChunkHeader, position: int) -> Item:
+        if self._index is not None:
+            expected = FragmentIndexRecord(header.chunk_id, header.timestamp, position)
+            found = next(self._index, None)
+            if found != expected:
+                raise BadSequenceError(
+                    self._source, position, "index record of a chunk", expected=expected, found=found
+                )
+        self._first = self._first or header
+        self._last = header
+        self._chunks += 1
+        self._records += header.records
+        self._messages += header.records if header.type is ChunkType.USER else 0
+        return {
+            "what": "chunk",
+            "position": position,
+            "chunk_id": header.chunk_id,
+            "next_offset": header.next_offset,
+            "type": _type_name(header.type),
+            "entries": header.entries,
+            "records": header.records,
+            "timestamp": format_timestamp(header.timestamp),
+            "epoch": header.epoch,
+            "crc32": f"{header.crc:08x}",
+            "bloom_bytes": header.bloom_bytes,
+            "data_bytes": header.data_bytes,
+            "trailer_bytes": header.trailer_bytes,
+        }
+
+    def _contents(self, whole: bytes, position: int) -> Iterator[Item]:
+        for chunk in iter_chunks(whole, source=self._source, position=position):
+            for message in messages(chunk, source=self._source):
+                yield {"what": "message", **message.to_dict()}
+            for record in iter_tracking(chunk, source=self._source):
+                yield {
+                    "what": "tracking",
+                    "type": record.type.name.lower(),
+                    "id": record.id.decode(errors="backslashreplace"),
+                    "value": record.value,
+                }
+
+    def _summary(self, what: str, size_bytes: int) -> Item:
+        first, last = self._first, self._last
+        return {
+            "what": what,
+            "file": self._source,
+            "bytes": size_bytes,
+            "chunks": self._chunks,
+            "records": self._records,
+            "messages": self._messages,
+            "first_offset": None if first is None else first.chunk_id,
+            "next_offset": None if last is None else last.next_offset,
+            "first_timestamp": None if first is None else format_timestamp(first.timestamp),
+            "last_timestamp": None if last is None else format_timestamp(last.timestamp),
+        }
+
+
+def _type_name(kind: ChunkType) -> str:
+    return kind.name.lower().replace("_", " ")

@@ -1,0 +1,71 @@
+"""Exit codes, and what somebody may do about each error."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from coldstream.errors import (
+    AccessDeniedError,
+    ColdstreamError,
+    ConflictError,
+    CorruptionError,
+    GapError,
+    InvalidInputError,
+    InvalidSettingError,
+    NotFoundError,
+    OutcomeUnknownError,
+    OverlapError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+
+
+class ExitCode(IntEnum):
+    """What a command ends with."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    GAP = 4
+    CORRUPTION = 5
+    UNAVAILABLE = 6
+    INTERRUPTED = 130
+
+
+HELP = (
+    "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream or object;"
+    " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 130 interrupted."
+)
+
+_CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
+    (InvalidInputError, ExitCode.USAGE),
+    (NotFoundError, ExitCode.NOT_FOUND),
+    (GapError, ExitCode.GAP),
+    (CorruptionError, ExitCode.CORRUPTION),
+    (OverlapError, ExitCode.CORRUPTION),
+    (UnavailableError, ExitCode.UNAVAILABLE),
+    (ConflictError, ExitCode.UNAVAILABLE),
+    (OutcomeUnknownError, ExitCode.UNAVAILABLE),
+)
+
+_ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
+    (AccessDeniedError, "check the credentials, AWS_*, and what they may do"),
+    (UnavailableError, "check that it runs and where, or try again; `coldstream up` runs everything locally"),
+    (InvalidSettingError, "`coldstream up` prints settings that work"),
+    (StreamNotFoundError, "`coldstream streams` lists those that are archived; --vhost says in which vhost"),
+    (ConflictError, "try again"),
+    (OutcomeUnknownError, "try again: everything here is safe to repeat"),
+)
+
+
+def exit_code(err: ColdstreamError) -> ExitCode:
+    """Return what a command that failed so ends with."""
+    return next((code for kind, code in _CODES if isinstance(err, kind)), ExitCode.UNEXPECTED)
+
+
+def advice(err: ColdstreamError) -> str | None:
+    """Say what to do about an error, None where the error itself says it all."""
+    if isinstance(err, GapError):
+        return f"go on behind it, from offset {err.next_offset}"
+    return next((text for kind, text in _ADVICE if isinstance(err, kind)), None)

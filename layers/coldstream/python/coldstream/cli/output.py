@@ -1,0 +1,57 @@
+"""What goes to standard output: text in columns for people, JSON for programs. Names in it are untrusted text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class Format(StrEnum):
+    """How a command writes what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def write_json(value: Any) -> None:
+    """Write one line of JSON."""
+    write(json.dumps(value, ensure_ascii=False))
+
+
+def write(line: str) -> None:
+    """Write one line."""
+    sys.stdout.write(f"{line}\n")
+
+
+def write_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write rows in columns as wide as they must be: nothing is cut off, numbers to the right."""
+    rows = list(rows)
+    texts = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+    numeric = [bool(rows) and all(isinstance(row[at], int) for row in rows) for at in range(len(heads))]
+    for line in [list(heads), *texts]:
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        write("  ".join(cells).rstrip())
+
+
+def printable(value: object) -> str:
+    """Write a value for a terminal: control characters, which could steer it, come out escaped; None as a dash."""
+    if value is None:
+        return "-"
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(value))
+
+
+def size_text(size_bytes: int) -> str:
+    """Write a size with the unit that suits it."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":  # noqa: PLR2004 - a unit's size
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

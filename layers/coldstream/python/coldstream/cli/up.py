@@ -1,0 +1,97 @@
+"""`coldstream up`: everything that template.yaml declares, on this machine."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coldstream.cli.output import printable, write
+from coldstream.local.messages import Handled
+
+_CHECK_EVERY_S = 0.5
+
+
+def up(
+    *,
+    template: Annotated[
+        Path | None,
+        typer.Option(help="SAM template; else template.yaml here, or that of the checkout.", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.")] = 8380,
+    parameter: Annotated[
+        list[str] | None, typer.Option(help="A parameter of the template; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
+    env_file: Annotated[
+        Path | None, typer.Option(help="Write the settings also to this file, for as long as the stack runs.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what the functions log.")] = False,
+) -> None:
+    """Run everything on this machine.
+
+    That is an emulated AWS, the functions, and the resolver's HTTP API, until Ctrl-C.
+
+    What template.yaml declares is created on the emulated AWS, and its functions are called as Lambda calls them.
+    Standard output has the settings that other commands need, as lines for a shell. With AWS_ENDPOINT_URL set, the AWS
+    emulated there is used instead of an own one. Nothing is left behind.
+    """
+    from coldstream.local.stack import LocalStack
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stack = LocalStack(
+        template=template,
+        parameters=_parameters(parameter or []),
+        port=port,
+        on_handled=_report,
+        log=sys.stderr if verbose else None,
+    )
+    try:
+        with stack:
+            exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in stack.environment.items())
+            _say(f"{', '.join(stack.functions)} run; Ctrl-C ends everything. In another shell:")
+            write(exports)
+            sys.stdout.flush()
+            if env_file is not None:
+                env_file.write_text(f"{exports}\n", encoding="utf-8")
+            while True:
+                time.sleep(_CHECK_EVERY_S)
+                stack.check()
+    except KeyboardInterrupt:
+        _say("ended")
+    finally:
+        if env_file is not None:
+            env_file.unlink(missing_ok=True)
+
+
+def _parameters(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(equals for _, equals, _ in pairs):
+        raise typer.BadParameter("must be NAME=VALUE", param_hint="--parameter")
+    return {name: value for name, _, value in pairs}
+
+
+def _report(handled: Handled) -> None:
+    outcome = f"{handled.seconds * 1000:,.0f} ms"
+    if handled.error is not None:
+        outcome = f"failed: {handled.error} (--verbose shows what it logs)"
+    _say(f"{time.strftime('%H:%M:%S')}  {handled.function}  {_event_text(handled.event)}  {outcome}")
+
+
+def _event_text(event: str) -> str:
+    """Name the segment that an event announces; anything else as it is."""
+    try:
+        detail = json.loads(event)["detail"]
+        stream, segment = detail["stream"], detail["segment"]
+        return f"{stream['vhost']} {stream['name']}, offsets {segment['first_offset']} to {segment['next_offset'] - 1}"
+    except (KeyError, TypeError, ValueError):
+        return event
+
+
+def _say(line: str) -> None:
+    typer.echo(printable(line), err=True)

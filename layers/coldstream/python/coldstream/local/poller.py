@@ -1,0 +1,110 @@
+"""Feed the messages of an SQS queue to a function, as Lambda's event source mapping does.
+
+A batch goes to the handler in one event. What succeeded is deleted. What failed comes back to the queue, and after
+`maxReceiveCount` times goes to the dead-letter queue by SQS's own doing. One thing is quicker here than on AWS, where a
+failed message stays hidden for the rest of the queue's visibility timeout: it comes back after RETRY_AFTER_S.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Collection
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from coldstream.local.messages import Handled, QueueConfig
+
+RETRY_AFTER_S = 1
+WAIT_S = 1
+"""For messages, in one poll: as long as stopping may take."""
+
+MAX_BATCH = 10
+"""Of one ReceiveMessage; an event source mapping may be given more, and is then given less."""
+
+
+def poll(
+    queue: QueueConfig,
+    *,
+    sqs: Any,
+    function: str,
+    invoke: Callable[[dict[str, Any]], Any],
+    report: Callable[[Handled], None],
+    stop: threading.Event,
+) -> None:
+    """Take batches from a queue until `stop` is set; the batch at hand is finished first."""
+    while not stop.is_set():
+        try:
+            batch = sqs.receive_message(
+                QueueUrl=queue.url,
+                MaxNumberOfMessages=min(queue.batch_size, MAX_BATCH),
+                WaitTimeSeconds=WAIT_S,
+                MessageSystemAttributeNames=["All"],
+            ).get("Messages", [])
+            if batch:
+                _handle(batch, queue, sqs=sqs, function=function, invoke=invoke, report=report)
+        except (BotoCoreError, ClientError):
+            traceback.print_exc()
+            stop.wait(WAIT_S)
+
+
+def _handle(
+    batch: list[dict[str, Any]],
+    queue: QueueConfig,
+    *,
+    sqs: Any,
+    function: str,
+    invoke: Callable[[dict[str, Any]], Any],
+    report: Callable[[Handled], None],
+) -> None:
+    started = time.perf_counter()
+    sent = [message["MessageId"] for message in batch]
+    error = "the handler reported it as failed"
+    try:
+        result = invoke(sqs_event(batch, queue))
+        failed = failures(result, sent) if queue.reports_failures else set()
+    except Exception as err:  # noqa: BLE001 - whatever a handler raises, its messages failed and the next ones come
+        traceback.print_exc()
+        failed, error = set(sent), f"{type(err).__name__}: {err}"
+    seconds = time.perf_counter() - started
+    for message in batch:
+        handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
+        if message["MessageId"] in failed:
+            sqs.change_message_visibility(**handle, VisibilityTimeout=RETRY_AFTER_S)
+            report(Handled(function, message["Body"], seconds, error))
+        else:
+            sqs.delete_message(**handle)
+            report(Handled(function, message["Body"], seconds))
+
+
+def sqs_event(batch: list[dict[str, Any]], queue: QueueConfig) -> dict[str, Any]:
+    """Make the event that Lambda makes of a batch that ReceiveMessage returned."""
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message.get("Attributes", {}),
+                "messageAttributes": {},  # EventBridge sends none
+                "md5OfBody": message["MD5OfBody"],
+                "eventSource": "aws:sqs",
+                "eventSourceARN": queue.arn,
+                "awsRegion": queue.arn.split(":")[3],
+            }
+            for message in batch
+        ]
+    }
+
+
+def failures(result: Any, sent: Collection[str]) -> set[str]:
+    """Return the ids of the messages that failed, by Lambda's rules: all, where the answer makes no sense."""
+    if not result:
+        return set()
+    try:
+        failed = {item["itemIdentifier"] for item in result.get("batchItemFailures") or []}
+    except (AttributeError, KeyError, TypeError):
+        return set(sent)
+    return set(sent) if failed - set(sent) else failed

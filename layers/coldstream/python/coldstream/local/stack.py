@@ -1,0 +1,194 @@
+"""The local stack: everything that template.yaml declares, on this machine, for as long as somebody needs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import coldstream
+from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.local.deploy import DeployedFunction, Deployment, deploy, undeploy
+from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
+from coldstream.local.messages import Handled
+from coldstream.local.process import Process
+from coldstream.local.template import find_template, load_template
+
+_POLL_S = 0.05
+_COUNTS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesDelayed",
+    "ApproximateNumberOfMessagesNotVisible",
+)
+
+
+class LocalStack:
+    """A context manager that starts the emulated AWS, creates the template's resources and runs its functions.
+
+    The AWS is an embedded one, unless `inherited` (this process's environment) names an endpoint in AWS_ENDPOINT_URL.
+    Neither this process's environment nor its signal handlers are touched: everything runs in processes of its own,
+    which end with this one, however that ends.
+
+    `parameters` are the template's, by name; InvalidSettingError is raised for one that it does not have. `port` is the
+    resolver's, any free one where it is 0. `on_handled` is called, in other threads, for each event that a function has
+    handled. What functions print goes to `log`.
+    """
+
+    def __init__(
+        self,
+        *,
+        template: Path | None = None,
+        parameters: Mapping[str, str] | None = None,
+        port: int = 0,
+        on_handled: Callable[[Handled], None] = lambda _: None,
+        log: IO[Any] | None = None,
+        inherited: Mapping[str, str] | None = None,
+    ) -> None:
+        self._template = load_template(find_template(template))
+        self._parameters = dict(parameters or {})
+        unknown = set(self._parameters) - set(self._template.body.get("Parameters", {}))
+        if unknown:
+            raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
+        self._port = port
+        self._on_handled = on_handled
+        self._log = log
+        self._inherited = os.environ if inherited is None else inherited
+        self._emulator: Process | None = None
+        self._deployment: Deployment | None = None
+        self._functions: list[Process] = []
+        self.environment: dict[str, str] = {}
+        """What clients need in their environment: the SDK's endpoint and credentials, and our settings."""
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def resolver_url(self) -> str:
+        """Where the template's HTTP API is."""
+        return self.environment["COLDSTREAM_RESOLVER_URL"]
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions that run: those that a queue or an HTTP API calls."""
+        return tuple(deployed.config.name for deployed in self._deployed())
+
+    def check(self) -> None:
+        """Raise UnavailableError when a process of the stack died."""
+        processes = [*self._functions, *([self._emulator] if self._emulator is not None else [])]
+        if not all(process.is_alive() for process in processes):
+            raise UnavailableError("a process of the local stack died")
+
+    def wait_idle(self, timeout_s: float) -> None:
+        """Wait until the queues of the functions are empty and no message is in flight.
+
+        Raises UnavailableError when a process of the stack died, or when the time is up.
+        """
+        sqs = client("sqs", self.environment)
+        urls = [queue.url for deployed in self._deployed() for queue in deployed.config.queues]
+
+        def is_empty() -> bool:
+            return sum(_messages(sqs, url) for url in urls) == 0
+
+        deadline = time.monotonic() + timeout_s
+        while not (is_empty() and is_empty()):  # twice: the counts of a queue are not taken at one moment
+            self.check()
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"the local stack still had messages to handle after {timeout_s:g} s")
+            time.sleep(_POLL_S)
+
+    def dead_letters(self) -> int:
+        """Count the messages in the dead-letter queues of the functions' queues: those that were given up."""
+        sqs = client("sqs", self.environment)
+        names = set()
+        for deployed in self._deployed():
+            for queue in deployed.config.queues:
+                attributes = sqs.get_queue_attributes(QueueUrl=queue.url, AttributeNames=["RedrivePolicy"])
+                policy = json.loads(attributes.get("Attributes", {}).get("RedrivePolicy", "{}"))
+                names.update([policy["deadLetterTargetArn"].rpartition(":")[2]] if policy else [])
+        return sum(_messages(sqs, sqs.get_queue_url(QueueName=name)["QueueUrl"]) for name in names)
+
+    def stop(self) -> None:
+        """Let the functions finish what they are doing, delete what was created, and end every process."""
+        for process in self._functions:
+            process.ask_to_stop()
+        for process in self._functions:
+            process.stop()
+        self._functions = []
+        if self._deployment is not None and (self._emulator is None or self._deployment.elsewhere):
+            undeploy(self._deployment.stack_name, self._deployment.environment, self._deployment.elsewhere)
+        self._deployment = None
+        if self._emulator is not None:
+            self._emulator.stop()
+            self._emulator = None
+
+    def _start(self) -> None:
+        endpoint_url = self._inherited.get(ENDPOINT)
+        if not endpoint_url:
+            environment = process_environment(self._inherited, {"PYTHONPATH": self._path()})
+            self._emulator = Process("coldstream.local.emulator", environment=environment, request={}, log=self._log)
+            endpoint_url = self._emulator.ready()["url"]
+        aws = aws_environment(self._inherited, endpoint_url)
+        stack_name = f"coldstream-local-{uuid.uuid4().hex[:8]}"
+        self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
+        for deployed in self._deployed():  # one by one: each that runs is one to stop, whatever the next one does
+            self._functions.append(self._run(deployed, aws))
+        urls = [process.ready()["url"] for process in self._functions]
+        outputs = dict(self._deployment.outputs)
+        outputs.update(dict.fromkeys(self._template.api_outputs, next(filter(None, urls), "")))
+        self.environment = {**aws, **{_setting(name): value for name, value in outputs.items()}}
+
+    def _deployed(self) -> list[DeployedFunction]:
+        deployed = self._deployment.functions if self._deployment is not None else ()
+        return [function for function in deployed if function.config.queues or function.config.http]
+
+    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str]) -> Process:
+        """Start the process of a function, with the variables that it would have on AWS."""
+        function, config = deployed.function, replace(deployed.config, port=self._port)
+        environment = process_environment(
+            self._inherited,
+            aws,
+            {"AWS_REGION": aws[REGION], "AWS_LAMBDA_FUNCTION_NAME": config.arn.rpartition(":")[2]},
+            {"PYTHONPATH": self._path(function.code, *function.layers), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
+            deployed.environment,
+        )
+        return Process(
+            "coldstream.local.function",
+            environment=environment,
+            request=asdict(config),
+            log=self._log,
+            on_message=lambda message: self._on_handled(Handled(**message)),
+        )
+
+    def _path(self, *directories: Path) -> str:
+        """Return a PYTHONPATH: `directories` first, the package that runs now, and what was inherited."""
+        inherited = self._inherited.get("PYTHONPATH")
+        paths = [*directories, Path(coldstream.__path__[0]).parent, *([inherited] if inherited else [])]
+        return os.pathsep.join(map(str, paths))
+
+
+def _setting(output: str) -> str:
+    """Name the setting that a template's output holds: `EventBus` is COLDSTREAM_EVENT_BUS."""
+    return "COLDSTREAM_" + re.sub(r"(?<!^)(?=[A-Z])", "_", output).upper()
+
+
+def _messages(sqs: Any, url: str) -> int:
+    """Count a queue's messages, those in flight and delayed included."""
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTS))["Attributes"]
+    return sum(int(attributes[name]) for name in _COUNTS)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ORDERS, Archive, Cli, write_segments
+
+
+def test_a_dry_run_says_what_would_be_announced_and_changes_nothing(archive: Archive, cli: Cli, tmp_path: Path) -> None:
+    borders = write_segments(tmp_path / "__dry_1763700000000000005", chunks=60)
+    for _ in range(2):
+        (report,) = cli("announce", tmp_path, "--dry-run", "--output", "json").json
+        assert report["dry_run"]
+        assert [each["first_offset"] for each in report["announced"]] == borders[:-1]
+    assert cli("describe", "dry").code == 3
+
+
+def test_what_is_archived_is_not_announced_again(archive: Archive, cli: Cli) -> None:
+    (report,) = cli("announce", archive.node / ORDERS, "--output", "json").json
+    assert report["announced"] == []
+    assert report["archived"] == len(archive.borders) - 1
+
+
+def test_every_stream_of_a_node_is_announced_by_the_names_of_its_directories(
+    archive: Archive, cli: Cli, tmp_path: Path
+) -> None:
+    write_segments(tmp_path / "__first_1763700000000000002", chunks=60)
+    write_segments(tmp_path / "sales_second_1763700000000000003", chunks=60)
+    done = cli("announce", tmp_path, "--wait")
+    assert done.code == 0
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["vhost", "stream", "announced", "archived", "already", "gone", "quarantined"],
+        ["/", "first", "1", "0", "0", "0"],
+        ["sales", "second", "1", "0", "0", "0"],
+    ]
+    assert cli("describe", "second", "--vhost", "sales").code == 0
+
+
+def test_names_that_the_directory_does_not_tell_are_given(archive: Archive, cli: Cli, tmp_path: Path) -> None:
+    vhost, name = "ünï/c,o de", "a,b&c=d+é %2C#?"
+    directory = tmp_path / "_n__c_o_de_a_b_c_d______2C___1763700000000000004"
+    borders = write_segments(directory, chunks=60)
+    assert cli("announce", directory, "--vhost", vhost, "--name", name, "--wait").code == 0
+    (description,) = cli("describe", name, "--vhost", vhost, "--output", "json").json
+    assert description["stream"] == {"vhost": vhost, "name": name, "incarnation": directory.name}
+    assert description["next_offset"] == borders[-1]
+    assert len(cli("read", name, "--vhost", vhost).json) == borders[-1]
+
+
+def test_names_for_many_streams_at_once_are_refused(archive: Archive, cli: Cli, tmp_path: Path) -> None:
+    for number in (6, 7):
+        write_segments(tmp_path / f"__s{number}_176370000000000000{number}", chunks=1)
+    done = cli("announce", tmp_path, "--name", "one")
+    assert done.code == 2
+    assert "name one stream" in done.err
+
+
+def test_a_directory_without_segments_is_refused_with_what_to_give(archive: Archive, cli: Cli, tmp_path: Path) -> None:
+    done = cli("announce", tmp_path)
+    assert done.code == 2
+    assert "give a stream's directory, or a node's" in done.err
+
+
+def test_a_segment_that_fails_verification_is_told_and_the_others_are_archived(
+    archive: Archive, cli: Cli, tmp_path: Path
+) -> None:
+    directory = tmp_path / "__bad_1763700000000000008"
+    borders = write_segments(directory)
+    segment = directory / f"{borders[1]:020}.segment"
+    damaged = bytearray(segment.read_bytes())
+    damaged[500] ^= 1
+    segment.write_bytes(damaged)
+    done = cli("announce", directory, "--wait", "--output", "json")
+    assert done.code == 5
+    assert done.json[0]["quarantined"] == [borders[1]]
+    (description,) = cli("describe", "bad", "--output", "json").json
+    assert description["quarantined"] == 1
+    assert [gap["first_offset"] for gap in description["gaps"]] == [borders[1]]
+
+
+def test_what_is_not_archived_in_time_is_told_with_where_to_look(
+    archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segments(tmp_path / "__late_1763700000000000009", chunks=60)
+    monkeypatch.setattr("coldstream.store.bus.EventBridgeBus.put", lambda *_, **__: None)
+    done = cli("announce", tmp_path, "--wait", "--timeout", "0.1")
+    assert done.code == 6
+    assert "1 segments are announced and not archived" in done.err
+    assert "dead-letter queue" in done.err
+
+
+def test_a_segment_that_retention_deletes_meanwhile_is_counted_as_gone(
+    archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "__gone_1763700000000000010"
+    borders = write_segments(directory)
+
+    def stage(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("coldstream.cli.announcer.stage", stage)
+    (report,) = cli("announce", directory, "--output", "json").json
+    assert (report["announced"], report["gone"]) == ([], len(borders) - 1)
+
+
+@pytest.mark.parametrize("variable", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
+def test_a_setting_that_is_missing_is_named(
+    archive: Archive, cli: Cli, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv(variable)
+    done = cli("announce", archive.node / ORDERS)
+    assert done.code == 2
+    assert done.err == f"coldstream: {variable}: is not set (`coldstream up` prints settings that work)\n"

@@ -1,0 +1,141 @@
+"""Errors, exit codes and help: what all commands have in common."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coldstream
+from coldstream.cli.exits import ExitCode, advice, exit_code
+from coldstream.errors import (
+    AccessDeniedError,
+    BadCrcError,
+    ColdstreamError,
+    GapError,
+    InvalidSettingError,
+    LostRaceError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    OverlapError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from tests.cli.conftest import Cli
+
+PACKAGE = str(Path(coldstream.__path__[0]).parent)
+COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "inspect")
+RESOLVER = ("--resolver", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidSettingError("X", "is not set"), 2),
+        (StreamNotFoundError("no stream"), 3),
+        (ObjectNotFoundError("key"), 3),
+        (GapError("orders", 5, 10), 4),
+        (BadCrcError("file", 8, "CRC"), 5),
+        (OverlapError("file", 0, 5, "an entry"), 5),
+        (UnavailableError("S3"), 6),
+        (AccessDeniedError("S3"), 6),
+        (LostRaceError("head"), 6),
+        (OutcomeUnknownError("put"), 6),
+        (ColdstreamError("other"), 1),
+    ],
+)
+def test_every_error_has_its_exit_code(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: ColdstreamError, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    done = cli("streams", *RESOLVER)
+    assert done.code == code == exit_code(error)
+    assert done.out == ""
+    assert done.err.startswith(f"coldstream: {error}")
+    assert done.err.count("\n") == 1
+
+
+def test_the_advice_for_a_gap_is_where_to_go_on() -> None:
+    assert advice(GapError("orders", 5, 10)) == "go on behind it, from offset 10"
+
+
+def test_advice_for_denied_access_is_about_credentials() -> None:
+    assert "credentials" in (advice(AccessDeniedError("S3")) or "")
+
+
+def test_what_nobody_expected_is_one_line_and_a_traceback_only_for_who_asks(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("thing")
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    done = cli("streams", *RESOLVER)
+    assert done.code == ExitCode.UNEXPECTED
+    assert done.err == "coldstream: unexpected: KeyError: 'thing' (this is a bug; --debug shows where)\n"
+    assert "Traceback" in cli("--debug", "streams", *RESOLVER).err
+
+
+def test_ctrl_c_ends_a_command_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", interrupt)
+    done = cli("streams", *RESOLVER)
+    assert (done.code, done.err) == (130, "")
+
+
+def test_control_characters_of_an_error_do_not_reach_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StreamNotFoundError("no stream \x1b[2J")
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    assert "\\x1b[2J" in cli("streams", *RESOLVER).err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("streams",), ("describe", *RESOLVER), ("read", *RESOLVER), ("inspect", "no-such-file"), ("nothing",)],
+)
+def test_wrong_usage_ends_with_2_and_says_how_it_goes(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("COLDSTREAM_RESOLVER_URL", raising=False)
+    done = cli(*arguments)
+    assert done.code == 2
+    assert "Usage: coldstream" in done.err
+
+
+def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli) -> None:
+    assert cli("streams", "--resolver", "ftp://example.org").code == 2
+
+
+def test_help_lists_the_commands_and_the_exit_codes(cli: Cli) -> None:
+    done = cli("--help")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]] == list(
+        COMMANDS
+    )
+    assert " ".join(done.out.split()).endswith("denies access; 130 interrupted.")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_and_the_exit_codes(cli: Cli, command: str) -> None:
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert f"Usage: coldstream {command} " in done.out
+    assert "Exit codes: 0 done;" in done.out
+
+
+def test_help_does_not_wait_for_what_only_commands_need() -> None:
+    heavy = ("boto3", "botocore", "moto", "urllib3", "aws_lambda_powertools")
+    code = f"import sys, coldstream.cli.main; print(set({heavy}) & set(sys.modules))"
+    environment = {"PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.local.environment import client
+from coldstream.local.messages import Handled
+from coldstream.local.stack import LocalStack
+
+TEMPLATE = """
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  Greeting: { Type: String, Default: hello }
+Resources:
+  Bucket: { Type: AWS::S3::Bucket, DeletionPolicy: Retain, UpdateReplacePolicy: Retain }
+  Table:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{ AttributeName: stream, AttributeType: S }]
+      KeySchema: [{ AttributeName: stream, KeyType: HASH }]
+  EventBus: { Type: AWS::Events::EventBus, Properties: { Name: !Ref AWS::StackName } }
+  Rule:
+    Type: AWS::Events::Rule
+    Properties:
+      EventBusName: !GetAtt EventBus.Name
+      State: ENABLED
+      EventPattern: { source: [tests] }
+      Targets: [{ Id: Queue, Arn: !GetAtt Queue.Arn }]
+  Queue:
+    Type: AWS::SQS::Queue
+    Properties:
+      VisibilityTimeout: 60
+      RedrivePolicy: { deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 2 }
+  Dead: { Type: AWS::SQS::Queue }
+  Worker:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: worker
+      Handler: app.handler
+      Environment: { Variables: { COLDSTREAM_BUCKET: !Ref Bucket } }
+      Events:
+        Messages:
+          Type: SQS
+          Properties: { Queue: !GetAtt Queue.Arn, FunctionResponseTypes: [ReportBatchItemFailures] }
+  Api: { Type: AWS::Serverless::HttpApi }
+  Server:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: server
+      Handler: app.handler
+      Timeout: 9
+      Environment: { Variables: { WORDS: !Sub "${Greeting}, ${Bucket}" } }
+      Events: { Http: { Type: HttpApi, Properties: { ApiId: !Ref Api } } }
+Outputs:
+  Bucket: { Value: !Ref Bucket }
+  Table: { Value: !Ref Table }
+  EventBus: { Value: !GetAtt EventBus.Name }
+  ResolverUrl: { Value: !Sub "https://${Api}.execute-api.${AWS::Region}.${AWS::URLSuffix}" }
+"""
+WORKER = """
+import json, os
+
+def handler(event, context):
+    failed = []
+    for record in event["Records"]:
+        detail = json.loads(record["body"])["detail"]
+        if "raise" in detail:
+            raise ValueError("as asked")
+        if "fail" in detail:
+            failed.append({"itemIdentifier": record["messageId"]})
+    return {"batchItemFailures": failed}
+"""
+SERVER = """
+import json, os
+
+def handler(event, context):
+    told = {"path": event["rawPath"], "environment": dict(os.environ), "left": context.get_remaining_time_in_millis()}
+    return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": json.dumps(told)}
+"""
+
+
+def write_project(directory: Path, *, worker: str = WORKER) -> Path:
+    """Write a template and its functions."""
+    for name, code in (("worker", worker), ("server", SERVER)):
+        (directory / name).mkdir()
+        (directory / name / "app.py").write_text(code)
+    path = directory / "template.yaml"
+    path.write_text(TEMPLATE)
+    return path
+
+
+class Running:
+    """A stack, and what its functions have handled."""
+
+    def __init__(self, template: Path, inherited: Mapping[str, str]) -> None:
+        self.handled: list[Handled] = []
+        self.stack = LocalStack(
+            template=template, parameters={"Greeting": "hey"}, on_handled=self.handled.append, inherited=inherited
+        )
+
+    def put(self, **detail: Any) -> None:
+        entry = {"Source": "tests", "DetailType": "Test", "Detail": json.dumps(detail)}
+        events = client("events", self.stack.environment)
+        answer = events.put_events(Entries=[{**entry, "EventBusName": self.stack.environment["COLDSTREAM_EVENT_BUS"]}])
+        assert answer["FailedEntryCount"] == 0
+
+    def wait_handled(self, number: int) -> None:
+        """Wait until that many events were reported, which they are after they left the queue."""
+        deadline = time.monotonic() + 10
+        while len(self.handled) < number:
+            assert time.monotonic() < deadline, self.handled
+            time.sleep(0.01)
+
+    def details(self, *, failed: bool) -> list[Any]:
+        return [json.loads(each.event)["detail"] for each in self.handled if (each.error is not None) == failed]
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.stack.resolver_url}{path}", timeout=10) as response:
+            return json.load(response)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    template = write_project(tmp_path_factory.mktemp("project"))
+    inherited = {"AWS_PROFILE": "real", "AWS_SECRET_ACCESS_KEY": "real", "COLDSTREAM_TABLE": "real"}
+    running = Running(template, inherited)
+    with running.stack:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _nothing_handled(request: pytest.FixtureRequest) -> None:
+    if "running" in request.fixturenames:
+        request.getfixturevalue("running").handled.clear()
+
+
+def test_an_event_on_the_bus_reaches_the_function(running: Running) -> None:
+    running.put(number=1)
+    running.stack.wait_idle(20)
+    running.wait_handled(1)
+    assert running.details(failed=False) == [{"number": 1}]
+    assert {each.function for each in running.handled} == {"Worker"}
+
+
+def test_a_message_that_fails_again_and_again_ends_in_the_dead_letter_queue_and_others_go_on(running: Running) -> None:
+    before = running.stack.dead_letters()
+    running.put(fail=1)
+    running.put(number=2)
+    running.stack.wait_idle(20)
+    running.wait_handled(3)
+    assert running.details(failed=True) == [{"fail": 1}, {"fail": 1}]
+    assert running.details(failed=False) == [{"number": 2}]
+    assert running.stack.dead_letters() == before + 1
+
+
+def test_a_handler_that_raises_ends_in_the_dead_letter_queue_too(running: Running) -> None:
+    before = running.stack.dead_letters()
+    running.put(**{"raise": 1})
+    running.stack.wait_idle(20)
+    running.wait_handled(2)
+    assert {each.error for each in running.handled} == {"ValueError: as asked"}
+    assert running.stack.dead_letters() == before + 1
+
+
+def test_waiting_for_what_is_not_done_in_time_says_so(running: Running) -> None:
+    running.put(fail=1)
+    with pytest.raises(UnavailableError, match="still had messages to handle after 0 s"):
+        running.stack.wait_idle(0)
+    running.stack.wait_idle(20)
+
+
+def test_the_http_api_calls_its_function_with_the_templates_variables_resolved(running: Running) -> None:
+    told = running.get("/some%20path")
+    assert told["path"] == "/some path"
+    assert told["environment"]["WORDS"] == f"hey, {running.stack.environment['COLDSTREAM_BUCKET']}"
+    assert 8_000 < told["left"] <= 9_000
+    running.wait_handled(1)
+    assert running.handled[0].event == "GET /some%20path 200"
+
+
+def test_a_function_has_the_variables_of_the_template_and_none_of_ours(running: Running) -> None:
+    environment = running.get("/")["environment"]
+    assert "real" not in environment.values()
+    assert "COLDSTREAM_BUCKET" not in environment
+    assert environment["AWS_ENDPOINT_URL"] == running.stack.environment["AWS_ENDPOINT_URL"]
+
+
+def test_this_process_keeps_its_environment(running: Running) -> None:
+    assert os.environ.get("COLDSTREAM_RESOLVER_URL") != running.stack.resolver_url
+    assert running.stack.functions == ("Worker", "Server")
+
+
+def test_stopping_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    with Running(write_project(tmp_path), {}).stack as stack:
+        urls = [stack.environment["AWS_ENDPOINT_URL"], stack.resolver_url]
+        stack.check()
+    assert threading.active_count() == threads
+    for url in urls:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
+
+
+def test_a_function_that_cannot_be_imported_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    template = write_project(tmp_path, worker="import no_such_module")
+    with pytest.raises(UnavailableError, match="Worker: ModuleNotFoundError: No module named 'no_such_module'"):
+        Running(template, {}).stack.__enter__()
+    assert threading.active_count() == threads
+
+
+def test_a_process_that_died_is_noticed(tmp_path: Path) -> None:
+    running = Running(write_project(tmp_path, worker="import os\ndef handler(*_): os._exit(1)"), {})
+    with running.stack as stack:
+        running.put(number=1)
+        with pytest.raises(UnavailableError, match="a process of the local stack died"):
+            stack.wait_idle(20)
+
+
+def test_a_parameter_that_the_template_does_not_have_is_refused(tmp_path: Path) -> None:
+    template = write_project(tmp_path)
+    with pytest.raises(InvalidSettingError, match="the template has no Farewell"):
+        LocalStack(template=template, parameters={"Farewell": "bye"}, inherited={})
+
+
+def test_a_template_that_the_emulator_cannot_make_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    template = write_project(tmp_path)
+    template.write_text(template.read_text().replace("!Ref Bucket", "!Ref Bucked"))
+    with pytest.raises(UnavailableError, match="could not create what the template declares"):
+        Running(template, {}).stack.__enter__()
+    assert threading.active_count() == threads
+
+
+def test_an_endpoint_of_the_callers_is_used_and_left_as_it_was(tmp_path: Path, moto_endpoint: str) -> None:
+    inherited = {"AWS_ENDPOINT_URL": moto_endpoint}
+    running = Running(write_project(tmp_path), inherited)
+    with running.stack as stack:
+        assert stack.environment["AWS_ENDPOINT_URL"] == moto_endpoint
+        s3 = client("s3", stack.environment)
+        s3.put_object(Bucket=stack.environment["COLDSTREAM_BUCKET"], Key="left/behind", Body=b"")
+        running.put(number=1)
+        stack.wait_idle(20)
+        running.wait_handled(1)
+        assert running.details(failed=False) == [{"number": 1}]
+        environment = dict(stack.environment)
+    assert not is_there(environment)
+
+
+def test_a_table_and_a_bucket_elsewhere_are_created_there_and_deleted(tmp_path: Path, moto_endpoint: str) -> None:
+    inherited = {"AWS_ENDPOINT_URL_DYNAMODB": moto_endpoint, "AWS_ENDPOINT_URL_S3": moto_endpoint}
+    running = Running(write_project(tmp_path), inherited)
+    with running.stack as stack:
+        assert stack.environment["AWS_ENDPOINT_URL"] != moto_endpoint
+        assert is_there({**stack.environment, "AWS_ENDPOINT_URL": moto_endpoint})
+        assert running.get("/")["environment"]["WORDS"] == f"hey, {stack.environment['COLDSTREAM_BUCKET']}"
+        environment = dict(stack.environment)
+    assert not is_there(environment)
+
+
+def is_there(environment: Mapping[str, str]) -> bool:
+    """Tell whether bucket and table are there; not half of them."""
+    buckets = client("s3", environment).list_buckets()["Buckets"]
+    has_bucket = environment["COLDSTREAM_BUCKET"] in {bucket["Name"] for bucket in buckets}
+    try:
+        client("dynamodb", environment).describe_table(TableName=environment["COLDSTREAM_TABLE"])
+        has_table = True
+    except ClientError:
+        has_table = False
+    assert has_bucket == has_table
+    return has_bucket

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coldstream.errors import InvalidSettingError
+from coldstream.local.template import find_template, load_template
+
+MINIMAL = """
+Globals:
+  Function:
+    Timeout: 7
+    Environment:
+      Variables: { SHARED: global, BUCKET: !Ref Bucket }
+Resources:
+  Bucket:
+    Type: AWS::S3::Bucket
+  Layer:
+    Type: AWS::Serverless::LayerVersion
+    Properties: { ContentUri: layer }
+  One:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: one
+      Handler: app.handler
+      Layers: [!Ref Layer, "arn:aws:lambda:eu-central-1:1:layer:theirs:1"]
+      Environment:
+        Variables: { SHARED: own, PREFIX: !Sub "${Bucket}/x" }
+      Events:
+        Messages:
+          Type: SQS
+          Properties: { Queue: !GetAtt Queue.Arn, FunctionResponseTypes: [ReportBatchItemFailures] }
+        Nightly:
+          Type: Schedule
+          Properties: { Schedule: rate(1 day) }
+Outputs:
+  Name:
+    Value: !Ref Bucket
+  Function:
+    Value: !GetAtt One.Arn
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "template.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_function_has_its_own_properties_over_the_global_ones(tmp_path: Path) -> None:
+    (function,) = load_template(written(tmp_path, MINIMAL)).functions
+    assert (function.timeout_s, function.memory_mb) == (7, 128)
+    assert function.code == tmp_path / "one"
+    assert function.environment == {
+        "SHARED": "own",
+        "BUCKET": {"Ref": "Bucket"},
+        "PREFIX": {"Fn::Sub": "${Bucket}/x"},
+    }
+
+
+def test_layers_of_the_template_are_directories_and_those_of_others_are_left_out(tmp_path: Path) -> None:
+    (function,) = load_template(written(tmp_path, MINIMAL)).functions
+    assert function.layers == (tmp_path / "layer",)
+
+
+def test_a_queue_has_lambdas_default_batch_size_and_other_sources_are_left_out(tmp_path: Path) -> None:
+    (function,) = load_template(written(tmp_path, MINIMAL)).functions
+    (queue,) = function.queues
+    assert (queue.queue_arn, queue.batch_size) == ({"Fn::GetAtt": ["Queue", "Arn"]}, 10)
+    assert queue.reports_failures
+    assert function.apis == ()
+
+
+def test_what_is_left_for_cloudformation_has_nothing_of_sams(tmp_path: Path) -> None:
+    template = load_template(written(tmp_path, MINIMAL))
+    assert set(template.body["Resources"]) == {"Bucket"}
+    assert template.api_outputs == ("Function",)
+
+
+@pytest.mark.parametrize("text", ["", "- a list", "Resources: {A: {}}", "Resources: [", "Resources: {A: {Type: 1}}"])
+def test_what_is_no_template_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidSettingError, match=r"template.yaml cannot be read"):
+        load_template(written(tmp_path, text))
+
+
+def test_a_route_that_is_not_the_default_one_is_refused(tmp_path: Path) -> None:
+    text = """
+Resources:
+  One:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: one
+      Handler: app.handler
+      Events: { Http: { Type: HttpApi, Properties: { Path: /x, Method: get } } }
+"""
+    with pytest.raises(InvalidSettingError, match="One has a route of its own"):
+        load_template(written(tmp_path, text))
+
+
+def test_the_template_of_the_current_directory_comes_before_that_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkout = Path(__file__).parents[2] / "template.yaml"
+    assert find_template() == checkout
+    assert find_template(written(tmp_path, MINIMAL)) == find_template() == tmp_path / "template.yaml"
+
+
+def test_a_template_that_is_not_there_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettingError, match=r"there is no .*absent\.yaml; name it with --template"):
+        find_template(tmp_path / "absent.yaml")
