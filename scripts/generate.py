@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from coldstream.runtime.events import SegmentRolledDetail
+from functions.resolver.app import openapi
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -17,4 +18,5 @@ def segment_rolled_schema() -> str:
 
 
 if __name__ == "__main__":
+    (DOCS / "openapi.json").write_text(openapi())
     (DOCS / "segment-rolled.schema.json").write_text(segment_rolled_schema())

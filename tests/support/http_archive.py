@@ -1,7 +1,7 @@
 """An archive over HTTP on the loopback: the resolver function behind an HTTP API, and an object server that can fail.
 
-The object server grants what its URLs say, as S3 does with presigned ones: one range, named by the `Range` header, until
-they expire. `faults` says what goes wrong with which GET.
+The object server grants what its URLs say, as S3 does with presigned ones: one range, named by the `Range` header,
+until they expire. `faults` says what goes wrong with which GET.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HttpObjects(MemoryObjects):
 
 
 class ObjectServer(ThreadingHTTPServer):
-    """Serves the ranges that URLs grant. `gets` are those it has got, `open_gets` how many at the same time at most."""
+    """Serves the ranges that URLs grant. `gets` are those it has got."""
 
     daemon_threads = True
     block_on_close = False
@@ -75,6 +75,7 @@ class ObjectServer(ThreadingHTTPServer):
         self.faults: Callable[[Get], Fault | None] = lambda _: None
         self.gets: list[Get] = []
         self.lock = threading.Lock()
+        self.got_one = threading.Event()
         self.stop = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -94,6 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             get = Get(len(self.server.gets), key, first)
             self.server.gets.append(get)
+        self.server.got_one.set()
         fault = self.server.faults(get) or Fault()
         if fault.stall_s:
             self.server.stop.wait(fault.stall_s)
@@ -117,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         if keep_bytes is not None:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name in http.server
         """Say nothing."""
 
 
@@ -143,7 +145,7 @@ def http_archive(table: ManifestTable, objects: HttpObjects, *, url_expiry_s: in
     def invoke(event: dict[str, object]) -> object:
         with lock:
             asked.append(f"{event['rawPath']}?{event['rawQueryString']}")
-            return app.handler(event, CONTEXT)
+            return app.lambda_handler(event, CONTEXT)
 
     api = HttpApi(0, function="resolver", invoke=invoke, report=lambda _: None)
     threads = [threading.Thread(target=each.serve_forever, args=(0.01,)) for each in (api, server)]

@@ -12,7 +12,7 @@ import typer
 from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
 from coldstream.cli.progress import progress
 from coldstream.cli.resolve import SPEC_HELP
-from coldstream.errors import CorruptionError, InvalidQueryError
+from coldstream.errors import BadMagicError, InvalidQueryError
 from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIB
 
 if TYPE_CHECKING:
@@ -108,13 +108,18 @@ def _raw(message: Message) -> bytes:
 
 
 def _body(message: Message) -> bytes:
-    """Return the body and a newline: bytes as they are, other values as JSON, all of a message that is not AMQP."""
+    """Return the body and a newline: bytes as they are, other values as JSON, all of a message that is not AMQP.
+
+    Raises CorruptionError where the AMQP is damaged.
+    """
+    from coldstream.format.amqp_json import to_json
+
     try:
         body = message.body
-    except CorruptionError:
+    except BadMagicError:
         return message.raw + b"\n"
     if body is None:
         return b"\n"
     if isinstance(body, bytes):
         return body + b"\n"
-    return f"{json.dumps(message.to_dict()['body'], ensure_ascii=False)}\n".encode()
+    return f"{json.dumps(to_json(body), ensure_ascii=False)}\n".encode()

@@ -1,0 +1,50 @@
+"""Cursors: where the next answer begins, in a text that only the resolver reads.
+
+cursor    base64url without padding, of JSON: {"v": 1, "i": incarnation, "o": next offset}
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+
+from coldstream.errors import InvalidNameError, InvalidQueryError
+from coldstream.manifest.stream import Incarnation, incarnation
+from coldstream.units import MAX_OFFSET, Offset
+
+VERSION = 1
+
+MAX_CHARACTERS = 512
+"""More than the longest incarnation and offset need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Go on at exactly `next_offset` of that incarnation: were it not there any more, that would be a gap."""
+
+    incarnation: Incarnation
+    next_offset: Offset
+
+    def to_text(self) -> str:
+        """Encode."""
+        content = {"v": VERSION, "i": self.incarnation, "o": self.next_offset}
+        return urlsafe_b64encode(json.dumps(content, separators=(",", ":")).encode()).decode().rstrip("=")
+
+    @classmethod
+    def from_text(cls, text: str) -> Cursor:
+        """Decode. Raises InvalidQueryError for every text that `to_text` does not make."""
+        try:
+            if len(text) > MAX_CHARACTERS:
+                raise ValueError("too long")
+            content = json.loads(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
+            if not isinstance(content, dict) or type(content.get("i")) is not str or type(content.get("o")) is not int:
+                raise ValueError("fields are missing")
+            if not 0 <= content["o"] <= MAX_OFFSET:
+                raise ValueError("no offset")
+            cursor = cls(incarnation(content["i"]), Offset(content["o"]))
+            if cursor.to_text() != text:
+                raise ValueError("another version, or more than that")
+        except (ValueError, RecursionError, InvalidNameError) as err:
+            raise InvalidQueryError("cursor", f"{text[:80]!r} is not one that an answer of this API gave") from err
+        return cursor

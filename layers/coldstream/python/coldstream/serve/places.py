@@ -1,0 +1,124 @@
+"""Places in a fragment: where in its object a range may begin and end.
+
+Everything here counts in positions of the identity encoding, which are bytes of the object; an encoding of another
+layout would turn them into bytes of its own in `Slice.byte_range`, the one place that knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coldstream.errors import BadSequenceError, TruncatedError
+from coldstream.format.fragment import (
+    FRAGMENT_HEADER_BYTES,
+    FRAGMENT_INDEX_RECORD_BYTES,
+    FragmentIndexRecord,
+)
+from coldstream.format.index import INDEX_HEADER_BYTES
+from coldstream.manifest.entry import FragmentEntry
+from coldstream.manifest.sparse import SparsePoint
+from coldstream.manifest.spec import AtOffset, AtTimestamp
+from coldstream.store.ports import ObjectStore
+from coldstream.units import ByteRange, Offset, TimestampMs
+
+Place = FragmentIndexRecord
+"""Where a chunk begins: its id, its timestamp, and its position in the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Whole chunks of one fragment, from `start` up to position `end`."""
+
+    start: Place
+    end: int
+    next_offset: Offset
+    last_timestamp: TimestampMs
+
+    @property
+    def byte_range(self) -> ByteRange:
+        """Where it is in the object."""
+        return ByteRange(self.start.position, self.end)
+
+
+def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
+    """Find the last point of the sparse index that the chunk to attach at is not before: up to about a MiB short of it.
+
+    The chunk must be in the fragment. No request.
+    """
+    return _place(entry.sparse.points[_point(entry, spec)])
+
+
+def exact_place(objects: ObjectStore, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
+    """Find the chunk to attach at, which must be in the fragment, in the fragment's own index.
+
+    Cost: one GET of the index records between two points of the sparse index; none where there is only one.
+    Raises CorruptionError when they are not what the manifest says.
+    """
+    number = _point(entry, spec)
+    point = entry.sparse.points[number]
+    is_last = number + 1 == len(entry.sparse.points)
+    records = (entry.chunks if is_last else entry.sparse.points[number + 1].ordinal) - point.ordinal
+    if records == 1 or _is_at(point, spec):
+        return _place(point)
+    start = FRAGMENT_HEADER_BYTES + entry.data_bytes + INDEX_HEADER_BYTES + point.ordinal * FRAGMENT_INDEX_RECORD_BYTES
+    byte_range = ByteRange(start, start + records * FRAGMENT_INDEX_RECORD_BYTES)
+    data = memoryview(objects.get_range(entry.key, byte_range).data)
+    if len(data) != len(byte_range):
+        raise TruncatedError(entry.key, start, "index is cut short", expected=len(byte_range), found=len(data))
+    places = [
+        Place.from_bytes(data[at : at + FRAGMENT_INDEX_RECORD_BYTES], source=entry.key, position=start + at)
+        for at in range(0, len(data), FRAGMENT_INDEX_RECORD_BYTES)
+    ]
+    found = _exact(places, spec)
+    if places[0] != _place(point) or found is None or not point.position <= found.position < _end(entry):
+        raise BadSequenceError(entry.key, start, "index record", expected=_place(point), found=places[0])
+    return found
+
+
+def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[Slice]:
+    """Cut what follows `start` in a fragment at points of its sparse index, into slices of up to `range_bytes`.
+
+    A slice is larger where no point allows less.
+    """
+    if range_bytes is not None:
+        points = [point for point in entry.sparse.points if point.position > start.position]
+        ends = [*(point.position for point in points), _end(entry)]
+        for point, after in zip(points, ends[1:], strict=True):
+            if after - start.position > range_bytes:
+                yield Slice(start, point.position, Offset(point.chunk_id), point.greatest_before)
+                start = _place(point)
+    yield Slice(start, _end(entry), entry.next_offset, entry.last_timestamp)
+
+
+def _point(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> int:
+    match spec:
+        case AtOffset(offset):
+            return entry.sparse.at_offset(offset)
+        case AtTimestamp(timestamp):
+            return entry.sparse.at_timestamp(timestamp)
+
+
+def _exact(places: Sequence[Place], spec: AtOffset | AtTimestamp) -> Place | None:
+    match spec:
+        case AtOffset(offset):
+            return next((place for place in reversed(places) if place.chunk_id <= offset), None)
+        case AtTimestamp(timestamp):
+            return next((place for place in places if place.timestamp >= timestamp), None)
+
+
+def _is_at(point: SparsePoint, spec: AtOffset | AtTimestamp) -> bool:
+    match spec:
+        case AtOffset(offset):
+            return point.chunk_id >= offset
+        case AtTimestamp(timestamp):
+            return point.timestamp >= timestamp
+
+
+def _place(point: SparsePoint) -> Place:
+    return Place(point.chunk_id, point.timestamp, point.position)
+
+
+def _end(entry: FragmentEntry) -> int:
+    """Position after the last chunk; the object goes on with its index."""
+    return FRAGMENT_HEADER_BYTES + entry.data_bytes

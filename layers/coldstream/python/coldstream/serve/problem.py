@@ -1,0 +1,89 @@
+"""Errors as problems (RFC 9457), and back: what the resolver function says, its client raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from coldstream.errors import (
+    AccessDeniedError,
+    ColdstreamError,
+    CorruptionError,
+    InvalidInputError,
+    InvalidQueryError,
+    InvalidSettingError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from coldstream.serve.api import ProblemBody
+
+MEDIA_TYPE = "application/problem+json"
+_URN = "urn:coldstream:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem. `tells` says whether the error's own words may go to the client."""
+
+    name: str
+    status: HTTPStatus
+    title: str
+    tells: bool = True
+
+    @property
+    def type(self) -> str:
+        """Its URN."""
+        return _URN + self.name
+
+    def body(self, detail: str, *, instance: str | None = None, field: str | None = None) -> ProblemBody:
+        """Make a problem of this kind."""
+        return ProblemBody(
+            type=self.type, title=self.title, status=self.status, detail=detail, instance=instance, field=field
+        )
+
+
+INVALID_QUERY = Kind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
+STREAM_NOT_FOUND = Kind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
+ROUTE_NOT_FOUND = Kind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
+METHOD_NOT_ALLOWED = Kind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
+CORRUPT = Kind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
+UNAVAILABLE = Kind("unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False)
+INTERNAL = Kind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
+
+# In this order: the first class that an error is of decides. Settings and permissions are the resolver's own affair.
+_KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
+    (InvalidSettingError, INTERNAL),
+    (InvalidInputError, INVALID_QUERY),
+    (StreamNotFoundError, STREAM_NOT_FOUND),
+    (CorruptionError, CORRUPT),
+    (AccessDeniedError, INTERNAL),
+    (UnavailableError, UNAVAILABLE),
+)
+
+
+def kind_of(err: Exception) -> Kind:
+    """Return the kind of problem that an error is."""
+    return next((kind for error, kind in _KINDS if isinstance(err, error)), INTERNAL)
+
+
+def problem_of(err: Exception, *, instance: str | None = None) -> ProblemBody:
+    """Make the problem that tells of an error."""
+    kind = kind_of(err)
+    field = err.field if isinstance(err, InvalidInputError) and kind is INVALID_QUERY else None
+    return kind.body(str(err) if kind.tells else kind.title, instance=instance, field=field)
+
+
+def error_of(problem: ProblemBody) -> ColdstreamError:
+    """Make the error that a problem tells of."""
+    words = problem.detail if problem.instance is None else f"{problem.detail} ({problem.instance})"
+    if problem.type == INVALID_QUERY.type and problem.field is not None:
+        return InvalidQueryError(problem.field, problem.detail.removeprefix(f"{problem.field}: "))
+    return _ERRORS.get(problem.type, ColdstreamError)(words)
+
+
+_ERRORS: dict[str, Callable[[str], ColdstreamError]] = {
+    STREAM_NOT_FOUND.type: StreamNotFoundError,
+    UNAVAILABLE.type: UnavailableError,
+    CORRUPT.type: lambda words: CorruptionError("resolver", 0, words),
+}

@@ -1,0 +1,87 @@
+"""The resolver: all that the HTTP API can be asked, without HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.stream import Incarnation, StreamId, check_name, incarnation
+from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
+from coldstream.serve.cursor import Cursor
+from coldstream.serve.resolve import ResolveRequest, resolve
+from coldstream.store.ports import ManifestTable, ObjectStore, StreamPage
+from coldstream.units import TimestampMs
+
+NAMES_KEPT_S = 10.0
+"""How long a stream that was declared again may go unnoticed by those who do not name the incarnation."""
+
+MAX_NAMES_KEPT = 10_000
+
+MAX_GAPS = 100
+"""Of a description."""
+
+MAX_STREAMS = 1000
+"""Of a page of streams."""
+
+
+def _now_ms() -> TimestampMs:
+    return TimestampMs(time.time_ns() // 1_000_000)
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Answers from one table, with URLs into one bucket. Remembers for ten seconds which incarnation a name means."""
+
+    table: ManifestTable
+    objects: ObjectStore
+    url_expiry_s: int
+    now: Callable[[], TimestampMs] = _now_ms
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[tuple[str, str], tuple[Incarnation, float]] = field(default_factory=dict, init=False, repr=False)
+
+    def ranges(self, query: RangesQuery) -> Answer:
+        """Resolve a query. Cost: one Query, and one more for a name that has not been asked for lately."""
+        if isinstance(query.start, Continue):
+            cursor = Cursor.from_text(query.start.cursor)
+            if query.incarnation not in (None, cursor.incarnation):
+                raise InvalidQueryError("cursor", "is of another incarnation")
+            stream = self._stream(query.vhost, query.name, cursor.incarnation)
+            request = ResolveRequest(stream, cursor, query.bounds, query.precise)
+        else:
+            stream = self._stream(query.vhost, query.name, query.incarnation)
+            request = ResolveRequest(stream, query.start, query.bounds, query.precise)
+        return resolve(request, self.table, self.objects, now=self.now(), url_expiry_s=self.url_expiry_s)
+
+    def describe(self, vhost: str, name: str, life: str | None = None) -> Description:
+        """Describe a stream, also an empty one. Cost: one GetItem, and one Query if it has gaps."""
+        stream = self._stream(vhost, name, life)
+        head = self.table.head(stream.incarnation)
+        if head is None or head.stream != stream:
+            raise StreamNotFoundError(f"no {stream}, incarnation {stream.incarnation}")
+        gaps = self.table.gaps(stream.incarnation, MAX_GAPS) if head.gaps else ()
+        return Description(head, gaps)
+
+    def streams(self, cursor: str | None, limit: int) -> StreamPage:
+        """List streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor, limit)."""
+        if not 1 <= limit <= MAX_STREAMS:
+            raise InvalidQueryError("limit", f"{limit} is not from 1 to {MAX_STREAMS}")
+        return self.table.streams(cursor, limit)
+
+    def _stream(self, vhost: str, name: str, life: str | None) -> StreamId:
+        check_name("vhost", vhost)
+        check_name("name", name)
+        if life is not None:
+            return StreamId(vhost, name, incarnation(life))
+        now = self.clock()
+        kept = self._kept.get((vhost, name))
+        if kept is not None and now < kept[1]:
+            return StreamId(vhost, name, kept[0])
+        found = self.table.incarnation_of(vhost, name)
+        if found is None:
+            raise StreamNotFoundError(f"no stream {name!r} in vhost {vhost!r} is archived")
+        if len(self._kept) >= MAX_NAMES_KEPT:
+            self._kept.clear()
+        self._kept[vhost, name] = (found, now + NAMES_KEPT_S)
+        return StreamId(vhost, name, found)

@@ -1,0 +1,46 @@
+"""SigV4 signatures for APIs behind API Gateway's IAM authorizer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError
+from botocore.session import get_session
+
+from coldstream.errors import AccessDeniedError, InvalidSettingError
+
+_EXECUTE_API = re.compile(r"[a-z0-9-]+\.execute-api\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+
+
+def region_of(url: str) -> str | None:
+    """Return the region of an API Gateway URL; None for any other, such as one of a domain of the API's own."""
+    parts = urlsplit(url)
+    match = _EXECUTE_API.fullmatch(parts.hostname or "")
+    return match["region"] if match is not None and parts.scheme == "https" else None
+
+
+class Signer:
+    """Signs GETs with the credentials and, unless one is given, the region that the SDK finds."""
+
+    def __init__(self, region: str | None = None) -> None:
+        self._session = get_session()
+        found = region or self._session.get_config_variable("region")
+        if not found:
+            raise InvalidSettingError("AWS_REGION", "is not set, and the API's URL does not tell the region")
+        self._region: str = found
+
+    def headers(self, url: str) -> Mapping[str, str]:
+        """Make the headers that a GET of `url` has to carry. Raises AccessDeniedError without credentials."""
+        try:
+            credentials = self._session.get_credentials()
+            if credentials is None:
+                raise AccessDeniedError("no AWS credentials to sign the request with")
+            request = AWSRequest(method="GET", url=url)
+            SigV4Auth(credentials.get_frozen_credentials(), "execute-api", self._region).add_auth(request)
+        except BotoCoreError as err:
+            raise AccessDeniedError(f"cannot sign the request: {err}") from err
+        return dict(request.headers.items())

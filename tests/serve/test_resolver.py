@@ -1,0 +1,149 @@
+"""Names, descriptions and pages of streams."""
+
+from __future__ import annotations
+
+import pytest
+
+from coldstream.errors import InvalidNameError, InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.commit import plan_quarantine
+from coldstream.manifest.entry import Gap, Head
+from coldstream.manifest.spec import FIRST
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.serve.answer import Bounds, Continue, RangesQuery
+from coldstream.serve.resolver import NAMES_KEPT_S, Resolver
+from coldstream.units import Offset
+from tests.support.archive import NOW, STREAM, ChunkArchive, steady
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def archive() -> ChunkArchive:
+    archive = ChunkArchive()
+    archive.add(0, steady(5, 1, 2))
+    archive.add(20, steady(5, 3, 4))
+    return archive
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def resolver(archive: ChunkArchive, clock: Clock) -> Resolver:
+    return Resolver(archive.table, archive.objects, url_expiry_s=60, now=lambda: NOW, clock=clock)
+
+
+def test_a_name_is_looked_up_once_in_a_while(archive: ChunkArchive, resolver: Resolver, clock: Clock) -> None:
+    query = RangesQuery("/", "orders", FIRST)
+    for expected in (2, 1, 1):
+        archive.table.requests.clear()
+        assert resolver.ranges(query).stream == STREAM
+        assert archive.table.requests == {"Query": expected}
+    clock.now += NAMES_KEPT_S
+    archive.table.requests.clear()
+    resolver.ranges(query)
+    assert archive.table.requests == {"Query": 2}
+
+
+def test_a_stream_declared_again_is_noticed(archive: ChunkArchive, resolver: Resolver, clock: Clock) -> None:
+    query = RangesQuery("/", "orders", FIRST)
+    assert resolver.ranges(query).stream == STREAM
+    again = ChunkArchive(StreamId("/", "orders", Incarnation("__orders_1763700000000000007")), objects=archive.objects)
+    again.table = archive.table
+    again.add(0, steady(1, 9))
+    clock.now += NAMES_KEPT_S
+    assert resolver.ranges(query).stream == again.stream
+    named = RangesQuery("/", "orders", FIRST, STREAM.incarnation)
+    assert resolver.ranges(named).stream == STREAM
+
+
+def test_an_unknown_name_is_not_remembered(resolver: Resolver, archive: ChunkArchive) -> None:
+    query = RangesQuery("/", "payments", FIRST)
+    with pytest.raises(StreamNotFoundError):
+        resolver.ranges(query)
+    payments = ChunkArchive(StreamId("/", "payments", Incarnation("__payments_1763700000000000000")))
+    payments.table, payments.objects = archive.table, archive.objects
+    payments.add(0, steady(1, 9))
+    assert resolver.ranges(query).ranges
+
+
+def test_a_named_incarnation_costs_one_query_at_once(archive: ChunkArchive, resolver: Resolver) -> None:
+    archive.table.requests.clear()
+    resolver.ranges(RangesQuery("/", "orders", FIRST, STREAM.incarnation))
+    assert archive.table.requests == {"Query": 1}
+
+
+def test_a_cursor_goes_on_in_its_own_incarnation_at_one_query(archive: ChunkArchive, resolver: Resolver) -> None:
+    archive.add(10, steady(5, 2, 3))
+    first = resolver.ranges(RangesQuery("/", "orders", FIRST, bounds=Bounds(max_ranges=1)))
+    assert first.cursor is not None
+    archive.table.requests.clear()
+    answer = resolver.ranges(RangesQuery("/", "orders", Continue(first.cursor)))
+    assert answer.ranges[0].first_offset == 10
+    assert archive.table.requests == {"Query": 1}
+
+
+def test_a_cursor_of_another_incarnation_than_the_named_one_is_refused(resolver: Resolver) -> None:
+    cursor = "eyJ2IjoxLCJpIjoiYSIsIm8iOjV9"
+    with pytest.raises(InvalidQueryError, match="another incarnation"):
+        resolver.ranges(RangesQuery("/", "orders", Continue(cursor), "b"))
+
+
+@pytest.mark.parametrize(
+    ("vhost", "name", "life", "field"),
+    [("", "orders", None, "vhost"), ("/", "", None, "name"), ("/", "x" * 256, None, "name"), ("/", "x", "a/b", "inc")],
+)
+def test_names_that_cannot_be_are_refused_by_field(
+    resolver: Resolver, vhost: str, name: str, life: str | None, field: str
+) -> None:
+    with pytest.raises(InvalidNameError) as raised:
+        resolver.ranges(RangesQuery(vhost, name, FIRST, life))
+    assert raised.value.field.startswith(field)
+
+
+def test_a_description_tells_the_whole_and_the_gaps(resolver: Resolver, archive: ChunkArchive) -> None:
+    archive.table.requests.clear()
+    description = resolver.describe("/", "orders", STREAM.incarnation)
+    assert (description.head.first_offset, description.head.next_offset) == (0, 30)
+    assert description.gaps == (Gap(Offset(10), Offset(20)),)
+    assert archive.table.requests == {"GetItem": 1, "Query": 1}
+
+
+def test_a_stream_with_nothing_but_a_quarantined_segment_is_described(resolver: Resolver) -> None:
+    stream = StreamId("/", "broken", Incarnation("__broken_1763700000000000000"))
+    resolver.table.apply(
+        plan_quarantine(Head(stream), first_offset=Offset(0), next_offset=Offset(9), key="k", reason="CRC", at=NOW)
+    )
+    description = resolver.describe("/", "broken")
+    assert description.head.quarantined == 1
+    assert description.head.next_offset is None
+
+
+def test_an_unknown_incarnation_has_no_description(resolver: Resolver) -> None:
+    with pytest.raises(StreamNotFoundError):
+        resolver.describe("/", "orders", "__orders_0")
+    with pytest.raises(StreamNotFoundError):
+        resolver.describe("/", "payments", STREAM.incarnation)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_page_of_streams_has_bounds(resolver: Resolver, limit: int) -> None:
+    with pytest.raises(InvalidQueryError) as raised:
+        resolver.streams(None, limit)
+    assert raised.value.field == "limit"
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"max_ranges": 0}, {"max_ranges": 1001}, {"max_bytes": 0}, {"range_bytes": 0}], ids=str
+)
+def test_bounds_that_mean_nothing_are_refused_by_name(bounds: dict[str, int]) -> None:
+    with pytest.raises(InvalidQueryError) as raised:
+        Bounds(**bounds)
+    assert raised.value.field in bounds
