@@ -1,0 +1,54 @@
+"""Measure: `python -m bench [names]`. Without names, measure everything and write docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import signal
+import sys
+import time
+import traceback
+
+from bench import report
+from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
+
+MEASUREMENTS = ("upload", "lookups", "reader", "decode")
+
+
+def main() -> int:
+    """Return 0 if everything asked for was measured, whether or not the aims were met."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure coldstream against plain tools.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASUREMENTS)}; default: all")
+    asked: list[str] = parser.parse_args().names
+    if unknown := set(asked) - set(MEASUREMENTS):
+        parser.error(f"no measurement is called {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.path.insert(0, str(LAYER))
+    began = time.monotonic()
+    sections = {name: measure(name) for name in asked or MEASUREMENTS}
+    report.write_json(CACHE / "benchmarks.json", sections)
+    if not asked:
+        path = ROOT / "docs" / "benchmarks.md"
+        report.write(path, sections, seconds=time.monotonic() - began)
+        print(f"wrote {path}")
+    return 1 if any(isinstance(section, str) for section in sections.values()) else 0
+
+
+def measure(name: str) -> Section | str:
+    """Make one measurement and print it; return why not when it cannot be made."""
+    print(f"{name} ...", file=sys.stderr, flush=True)
+    try:
+        section: Section | str = importlib.import_module(f"bench.{name}").measure()
+    except CannotMeasureError as err:
+        section = str(err)
+    except ModuleNotFoundError as err:
+        section = f"it needs {err.name}, which is not installed"
+    except Exception as err:  # noqa: BLE001 - one that breaks must not take the others with it
+        traceback.print_exc()
+        section = f"it failed: {type(err).__name__}: {err}"
+    print(f"\n{section.title if isinstance(section, Section) else name}\n", *report.describe(section), "", sep="\n")
+    return section
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A function as it runs on AWS: its handler, in a process with its environment, against the local services."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.httpsession import URLLib3Session
+
+from bench.harness import LAYER, ROOT, Stopwatch
+from coldstream.local.invocation import Invoker
+from coldstream.local.messages import FunctionConfig
+
+BUCKET = "bench"
+Event = dict[str, Any]
+
+
+def sdk_environment(*, s3_url: str, dynamodb_url: str) -> dict[str, str]:
+    """Return what tells an SDK where S3 and DynamoDB are."""
+    return {
+        "AWS_ENDPOINT_URL_S3": s3_url,
+        "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "bench",
+        "AWS_SECRET_ACCESS_KEY": "bench",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+
+
+def function_environment(name: str, *, table: str) -> dict[str, str]:
+    """Return what a function of functions/ has on top of `sdk_environment`: its code's path and its settings."""
+    return {
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "functions" / name), str(ROOT), str(LAYER))),
+        "COLDSTREAM_BUCKET": BUCKET,
+        "COLDSTREAM_TABLE": table,
+        "POWERTOOLS_METRICS_NAMESPACE": "coldstream",
+        "POWERTOOLS_LOG_LEVEL": "WARNING",
+    }
+
+
+def function_config(name: str, handler: str, *, http: bool = False) -> FunctionConfig:
+    """Describe a function to what runs it."""
+    arn = f"arn:aws:lambda:us-east-1:000000000000:function:{name}"
+    return FunctionConfig(name=name, arn=arn, handler=handler, timeout_s=900, memory_mb=1024, queues=(), http=http)
+
+
+def call_handler(name: str, handler: str, events: list[Event], warm_up: int = 0) -> dict[str, Any]:
+    """Call a handler for one event after the other; to be called by `harness.in_child`.
+
+    Returns, without the first `warm_up` events: `answers`, `seconds` (of each), `cpu_s` (of all), and `requests`, the
+    AWS requests by kind.
+    """
+    invoke = Invoker(function_config(name, handler))
+    for event in events[:warm_up]:
+        invoke(event)
+    answers, seconds = [], []
+    with counted_requests() as requests, Stopwatch() as total:
+        for event in events[warm_up:]:
+            with Stopwatch() as stopwatch:
+                answers.append(invoke(event))
+            seconds.append(stopwatch.seconds)
+    return {"answers": answers, "seconds": seconds, "cpu_s": total.cpu_s, "requests": requests}
+
+
+@contextmanager
+def counted_requests() -> Iterator[Counter[str]]:
+    """Count the HTTP requests that botocore sends, by service and operation: `dynamodb Query`, `s3 GET`."""
+    counts: Counter[str] = Counter()
+    lock = threading.Lock()
+    send = URLLib3Session.send
+
+    def counted(self: URLLib3Session, request: AWSPreparedRequest) -> Any:
+        with lock:
+            counts[_kind(request)] += 1
+        return send(self, request)
+
+    URLLib3Session.send = counted  # type: ignore[assignment, method-assign] # botocore has no hook for each attempt
+    try:
+        yield counts
+    finally:
+        URLLib3Session.send = send  # type: ignore[method-assign]
+
+
+def _kind(request: AWSPreparedRequest) -> str:
+    target: Any = request.headers.get("X-Amz-Target")
+    if target is not None:
+        return f"dynamodb {target.decode().rpartition('.')[2]}"
+    return "s3 COPY" if "x-amz-copy-source" in request.headers else f"s3 {request.method}"

@@ -1,0 +1,175 @@
+"""Messages decoded per second: from chunks to what a consumer reads, against rstream doing the same."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rstream import AMQPMessage, Properties, amqp_decoder
+from rstream.encoding import decode_frame
+from rstream.schema import Deliver
+
+from bench.harness import Aim, Cell, Section, median_run, say
+from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.compression import Compression
+from coldstream.format.message import messages
+from coldstream.format.writer import make_chunk, make_sub_batch
+from coldstream.units import ChunkId, Epoch, TimestampMs
+
+BODY_BYTES = 200
+CHUNKS = 400
+MESSAGES_A_CHUNK = 100
+ROUNDS = 5
+SUB_BATCH = 10
+
+HOW = f"""\
+{CHUNKS * MESSAGES_A_CHUNK:,} messages of {BODY_BYTES} bytes in chunks of {MESSAGES_A_CHUNK}, in memory, until what the
+row names has been read of each message. Decoding alone begins at chunks that are parsed: coldstream's `messages`
+against rstream's `Deliver.get_messages` and `amqp_decoder`. From bytes begins before that: `iter_chunks`, which checks
+the CRC, against `decode_frame`, which does not. In turns, {ROUNDS} rounds each; messages a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row: messages as stored in chunks, what is read of them, and whether parsing the chunks counts."""
+
+    name: str
+    chunks: list[bytes]
+    read: Callable[[Iterable[Any]], int]
+    from_bytes: bool = False
+
+
+def measure() -> Section:
+    """Measure three shapes of message."""
+    plain = list(_plain_messages())
+    rich = list(_rich_messages())
+    cases = [
+        Case("data only; body", _chunks(plain), _body),
+        Case("data only, sub-batches of 10, gzip; body", _chunks(plain, Compression.GZIP), _body),
+        Case("with properties; body", _chunks(rich), _body),
+        Case("with properties; body and all sections", _chunks(rich), _all),
+        Case("data only; body; from bytes", _chunks(plain), _body, from_bytes=True),
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    ratios = []
+    for case in cases:
+        say(case.name)
+        our_rate, their_rate = _race(case)
+        rows.append((case.name, our_rate, their_rate, our_rate / their_rate))
+        ratios.append(our_rate / their_rate)
+    wanted = "messages of one data section decoded at 10x rstream's rate or more"
+    return Section(
+        title="Decoding messages",
+        how=HOW,
+        columns=("messages; what is read", "coldstream", "rstream", "ratio"),
+        rows=tuple(rows),
+        aims=(Aim(wanted, f"{ratios[0]:.1f}x", ratios[0] >= 10),),
+    )
+
+
+def _body(read: Iterable[Any]) -> int:
+    """Read the body of each message, ours or theirs."""
+    return sum(len(message.body) for message in read)
+
+
+def _all(read: Iterable[Any]) -> int:
+    """Read body, properties and application properties of each message."""
+    return sum(
+        len(message.body) + len(message.application_properties) + len(message.properties.content_type)
+        for message in read
+    )
+
+
+def _ours(case: Case) -> Callable[[], int]:
+    def parse() -> Iterator[Chunk]:
+        return (chunk for data in case.chunks for chunk in iter_chunks(memoryview(data), source="bench"))
+
+    parsed = list(parse())
+
+    def run() -> int:
+        return sum(case.read(messages(chunk, source="bench")) for chunk in (parse() if case.from_bytes else parsed))
+
+    return run
+
+
+def _theirs(case: Case) -> Callable[[], int]:
+    def parse() -> Iterator[Deliver]:
+        return (_deliver(data) for data in case.chunks)
+
+    parsed = list(parse())
+
+    def run() -> int:
+        frames = parse() if case.from_bytes else parsed
+        return sum(case.read(map(amqp_decoder, frame.get_messages())) for frame in frames)
+
+    return run
+
+
+def _deliver(chunk: bytes) -> Deliver:
+    frame = decode_frame(_DELIVER + chunk)
+    assert isinstance(frame, Deliver)
+    return frame
+
+
+_DELIVER = b"\x00\x08\x00\x01\x00"  # key, version, subscription id; then the chunk as it is in the segment
+
+
+def _race(case: Case) -> tuple[float, float]:
+    ours, theirs = _ours(case), _theirs(case)
+    count = CHUNKS * MESSAGES_A_CHUNK
+    rates: list[tuple[float, float]] = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        our_total = ours()
+        between = time.perf_counter()
+        their_total = theirs()
+        ended = time.perf_counter()
+        assert our_total == their_total, f"read {our_total} and {their_total}"
+        rates.append((count / (between - began), count / (ended - between)))
+    return median_run(rates, lambda rate: rate[0])[0], median_run(rates, lambda rate: rate[1])[1]
+
+
+def _plain_messages() -> Iterator[bytes]:
+    data = random.Random(1).randbytes(BODY_BYTES + CHUNKS * MESSAGES_A_CHUNK)
+    for number in range(CHUNKS * MESSAGES_A_CHUNK):
+        yield b"\x00\x53\x75\xa0" + bytes((BODY_BYTES,)) + data[number : number + BODY_BYTES]
+
+
+def _rich_messages() -> Iterator[bytes]:
+    """Yield messages as applications send them: four standard properties, four of their own."""
+    for number in range(CHUNKS * MESSAGES_A_CHUNK):
+        yield bytes(
+            AMQPMessage(
+                body=b"x" * BODY_BYTES,
+                properties=Properties(
+                    message_id=str(uuid.UUID(int=number)),
+                    subject="orders.created",
+                    content_type="application/json",
+                    creation_time=1_700_000_000_000 + number,
+                ),
+                application_properties={"tenant": f"t{number % 100}", "attempt": number % 3, "region": "eu", "v": 2},
+            )
+        )
+
+
+def _chunks(raw: list[bytes], compression: Compression | None = None) -> list[bytes]:
+    out = []
+    for at in range(0, len(raw), MESSAGES_A_CHUNK):
+        part = raw[at : at + MESSAGES_A_CHUNK]
+        entries = (
+            part
+            if compression is None
+            else [make_sub_batch(part[sub : sub + SUB_BATCH], compression) for sub in range(0, len(part), SUB_BATCH)]
+        )
+        _, chunk = make_chunk(
+            entries,
+            chunk_id=ChunkId(at),
+            timestamp=TimestampMs(1_700_000_000_000 + at),
+            epoch=Epoch(1),
+        )
+        out.append(chunk)
+    return out

@@ -1,0 +1,144 @@
+"""A log of fragments that have no objects, as many as it takes, in DynamoDB Local."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import urllib3
+
+from bench.harness import CannotMeasureError, say
+from bench.load import FIRST_TIMESTAMP
+from coldstream.manifest.entry import FragmentEntry, Head, LastUserChunk
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
+from coldstream.manifest.stream import StreamId
+from coldstream.store.items import Item, entry_item, head_item, registry_item
+from coldstream.store.keys import Keys
+from coldstream.units import MIB, ChunkId, Epoch, Offset, TimestampMs
+
+OFFSETS_A_FRAGMENT = 100_032
+MS_A_FRAGMENT = 60_000
+POINTS = 64
+CHUNKS_A_POINT = 40
+CHUNK_RECORDS = OFFSETS_A_FRAGMENT // (POINTS * CHUNKS_A_POINT)
+
+ITEMS_A_BATCH = 25
+THREADS = 4
+LOADED_WITHIN_S = 540
+_HEADERS = {
+    "X-Amz-Target": "DynamoDB_20120810.BatchWriteItem",
+    "Content-Type": "application/x-amz-json-1.0",
+    # DynamoDB Local wants a signature, whatever it says.
+    "Authorization": "AWS4-HMAC-SHA256 Credential=bench/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, "
+    "Signature=0",
+}
+
+
+class _Item(Item):
+    class Meta:
+        table_name = "of no account"
+
+
+def write_log(stream: StreamId, fragments: int, *, url: str, table: str) -> None:
+    """Put a stream of so many fragments into a table at `url`, each entry about 1 KB, as `store.items` lays them out.
+
+    Takes about 4 minutes for a million. Raises CannotMeasureError when it takes more than 9.
+    """
+    began = time.monotonic()
+    batches = -(-fragments // ITEMS_A_BATCH)
+    http = urllib3.PoolManager(maxsize=THREADS)
+
+    def put(items: list[Item]) -> None:
+        requests = [{"PutRequest": {"Item": item.serialize()}} for item in items]
+        body = json.dumps({"RequestItems": {table: requests}}, default=_base64)
+        answer = http.request("POST", url, body=body, headers=_HEADERS, retries=False)
+        if answer.status != 200 or answer.json()["UnprocessedItems"]:
+            raise CannotMeasureError(f"DynamoDB Local does not take items: {answer.data[:500]!r}")
+
+    def load(thread: int) -> None:
+        for batch in range(thread, batches, THREADS):
+            numbers = range(batch * ITEMS_A_BATCH, min((batch + 1) * ITEMS_A_BATCH, fragments))
+            put([_entry_item(stream, number) for number in numbers])
+            if time.monotonic() - began > LOADED_WITHIN_S:
+                raise CannotMeasureError(f"{fragments:,} entries were not loaded after {LOADED_WITHIN_S} s")
+            if batch % 4000 == 0 and batch:
+                say(f"{batch * ITEMS_A_BATCH:,} entries loaded, {time.monotonic() - began:.0f} s")
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for loaded in [pool.submit(load, thread) for thread in range(THREADS)]:
+            loaded.result()
+    put([head_item(_Item, _head(stream, fragments)), registry_item(_Item, stream)])
+    say(f"{fragments:,} entries loaded in {time.monotonic() - began:.0f} s")
+
+
+def _entry_item(stream: StreamId, number: int) -> Item:
+    first_offset = Offset(number * OFFSETS_A_FRAGMENT)
+    next_offset = Offset(first_offset + OFFSETS_A_FRAGMENT)
+    first_timestamp = TimestampMs(FIRST_TIMESTAMP + number * MS_A_FRAGMENT)
+    last_timestamp = TimestampMs(first_timestamp + MS_A_FRAGMENT - 1)
+    sparse = SparseIndex((_point(number, 0),))
+    entry = FragmentEntry(
+        first_offset=first_offset,
+        next_offset=next_offset,
+        first_timestamp=first_timestamp,
+        last_timestamp=last_timestamp,
+        greatest_timestamp=last_timestamp,
+        epoch=Epoch(1),
+        chunks=POINTS * CHUNKS_A_POINT,
+        records=OFFSETS_A_FRAGMENT,
+        messages=OFFSETS_A_FRAGMENT,
+        data_bytes=POINTS * MIB,
+        object_bytes=POINTS * MIB + 51_000,
+        key=Keys().fragment(stream.incarnation, first_offset),
+        crc32=number * 2_654_435_761 % (1 << 32),
+        sparse=sparse,
+        last_user_chunk=LastUserChunk(ChunkId(next_offset - CHUNK_RECORDS), POINTS * MIB - 26_000, last_timestamp),
+        segment_offset=first_offset,
+        prior_offset=first_offset if number else None,
+        prior_timestamp=TimestampMs(first_timestamp - 1) if number else None,
+    )
+    item = entry_item(_Item, stream.incarnation, entry)
+    # Points are coded as differences, so all but the first are the same in every fragment.
+    item.sparse_index = sparse.to_bytes() + _OTHER_POINTS
+    return item
+
+
+def _point(number: int, point: int) -> SparsePoint:
+    timestamp = TimestampMs(FIRST_TIMESTAMP + number * MS_A_FRAGMENT + point * MS_A_FRAGMENT // POINTS)
+    return SparsePoint(
+        chunk_id=ChunkId(number * OFFSETS_A_FRAGMENT + point * CHUNKS_A_POINT * CHUNK_RECORDS),
+        ordinal=point * CHUNKS_A_POINT,
+        position=8 + point * MIB,
+        timestamp=timestamp,
+        greatest_before=TimestampMs(timestamp - 1) if point else timestamp,
+    )
+
+
+_FIRST_POINT = (_point(0, 0),)
+_OTHER_POINTS = SparseIndex(_FIRST_POINT + tuple(_point(0, point) for point in range(1, POINTS))).to_bytes()[
+    len(SparseIndex(_FIRST_POINT).to_bytes()) :
+]
+
+
+def _head(stream: StreamId, fragments: int) -> Head:
+    return Head(
+        stream=stream,
+        revision=fragments,
+        first_offset=Offset(0),
+        next_offset=Offset(fragments * OFFSETS_A_FRAGMENT),
+        first_timestamp=TimestampMs(FIRST_TIMESTAMP),
+        greatest_timestamp=TimestampMs(FIRST_TIMESTAMP + fragments * MS_A_FRAGMENT - 1),
+        fragments=fragments,
+        chunks=fragments * POINTS * CHUNKS_A_POINT,
+        records=fragments * OFFSETS_A_FRAGMENT,
+        messages=fragments * OFFSETS_A_FRAGMENT,
+        data_bytes=fragments * POINTS * MIB,
+        object_bytes=fragments * (POINTS * MIB + 51_000),
+    )
+
+
+def _base64(value: Any) -> str:
+    return b64encode(value).decode()

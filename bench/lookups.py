@@ -1,0 +1,110 @@
+"""Lookups through the resolver function's handler, in a log of a thousand fragments and in one of a million."""
+
+from __future__ import annotations
+
+import json
+import random
+from urllib.parse import urlencode
+
+from bench.aws import Event, function_environment, sdk_environment
+from bench.dynamodb import LocalDynamoDB
+from bench.harness import Aim, CannotMeasureError, Cell, ChildRun, Section, in_child, percentile, say
+from bench.load import FIRST_TIMESTAMP, stream
+from bench.locals3 import LocalS3
+from bench.log import MS_A_FRAGMENT, OFFSETS_A_FRAGMENT, write_log
+from bench.template import handler_of
+from coldstream.local.http_api import Request, http_event
+from coldstream.manifest.stream import StreamId
+
+SIZES = (1_000, 1_000_000)
+LOOKUPS = 500
+WARM_UP = 50
+
+HOW = f"""\
+Requests `GET /ranges`, one after the other, given to the resolver function's handler in a new process as API
+Gateway does, for random places in a stream that is named with its incarnation; default bounds, so each answer has
+four ranges with a presigned URL each. The manifest is in DynamoDB Local, whose own time for a Query, some 5 ms, is
+part of the figures; no object exists. {LOOKUPS} lookups after {WARM_UP} that do not count; every answer is checked.
+Requests are what the SDK sent, retries included."""
+
+Query = dict[str, str | int]
+
+
+def measure() -> Section:
+    """Measure offsets and timestamps in logs of two sizes."""
+    rows: list[tuple[Cell, ...]] = []
+    costs = set()
+    with LocalS3() as s3, LocalDynamoDB() as dynamodb:
+        environment = {
+            **sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url),
+            **function_environment("resolver", table=dynamodb.table),
+        }
+        for number, fragments in enumerate(SIZES):
+            of = stream(number)
+            write_log(of, fragments, url=dynamodb.url, table=dynamodb.table)
+            for what, query in (("offset", _offset), ("timestamp", _timestamp)):
+                say(f"looking up: {LOOKUPS} times, by {what}")
+                run = _look_up(of, [query(fragments) for _ in range(LOOKUPS + WARM_UP)], environment)
+                requests: dict[str, int] = run.answer["requests"]
+                queries = requests.get("dynamodb Query", 0) / LOOKUPS
+                others = sum(requests.values()) / LOOKUPS - queries
+                costs.add((queries, others))
+                rows.append((fragments, what, *_times(run), queries, others))
+        s3_requests = sum(s3.stats().values())
+    met = costs == {(1, 0)} and s3_requests == 0
+    return Section(
+        title="Lookups",
+        how=HOW,
+        columns=("fragments", "by", "lookups/s", "p50 ms", "p99 ms", "CPU ms", "Queries", "other AWS requests"),
+        rows=tuple(rows),
+        aims=(
+            Aim(
+                "1 Query and no S3 request a lookup, the same at a thousand and a million fragments",
+                " or ".join(f"{queries:g} and {others:g}" for queries, others in sorted(costs)),
+                met,
+            ),
+        ),
+    )
+
+
+_dice = random.Random(1)
+
+
+def _offset(fragments: int) -> Query:
+    return {"offset": _dice.randrange(fragments * OFFSETS_A_FRAGMENT)}
+
+
+def _timestamp(fragments: int) -> Query:
+    return {"timestamp": _dice.randrange(FIRST_TIMESTAMP, FIRST_TIMESTAMP + fragments * MS_A_FRAGMENT)}
+
+
+def _look_up(of: StreamId, queries: list[Query], environment: dict[str, str]) -> ChildRun:
+    events = [_event(of, query) for query in queries]
+    run = in_child(
+        "bench.aws:call_handler",
+        {"name": "resolver", "handler": handler_of("resolver"), "events": events, "warm_up": WARM_UP},
+        environment,
+    )
+    for query, answer in zip(queries[WARM_UP:], run.answer["answers"], strict=True):
+        body = json.loads(answer["body"])
+        if answer["statusCode"] != 200 or not _is_right(query, body["ranges"][0]):
+            raise CannotMeasureError(f"a wrong answer to {query}: {body}")
+    return run
+
+
+def _is_right(query: Query, first: dict[str, int]) -> bool:
+    if "offset" in query:
+        return first["first_offset"] <= int(query["offset"]) < first["next_offset"]
+    return first["first_timestamp"] <= int(query["timestamp"]) <= first["last_timestamp"]
+
+
+def _event(of: StreamId, query: Query) -> Event:
+    names: Query = {"vhost": of.vhost, "name": of.name, "incarnation": of.incarnation}
+    target = f"/ranges?{urlencode(names | query)}"
+    return http_event(Request("GET", target, (("host", "localhost"),), b"", "127.0.0.1"))
+
+
+def _times(run: ChildRun) -> tuple[float, float, float, float]:
+    seconds: list[float] = run.answer["seconds"]
+    cpu_ms = 1000 * float(run.answer["cpu_s"]) / len(seconds)
+    return len(seconds) / sum(seconds), 1000 * percentile(seconds, 50), 1000 * percentile(seconds, 99), cpu_ms

@@ -1,0 +1,185 @@
+"""The reader, from the resolver's HTTP API to verified chunks and to messages, against plain ranged GETs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+from bench.aws import BUCKET, function_config, function_environment, sdk_environment
+from bench.dynamodb import any_dynamodb
+from bench.harness import (
+    MB,
+    MIB,
+    Aim,
+    CannotMeasureError,
+    Cell,
+    ChildRun,
+    Section,
+    Stopwatch,
+    environment,
+    in_child,
+    median_run,
+    say,
+)
+from bench.load import make_segment, sqs_event, stream
+from bench.locals3 import LocalS3
+from bench.template import handler_of
+from coldstream.archive.stage import RolledSegment, stage
+from coldstream.local.process import Process
+from coldstream.manifest.spec import FIRST
+from coldstream.manifest.stream import StreamId
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+
+SEGMENT_BYTES = 500_000_000
+MESSAGE_BYTES = (200, 4000)
+RANGE_BYTES = 8 * MIB
+CONNECTIONS = 4
+ROUNDS = 3
+SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("no limits", {}),
+    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
+)
+FRAGMENTS = "GETs of whole fragments, one connection"
+ONE = "GETs of 8 MiB, one connection"
+SEVERAL = f"GETs of 8 MiB, {CONNECTIONS} connections"
+CHUNKS = "reader, chunks"
+MESSAGES = "reader, messages and their bodies"
+
+HOW = f"""\
+A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, read from its first offset to its tail. The
+reader gets all it knows from the resolver, behind a local HTTP server: it asks for ranges, fetches, checks every
+chunk's CRC, and gives chunks, or messages of which the body is read (the bytes are then those of the bodies).
+Against it, urllib3 GETs the ranges that the resolver gives, known beforehand, each whole into memory, and checks
+nothing. The reader's ranges have about 8 MiB. Each in a new process; {ROUNDS} rounds, in turns; S3 servers as for
+the upload."""
+
+
+def measure() -> Section:
+    """Measure against a server without limits and one that is like S3."""
+    rows: list[tuple[Cell, ...]] = []
+    aims: list[Aim] = []
+    with tempfile.TemporaryDirectory(prefix="coldstream-bench-") as directory, any_dynamodb() as dynamodb:
+        say("making a segment")
+        segment = make_segment(Path(directory), size_bytes=SEGMENT_BYTES, message_bytes=MESSAGE_BYTES)
+        for number, (name, limits) in enumerate(SERVERS):
+            with LocalS3(**limits, warm_mib=3 * SEGMENT_BYTES // MIB) as s3:
+                sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
+                with environment(sdk):
+                    _archive(segment, stream(number), sdk, dynamodb.table)
+                with _resolver(sdk, dynamodb.table) as url:
+                    runs = _race(name, url, stream(number))
+            best = min(_seconds(runs[what]) for what in (FRAGMENTS, ONE, SEVERAL))
+            for what, run in runs.items():
+                rate = run.answer["bytes"] / MB / _seconds(run)
+                ratios = _seconds(runs[ONE]) / _seconds(run), best / _seconds(run)
+                rows.append((name, what, rate, *ratios, float(run.answer["cpu_s"]), f"{run.peak_rss_bytes / MB:.0f}"))
+            for baseline, seconds in ((ONE, _seconds(runs[ONE])), ("the best GETs", best)):
+                ratio = seconds / _seconds(runs[CHUNKS])
+                aims.append(Aim(f"0.9x of {baseline}, or more; S3 with {name}", f"{ratio:.2f}x", ratio >= 0.9))
+    return Section(
+        title="Reader",
+        how=HOW,
+        columns=("S3 server", "what", "MB/s", "of 8 MiB GETs", "of the best GETs", "CPU s", "peak memory, MB"),
+        rows=tuple(rows),
+        aims=tuple(aims),
+    )
+
+
+def read(url: str, vhost: str, name: str, *, messages: bool) -> dict[str, float]:
+    """Read a stream by the reader; to be called by `harness.in_child`."""
+    from coldstream.serve.reader import Reader  # noqa: PLC0415 - the other side does without
+
+    total = 0
+    with Stopwatch() as stopwatch, Reader(url, vhost, name, FIRST) as reader:
+        if messages:
+            for message in reader.messages():
+                total += len(message.body)
+        else:
+            for chunk in reader.chunks():
+                total += chunk.header.total_bytes
+    return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": total}
+
+
+def get_plainly(url: str, vhost: str, name: str, *, connections: int, range_bytes: int | None) -> dict[str, float]:
+    """GET all ranges of a stream as anybody would; to be called by `harness.in_child`."""
+    size = {} if range_bytes is None else {"range_bytes": range_bytes}
+    ranges = list(_ranges(url, {"vhost": vhost, "name": name, **size}))
+    http = urllib3.PoolManager(maxsize=connections)
+
+    def get(part: dict[str, Any]) -> int:
+        return len(http.request("GET", part["url"], headers={"Range": part["range_header"]}).data)
+
+    with Stopwatch() as stopwatch, ThreadPoolExecutor(connections) as pool:
+        total = sum(map(get, ranges) if connections == 1 else pool.map(get, ranges))
+    return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": total}
+
+
+def _ranges(url: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    start = {"spec": "first"}
+    while True:
+        answer = urllib3.request("GET", f"{url}/ranges?{urlencode({**asked, **start})}").json()
+        yield from answer["ranges"]
+        if answer["cursor"] is None:
+            return
+        start = {"cursor": answer["cursor"]}
+
+
+def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
+    """Return the median run of each contender."""
+    contenders: dict[str, tuple[str, dict[str, Any]]] = {
+        CHUNKS: ("read", {"messages": False}),
+        FRAGMENTS: ("get_plainly", {"connections": 1, "range_bytes": None}),
+        ONE: ("get_plainly", {"connections": 1, "range_bytes": RANGE_BYTES}),
+        SEVERAL: ("get_plainly", {"connections": CONNECTIONS, "range_bytes": RANGE_BYTES}),
+        MESSAGES: ("read", {"messages": True}),
+    }
+    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
+    for number in range(ROUNDS):
+        say(f"{server}: round {number + 1} of {ROUNDS}")
+        for what, (function, options) in contenders.items():
+            runs[what].append(
+                in_child(f"bench.reader:{function}", {"url": url, "vhost": of.vhost, "name": of.name, **options})
+            )
+    sizes = {runs[what][0].answer["bytes"] for what in (CHUNKS, FRAGMENTS, ONE, SEVERAL)}
+    if len(sizes) != 1:
+        raise CannotMeasureError(f"the reader and plain GETs did not read the same bytes: {sizes}")
+    return {what: median_run(found, _seconds) for what, found in runs.items()}
+
+
+def _archive(segment: RolledSegment, of: StreamId, sdk: dict[str, str], table: str) -> None:
+    rolled = stage(segment, of, S3Objects(BUCKET), Keys())
+    run = in_child(
+        "bench.aws:call_handler",
+        {"name": "upload", "handler": handler_of("upload"), "events": [sqs_event(rolled)]},
+        {**sdk, **function_environment("upload", table=table)},
+    )
+    if run.answer["answers"] != [{"batchItemFailures": []}]:
+        raise CannotMeasureError(f"the upload function did not archive the segment:\n{run.log[-4000:]}")
+
+
+@contextmanager
+def _resolver(sdk: dict[str, str], table: str) -> Iterator[str]:
+    """Serve the resolver function over HTTP, as `coldstream up` does."""
+    process = Process(
+        "coldstream.local.function",
+        environment={**os.environ, **sdk, **function_environment("resolver", table=table)},
+        request=asdict(function_config("resolver", handler_of("resolver"), http=True)),
+    )
+    try:
+        yield process.ready()["url"]
+    finally:
+        process.stop()
+
+
+def _seconds(run: ChildRun) -> float:
+    return float(run.answer["seconds"])

@@ -1,0 +1,112 @@
+"""Write what was measured: docs/benchmarks.md for people, a JSON file beside the cache for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from bench.harness import Cell, Section
+
+PACKAGES = ("awscrt", "boto3", "botocore", "cramjam", "pynamodb", "rstream", "urllib3", "zstandard")
+
+
+def write(path: Path, sections: Mapping[str, Section | str], *, seconds: float) -> None:
+    """Write the whole report. `sections` are by name; a text says why one could not be measured."""
+    path.write_text("\n".join(_document(sections, seconds)) + "\n", encoding="utf-8")
+
+
+def write_json(path: Path, sections: Mapping[str, Section | str]) -> None:
+    """Write the figures as they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measured = {name: asdict(section) for name, section in sections.items() if isinstance(section, Section)}
+    document = {"date": _now(), "machine": list(_machine()), "sections": measured}
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def describe(section: Section | str) -> Iterator[str]:
+    """Yield the lines of a section, without its heading."""
+    if isinstance(section, str):
+        yield f"**Not measured**: {section}"
+        return
+    yield section.how
+    yield ""
+    rows = [section.columns, *([_text(cell) for cell in row] for row in section.rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(section.columns))]
+    for number, row in enumerate(rows):
+        yield (
+            "| " + " | ".join(_padded(cell, width, left=at == 0) for at, (cell, width) in _columns(row, widths)) + " |"
+        )
+        if number == 0:
+            yield "|" + "|".join("-" * (width + 1) + ("-" if at == 0 else ":") for at, width in enumerate(widths)) + "|"
+    if section.notes or section.aims:
+        yield ""
+    for note in section.notes:
+        yield f"- {note}"
+    for aim in section.aims:
+        yield f"- {'Met' if aim.met else '**Missed**'}: {aim.wanted}; measured {aim.found}."
+
+
+def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator[str]:
+    yield "# Benchmarks"
+    yield ""
+    yield "Written by `make bench`; changes by hand are lost. Figures of different runs do not compare. Ratios do: both"
+    yield "sides of each were measured in the same run, in turns, and are those of their median runs."
+    yield ""
+    yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
+    for line in _machine():
+        yield f"- {line}"
+    for name, section in sections.items():
+        yield ""
+        yield f"## {section.title if isinstance(section, Section) else name}"
+        yield ""
+        yield from describe(section)
+
+
+def _machine() -> Iterator[str]:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    yield f"Machine: {os.cpu_count()} cores ({model}), {memory_gib:.0f} GiB; Linux {platform.release()}"
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    yield f"Load average of the last 1, 5 and 15 minutes: {loads}"
+    yield f"Python {platform.python_version()}; " + ", ".join(_versions())
+
+
+def _versions() -> Iterator[str]:
+    for package in PACKAGES:
+        try:
+            yield f"{package} {version(package)}"
+        except PackageNotFoundError:
+            yield f"{package} not installed"
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _text(cell: Cell) -> str:
+    """Write a figure with three digits that mean something."""
+    if isinstance(cell, float):
+        digits = 0 if cell >= 100 else 1 if cell >= 10 else 2
+        return f"{cell:,.{digits}f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def _columns(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[int, tuple[str, int]]]:
+    return enumerate(zip(row, widths, strict=True))
+
+
+def _padded(cell: str, width: int, *, left: bool) -> str:
+    return cell.ljust(width) if left else cell.rjust(width)

@@ -1,0 +1,325 @@
+"""A small, fast S3 for measurements: what moto is too slow for, and AWS too far away.
+
+    python -m bench.s3server --latency-ms 10 --connection-mib-s 90
+
+It serves PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET with a range, HEAD and DELETE,
+path-style, on the loopback interface. It checks CRC-32s as S3 does, and ignores signatures. It can answer late and cap
+the rate of each connection, in both directions, as S3 does: one connection to S3 carries about 90 MiB/s.
+
+It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/stats sets them to nought.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import signal
+import socket
+import socketserver
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from urllib.parse import unquote
+
+from bench.arena import BLOCK_BYTES, Arena, Body
+
+STATS_PATH = "/-/stats"
+OTHER_SUMS = ("crc32c", "crc64nvme", "sha1", "sha256")
+REASONS = {200: "OK", 204: "No Content", 206: "Partial Content", 412: "Precondition Failed"}
+
+
+Pace = Callable[[int], None]
+"""Holds a body to its rate: called with the bytes that have passed so far, it waits while they are early."""
+
+
+class RefusedError(Exception):
+    """A request that is answered with an S3 error."""
+
+    def __init__(self, status: int, code: str, *, closes: bool = False) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.closes = closes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object, which never changes. `crc32` is the checksum that it came with."""
+
+    body: Body
+    etag: str
+    crc32: str | None
+
+
+class Store:
+    """The objects by path, and what was served."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+        self.counts: Counter[str] = Counter()
+        self._objects: dict[str, StoredObject] = {}
+        self._lock = threading.Lock()
+        self._made = 0
+
+    def get(self, path: str) -> StoredObject | None:
+        """Return the object at a path."""
+        return self._objects.get(path)
+
+    def put(self, path: str, body: Body, crc32: str | None, *, new: bool = False) -> StoredObject:
+        """Put an object; with `new`, only where there is none."""
+        with self._lock:
+            if new and path in self._objects:
+                raise RefusedError(412, "PreconditionFailed")
+            self._made += 1
+            stored = StoredObject(body, f'"{self._made:032x}"', crc32)
+            self._objects[path] = stored
+            return stored
+
+    def delete(self, path: str) -> None:
+        """Forget what is at a path."""
+        with self._lock:
+            self._objects.pop(path, None)
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Add to a count."""
+        with self._lock:
+            self.counts[what] += number
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Listens on loopback; a thread a connection. Sockets, CRCs and copies leave the interpreter to the others."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, store: Store, latency_ms: float, connection_mib_s: float) -> None:
+        super().__init__(("127.0.0.1", port), Connection)
+        self.store = store
+        self.latency_s = latency_ms / 1000
+        self.connection_bytes_s = connection_mib_s * (1 << 20)
+
+
+class Connection(socketserver.StreamRequestHandler):
+    """Serves the requests of one connection, one after the other."""
+
+    server: Server
+    connection: socket.socket
+    rfile: BufferedReader
+    rbufsize = 1 << 16
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        """Serve until the client hangs up."""
+        self.buffer = bytearray(BLOCK_BYTES)
+        with suppress(ConnectionError):
+            while self._serve_one():
+                pass
+
+    def _serve_one(self) -> bool:
+        line = self.rfile.readline(1 << 16).decode("latin-1").split()
+        if len(line) != 3:
+            return False
+        self.method, target, _ = line
+        self.headers = dict(self._header_lines())
+        path, _, self.query = target.partition("?")
+        self.path = unquote(path)
+        try:
+            self._dispatch()
+        except RefusedError as refused:
+            self.server.store.count(f"{self.method} {refused.status}")
+            body = b"" if self.method == "HEAD" else f"<Error><Code>{refused.code}</Code></Error>".encode()
+            self._answer(refused.status, {"Content-Type": "application/xml"}, body)
+            return not refused.closes
+        return self.headers.get("connection", "").lower() != "close"
+
+    def _header_lines(self) -> Iterator[tuple[str, str]]:
+        while line := self.rfile.readline(1 << 16).decode("latin-1").rstrip("\r\n"):
+            name, _, value = line.partition(":")
+            yield name.lower(), value.strip()
+
+    def _dispatch(self) -> None:
+        store = self.server.store
+        if self.path == STATS_PATH:
+            if self.method == "DELETE":
+                store.counts.clear()
+            self._answer(200, {"Content-Type": "application/json"}, json.dumps(store.counts).encode())
+            return
+        is_copy = self.method == "PUT" and "x-amz-copy-source" in self.headers
+        kind = "COPY" if is_copy else self.method
+        serve: dict[str, Callable[[], None]] = {
+            "PUT": self._put,
+            "COPY": self._copy,
+            "GET": self._get,
+            "HEAD": self._head,
+            "DELETE": self._delete,
+        }
+        if kind not in serve or any(word in self.query for word in ("uploads", "uploadId", "list-type", "versionId")):
+            raise RefusedError(501, "NotImplemented", closes=True)
+        store.count(kind)
+        is_bucket = "/" not in self.path.strip("/")
+        if is_bucket:
+            self._answer(200)
+        else:
+            serve[kind]()
+
+    def _put(self) -> None:
+        store = self.server.store
+        is_new = self.headers.get("if-none-match") == "*"
+        if is_new and store.get(self.path) is not None and "expect" in self.headers:
+            raise RefusedError(412, "PreconditionFailed")
+        body, crc32 = self._read_body()
+        store.count("bytes in", body.size_bytes)
+        if crc32 not in (None, base64.b64encode(body.crc32.to_bytes(4, "big")).decode()):
+            raise RefusedError(400, "BadDigest")
+        self._wait()
+        stored = store.put(self.path, body, crc32, new=is_new)
+        self._answer(200, _describe(stored, checksum=True))
+
+    def _copy(self) -> None:
+        source = self.server.store.get("/" + unquote(self.headers["x-amz-copy-source"]).lstrip("/"))
+        if source is None:
+            raise RefusedError(404, "NoSuchKey")
+        if self.headers.get("x-amz-copy-source-if-match", source.etag).strip('"') != source.etag.strip('"'):
+            raise RefusedError(412, "PreconditionFailed")
+        self._wait()
+        stored = self.server.store.put(self.path, source.body, source.crc32)
+        answer = f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>"
+        self._answer(200, {"Content-Type": "application/xml"}, answer.encode())
+
+    def _get(self) -> None:
+        stored = self._find()
+        start, end = 0, stored.body.size_bytes
+        status, headers = 200, _describe(stored, checksum="range" not in self.headers)
+        if "range" in self.headers:
+            start, end = _parse_range(self.headers["range"], end)
+            status = 206
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.body.size_bytes}"
+        self._wait()
+        self._send_head(status, headers, end - start)
+        self.server.store.count("bytes out", end - start)
+        pace = self._pacer()
+        at = start
+        while at < end:
+            at += stored.body.send(self.connection, at, end)
+            pace(at - start)
+
+    def _head(self) -> None:
+        stored = self._find()
+        self._wait()
+        self._send_head(200, _describe(stored, checksum="x-amz-checksum-mode" in self.headers), stored.body.size_bytes)
+
+    def _delete(self) -> None:
+        self._wait()
+        self.server.store.delete(self.path)
+        self._answer(204)
+
+    def _find(self) -> StoredObject:
+        stored = self.server.store.get(self.path)
+        if stored is None:
+            raise RefusedError(404, "NoSuchKey")
+        if self.headers.get("if-match", stored.etag).strip('"') != stored.etag.strip('"'):
+            raise RefusedError(412, "PreconditionFailed")
+        return stored
+
+    def _read_body(self) -> tuple[Body, str | None]:
+        """Read what a PUT brings: the bytes, and the CRC-32 that the client says they have."""
+        if other := [name for name in self.headers if name.startswith("x-amz-checksum-") and name[15:] in OTHER_SUMS]:
+            raise RefusedError(501, f"NotImplemented: {other[0]}", closes=True)
+        is_chunked = "aws-chunked" in self.headers.get("content-encoding", "")
+        length = self.headers.get("x-amz-decoded-content-length" if is_chunked else "content-length", "")
+        if not length.isdigit():
+            raise RefusedError(411, "MissingContentLength", closes=True)
+        if self.headers.get("expect", "").lower() == "100-continue":
+            self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = Body(self.server.store.arena)
+        pace = self._pacer()
+        for size_bytes in self._chunks() if is_chunked else (int(length),):
+            self._receive(size_bytes, body, pace)
+        if body.size_bytes != int(length):
+            raise RefusedError(400, "IncompleteBody", closes=True)
+        trailer = dict(self._header_lines()) if is_chunked else {}
+        return body, (self.headers | trailer).get("x-amz-checksum-crc32")
+
+    def _chunks(self) -> Iterator[int]:
+        """Yield the size of each `size[;extension] CRLF data CRLF` up to the one of size 0; then comes the trailer."""
+        while size_bytes := int(self.rfile.readline(1 << 12).partition(b";")[0], 16):
+            yield size_bytes
+            self.rfile.readline(2)
+
+    def _receive(self, size_bytes: int, body: Body, pace: Pace) -> None:
+        end = body.size_bytes + size_bytes
+        while body.size_bytes < end:
+            with memoryview(self.buffer)[: end - body.size_bytes] as room:
+                got = self.rfile.readinto1(room)
+            if got == 0:
+                raise ConnectionError
+            with memoryview(self.buffer)[:got] as block:
+                body.add(block)
+            pace(body.size_bytes)
+
+    def _pacer(self) -> Pace:
+        rate = self.server.connection_bytes_s
+        began = time.monotonic()
+
+        def pace(passed_bytes: int) -> None:
+            if rate and (early_s := began + passed_bytes / rate - time.monotonic()) > 0:
+                time.sleep(early_s)
+
+        return pace
+
+    def _wait(self) -> None:
+        if self.server.latency_s:
+            time.sleep(self.server.latency_s)
+
+    def _answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        self._send_head(status, headers or {}, len(body), body)
+
+    def _send_head(self, status: int, headers: dict[str, str], size_bytes: int, body: bytes = b"") -> None:
+        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Error')}", f"Content-Length: {size_bytes}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self.connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+
+
+def _describe(stored: StoredObject, *, checksum: bool) -> dict[str, str]:
+    headers = {"ETag": stored.etag, "Accept-Ranges": "bytes"}
+    if checksum and stored.crc32 is not None:
+        headers |= {"x-amz-checksum-crc32": stored.crc32, "x-amz-checksum-type": "FULL_OBJECT"}
+    return headers
+
+
+def _parse_range(value: str, size_bytes: int) -> tuple[int, int]:
+    first, _, last = value.removeprefix("bytes=").partition("-")
+    if first:
+        start, end = int(first), min(int(last) + 1, size_bytes) if last else size_bytes
+    else:
+        start, end = max(0, size_bytes - int(last)), size_bytes
+    if start >= end:
+        raise RefusedError(416, "InvalidRange")
+    return start, end
+
+
+def main() -> None:
+    """Serve until told to stop. The first line on stdout is the URL."""
+    parser = argparse.ArgumentParser(description="A small, fast S3 for measurements, on loopback.")
+    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--latency-ms", type=float, default=0, help="wait before each answer")
+    parser.add_argument("--connection-mib-s", type=float, default=0, help="cap of one connection; 0: none")
+    parser.add_argument("--directory", help="keep objects in an unnamed file here; default: in memory")
+    parser.add_argument("--warm-mib", type=int, default=0, help="memory to touch beforehand")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    store = Store(Arena(options.directory, options.warm_mib))
+    with Server(options.port, store, options.latency_ms, options.connection_mib_s) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

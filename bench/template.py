@@ -1,0 +1,22 @@
+"""What template.yaml says of functions and table, so that it is measured as it is deployed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.harness import ROOT, CannotMeasureError
+from coldstream.local.template import load_template
+
+
+def handler_of(directory: str) -> str:
+    """Return the handler of the function whose code is in functions/`directory`."""
+    for function in load_template(ROOT / "template.yaml").functions:
+        if function.code == ROOT / "functions" / directory:
+            return function.handler
+    raise CannotMeasureError(f"template.yaml has no function of functions/{directory}")
+
+
+def table_properties() -> dict[str, Any]:
+    """Return the table's properties, which are CreateTable's parameters."""
+    properties: dict[str, Any] = load_template(ROOT / "template.yaml").body["Resources"]["Table"]["Properties"]
+    return properties
