@@ -43,8 +43,10 @@ def archive(record: SQSRecord) -> None:
     try:
         segment = segment_of(record.body)
         done = uploader().upload(segment)
-    except ColdstreamError as err:
-        logger.exception("segment not archived", message_id=record.message_id, retryable=err.retryable)
+    except Exception as err:
+        # Here, for Powertools turns it into an entry of the answer without a word.
+        retryable = isinstance(err, ColdstreamError) and err.retryable
+        logger.exception("segment not archived", message_id=record.message_id, retryable=retryable)
         metrics.add_metric("SegmentsFailed", MetricUnit.Count, 1)
         raise
     report = logger.warning if done.quarantined else logger.info
