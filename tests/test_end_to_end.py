@@ -28,7 +28,7 @@ MESSAGES = 4000
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
-    with LocalStack(parameters={"FragmentBytes": "65536", "Prefix": "tests/archive/"}) as running:
+    with LocalStack(inherited={}, parameters={"FragmentBytes": "65536", "Prefix": "tests/archive/"}) as running:
         yield running
 
 
