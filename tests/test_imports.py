@@ -61,6 +61,15 @@ def test_format_and_manifest_know_no_aws_clock_environment_or_log(path: Path) ->
     assert not {name.split(".")[0] for name in imported(path)} & NOT_PURE
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for package, path in modules() if package not in {"store", *EDGE}],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_only_store_knows_the_sdk_of_aws(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imported(path)} & {"boto3", "botocore", "pynamodb"}
+
+
 def test_functions_import_no_sibling() -> None:
     functions = {path.parent.name for path in (ROOT / "functions").glob("*/app.py")}
     assert functions

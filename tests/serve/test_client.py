@@ -27,7 +27,7 @@ from coldstream.serve import http
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
 from coldstream.serve.client import ATTEMPTS, ResolverClient
 from coldstream.serve.problem import problem_of
-from coldstream.serve.signing import region_of
+from coldstream.store.signing import region_of
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import ChunkArchive, steady
 from tests.support.http_archive import HttpObjects, http_archive

@@ -16,8 +16,8 @@ from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
 from coldstream.serve.http import HttpClient
 from coldstream.serve.problem import error_of
-from coldstream.serve.signing import Signer, region_of
 from coldstream.store.ports import StreamPage
+from coldstream.store.signing import Signer, region_of
 
 Body = TypeVar("Body", bound=BaseModel)
 
