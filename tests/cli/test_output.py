@@ -65,6 +65,8 @@ def test_progress_keeps_out_of_data_on_the_same_terminal(monkeypatch: pytest.Mon
 def test_progress_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    # What a terminal can do is taken from here, wherever the tests run.
+    monkeypatch.setenv("TERM", "xterm")
     with progress("working", 10, unit) as advance:
         advance(10)
     assert "working" in terminal.getvalue()
