@@ -61,7 +61,7 @@ reader gets all it knows from the resolver, behind a local HTTP server: it asks 
 chunk's CRC, and gives chunks, or messages of which the body is read (the bytes are then those of the bodies).
 Against it, urllib3 GETs the ranges that the resolver gives, known beforehand, each whole into memory, and checks
 nothing. The reader's ranges have about 8 MiB. Each in a new process; {ROUNDS} rounds, in turns; S3 servers as for
-the upload."""
+the upload: without limits, what is measured is the processor that both share."""
 
 
 def measure() -> Section:

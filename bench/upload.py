@@ -55,7 +55,9 @@ emulated), and deletes the staged object. Against it, a new process that PUTs th
 boto3's `put_object`, one after the other, which reads nothing from S3 and checks nothing; once with boto3's own
 default, a CRC-32 of each body, and once without any checksum. Neither side signs payloads, as boto3 does not over
 HTTPS. The time is that of the calls, making the clients included. S3 is a local server: without limits, and with a
-latency and a rate a connection like S3's. {ROUNDS} rounds, in turns; bytes are those of the fragments."""
+latency and a rate a connection like S3's. Without limits it is the processor that limits, which the server shares:
+there the function, which moves every byte twice, is held against one that moves it once. {ROUNDS} rounds, in turns;
+bytes are those of the fragments."""
 
 
 def measure() -> Section:

@@ -11,7 +11,7 @@ from coldstream.errors import BadLengthError
 from coldstream.store.ports import ObjectStore, RangeRead
 from coldstream.units import MIB, ByteRange
 
-BLOCK_BYTES = 4 * MIB
+BLOCK_BYTES = 2 * MIB
 BLOCKS_AHEAD = 3
 """Blocks asked for before they are needed: with the one in hand, what a read holds in memory."""
 
@@ -30,7 +30,7 @@ class StagedSegment:
         self._first_block = first.data
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in order, in blocks of 4 MiB; to be called once.
+        """Yield the bytes in order, in blocks of 2 MiB; to be called once.
 
         Raises BadLengthError when the object is not of the size announced, ConflictError when it is replaced meanwhile.
         """
