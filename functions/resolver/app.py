@@ -1,6 +1,6 @@
 """The resolver function: the HTTP API that turns an offset or a timestamp into byte ranges.
 
-`python functions/resolver/app.py` writes its OpenAPI document.
+`make generate` writes its OpenAPI document.
 """
 
 from __future__ import annotations

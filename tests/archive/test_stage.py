@@ -80,3 +80,14 @@ def test_a_segment_that_retention_deleted_is_said_to_be_gone(tmp_path: Path) -> 
     gone = RolledSegment(tmp_path / "gone.segment", Offset(0), Offset(10), 100)
     with pytest.raises(FileNotFoundError):
         stage(gone, STREAM, archive.objects, archive.keys)
+
+
+def test_a_replica_whose_copy_is_damaged_announces_the_good_one_that_is_staged(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    archive = MemoryArchive()
+    good = find_rolled(tmp_path)[0]
+    first = stage(good, STREAM, archive.objects, archive.keys)
+    good.path.write_bytes(good.path.read_bytes()[:-10])
+    second = stage(find_rolled(tmp_path)[0], STREAM, archive.objects, archive.keys)
+    assert archive.uploader.upload(second).quarantined is None
+    assert second == first

@@ -27,7 +27,9 @@ from coldstream.format.fragment import FragmentTrailer, iter_fragment_index
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry, JournalKind
+from coldstream.manifest.stream import Incarnation
 from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.ports import RangeRead
 from coldstream.units import MAX_OFFSET, ByteRange, Offset
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
@@ -193,11 +195,11 @@ class DyingObjects(MemoryObjects):
         if key.endswith(".fragment") and self.countdown == 0:
             raise Killed
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
         if self.countdown > 0:
             self.countdown = 0
             raise Killed
-        super().delete(key)
+        super().delete(key, if_match=if_match)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -362,10 +364,10 @@ def test_a_good_copy_after_a_corrupt_one_ends_in_the_same_archive(
 
 
 def test_a_segment_cut_short_goes_to_quarantine_at_every_length(tmp_path: Path) -> None:
-    write_stream(tmp_path / "stream", chunks=40, max_segment_bytes=6_000)
+    write_stream(tmp_path / "stream", chunks=12, max_segment_bytes=1_500)
     path = min((tmp_path / "stream").glob("*.segment"))
     whole = path.read_bytes()
-    for length in range(1, len(whole), 97):
+    for length in range(1, len(whole)):
         archive = MemoryArchive(fragment_bytes=1000)
         path.write_bytes(whole[:length])
         segments = [s for s in archive.stage(tmp_path / "stream") if s.first_offset == 0]
@@ -451,3 +453,116 @@ def test_a_bad_put_is_retried_and_is_not_taken_for_a_bad_segment(directory: Path
         archive.uploader.upload(event)
     assert archive.objects.info(event.staged_key) is not None
     assert archive.table.head(STREAM.incarnation) is None
+
+
+def test_an_event_that_names_the_staged_copy_of_another_segment_touches_nothing(directory: Path) -> None:
+    archive = MemoryArchive()
+    one, other, *_ = archive.stage(directory)
+    archive.uploader.upload(one)
+    # All of it is archived, by what the event says; at that key is the only copy of what is not.
+    with pytest.raises(InvalidEventError, match=r"staged\.key"):
+        archive.uploader.upload(replace(one, staged_key=other.staged_key))
+    stranger = replace(other.stream, incarnation=Incarnation("__orders_1763700000000000009"))
+    with pytest.raises(InvalidEventError, match=r"staged\.key"):
+        archive.uploader.upload(replace(other, stream=stranger))
+    assert archive.objects.info(other.staged_key) is not None
+
+
+def test_a_quarantine_whose_answer_was_lost_is_counted_once(directory: Path) -> None:
+    class Forgetful(MemoryTable):
+        def apply(self, change: Change) -> None:
+            super().apply(change)
+            raise OutcomeUnknownError("no answer")
+
+    corrupt(min(directory.glob("*.segment")), 100)
+    archive = MemoryArchive()
+    archive.use(table=Forgetful())
+    event = archive.stage(directory)[0]
+    assert archive.uploader.upload(event).quarantined is not None
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+
+
+def test_concurrent_events_of_a_corrupt_segment_are_one_quarantine(directory: Path) -> None:
+    class Meeting(MemoryTable):
+        """Lets two functions write at the same time."""
+
+        def apply(self, change: Change) -> None:
+            if change.head.revision == 1:
+                both.wait(10)
+            super().apply(change)
+
+    both = threading.Barrier(2)
+    corrupt(min(directory.glob("*.segment")), 100)
+    archive = MemoryArchive()
+    archive.use(table=Meeting())
+    event = archive.stage(directory)[0]
+    with ThreadPoolExecutor(2) as pool:
+        done = [future.result() for future in [pool.submit(archive.uploader.upload, event) for _ in range(2)]]
+    assert done[0] == done[1]
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+
+
+def test_a_good_copy_staged_while_a_corrupt_one_goes_to_quarantine_stays(
+    directory: Path, expected: tuple[object, ...]
+) -> None:
+    damaged = min(directory.glob("*.segment"))
+    good = damaged.read_bytes()
+    corrupt(damaged, len(good) - 10)
+
+    class Overtaken(MemoryObjects):
+        """While this function quarantines, another does, too, and the segment is announced again."""
+
+        def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
+            super().copy(source_key, target_key, if_match=if_match)
+            self.objects[source_key] = good
+
+    archive = MemoryArchive()
+    archive.use(objects=Overtaken())
+    for event in archive.stage(directory):
+        archive.uploader.upload(event)
+        archive.uploader.upload(event)
+    assert state(archive) == expected
+
+
+@pytest.mark.parametrize("read", [1, 2], ids=["before its first read", "between two reads"])
+def test_a_function_that_another_overtakes_finds_the_segment_archived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    monkeypatch.setattr("coldstream.archive.staged.BLOCK_BYTES", 50_000)
+    write_stream(tmp_path)
+
+    class Overtaken(MemoryObjects):
+        reads = 0
+
+        def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+            with lock:
+                self.reads += 1
+                if self.reads == read:
+                    archive.uploader.upload(event)
+            return super().get_range(key, byte_range, if_match=if_match)
+
+    lock = threading.RLock()
+    archive = MemoryArchive()
+    event = archive.stage(tmp_path)[0]
+    overtaken = Overtaken()
+    overtaken.objects = archive.objects.objects
+    done = replace(archive.uploader, objects=overtaken).upload(event)
+    assert done.quarantined is None
+    assert archive.objects.info(event.staged_key) is None
+
+
+def test_a_disk_that_fills_up_is_said_and_nothing_is_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "coldstream.archive.draft.tempfile.TemporaryFile",
+        lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
+    )
+    archive = MemoryArchive()
+    event = archive.stage(directory)[0]
+    for fragment_bytes in (20_000, 1_000_000):
+        with pytest.raises(UnavailableError, match="spool"):
+            replace(archive.uploader, fragment_bytes=fragment_bytes).upload(event)
+    assert archive.objects.info(event.staged_key) is not None

@@ -104,7 +104,7 @@ def test_an_event_cut_short_anywhere_is_refused() -> None:
             segment_of(text[:length])
 
 
-@pytest.mark.parametrize("body", ["null", "[]", '"text"', "1", "{}"])
+@pytest.mark.parametrize("body", ["null", "[]", '"text"', "1", "{}", "[" * 100_000, "1" * 5000])
 def test_json_that_is_no_envelope_is_refused(body: str) -> None:
     with pytest.raises(InvalidEventError):
         segment_of(body)

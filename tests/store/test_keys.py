@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-import pytest
-
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.units import MAX_OFFSET, Offset
@@ -37,23 +35,6 @@ def test_incarnations_share_no_keys() -> None:
 def test_a_staged_segment_has_its_offsets_in_its_key() -> None:
     key = KEYS.staged(LIFE, Offset(0), Offset(MAX_OFFSET))
     assert key == f"archive/staging/{LIFE}/00000000000000000000-18446744073709551615.segment"
-    assert KEYS.is_staged(key)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "",
-        "staging/x.segment",
-        "archive/stagingx/a.segment",
-        "other/archive/staging/a.segment",
-        "archive/staging/../0a1b2c3d_x/data/00000000000000000000.fragment",
-        KEYS.fragment(LIFE, Offset(0)),
-        KEYS.quarantined(LIFE, Offset(0), '"abc"'),
-    ],
-)
-def test_only_what_is_in_staging_is_staged(key: str) -> None:
-    assert not KEYS.is_staged(key)
 
 
 def test_a_quarantined_segment_is_told_from_others_by_its_etag() -> None:

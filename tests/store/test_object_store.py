@@ -158,3 +158,12 @@ def test_deleting_twice_is_as_good_as_once(objects: ObjectStore) -> None:
     objects.delete(KEY)
     assert objects.info(KEY) is None
     put(objects, data=b"free again")
+
+
+def test_an_object_that_is_not_the_one_expected_is_not_deleted(objects: ObjectStore) -> None:
+    put(objects)
+    with pytest.raises(ConflictError):
+        objects.delete(KEY, if_match='"0123456789abcdef0123456789abcdef"')
+    objects.delete(KEY, if_match=etag_of(objects))
+    assert objects.info(KEY) is None
+    objects.delete(KEY, if_match='"0123456789abcdef0123456789abcdef"')

@@ -10,12 +10,13 @@ from coldstream.archive.coverage import read_coverage
 from coldstream.errors import ConflictError, OutcomeUnknownError
 from coldstream.manifest.commit import (
     Neighbourhood,
+    after_raise,
     is_append,
     is_settled,
     plan_commit,
     plan_quarantine,
 )
-from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.manifest.entry import FragmentEntry, Head, JournalKind
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
 from coldstream.units import Offset, TimestampMs
@@ -38,16 +39,17 @@ def commit_fragment(
     """
 
     def attempt() -> bool:
+        around = read_neighbourhood(table, stream, entry)
+        if any(other.first_offset < entry.next_offset for other in around.after):
+            coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
+            if coverage.holds(entry.first_offset, entry.next_offset):
+                return False
         while True:
-            around = read_neighbourhood(table, stream, entry)
-            if any(other.first_offset < entry.next_offset for other in around.after):
-                coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
-                if coverage.holds(entry.first_offset, entry.next_offset):
-                    return False
             change = plan_commit(around, entry, now())
             table.apply(change)
             if change.put_entry is not None:
                 return True
+            around = after_raise(around, change)
 
     return _persist(attempt)
 
@@ -62,10 +64,22 @@ def record_quarantine(
     reason: str,
     now: Callable[[], TimestampMs],
 ) -> None:
-    """Write in the journal that a segment went to quarantine under `key`."""
+    """Write in the journal that a segment went to quarantine under `key`, unless it says so.
+
+    Cost: 2 requests; where the stream has anything in quarantine, also a read of its journal.
+    """
+    seen = 0
 
     def attempt() -> bool:
+        nonlocal seen
+        # The head is read first: an event that comes after that raises its revision, and this one is refused.
         head = table.head(stream.incarnation) or Head(stream)
+        if head.quarantined:
+            for event in table.journal(stream.incarnation, seen):
+                is_this = (event.first_offset, event.next_offset, event.key) == (first_offset, next_offset, key)
+                if event.kind is JournalKind.SEGMENT_QUARANTINED and is_this:
+                    return False
+        seen = head.revision
         table.apply(
             plan_quarantine(head, first_offset=first_offset, next_offset=next_offset, key=key, reason=reason, at=now())
         )

@@ -89,5 +89,6 @@ class SegmentCutter:
 
     def _end_fragment(self) -> Iterator[CutFragment]:
         if self._draft is not None:
-            draft, self._draft = self._draft, None
-            yield draft.finish()
+            fragment = self._draft.finish()
+            self._draft = None
+            yield fragment

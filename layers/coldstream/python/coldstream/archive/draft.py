@@ -7,9 +7,9 @@ its checksum is put together from those of its chunks, so that its bytes are not
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self, cast
 from zlib import crc32
 
@@ -144,14 +144,8 @@ class FragmentDraft:
 
     def discard(self) -> None:
         """Give up the fragment and its disk space."""
-        self._body.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
-        if kind is not None:
-            self.discard()
+        with suppress(OSError):  # closing writes what is buffered, and the disk may be full
+            self._body.close()
 
     def _point(self, header: ChunkHeader) -> SparsePoint:
         return SparsePoint(header.chunk_id, self.chunks, self._position, header.timestamp, self._greatest)

@@ -36,21 +36,20 @@ def quarantine(
     note = _note(segment, reason)
     with suppress(ObjectExistsError):  # an earlier try got this far
         objects.put_new(f"{key}.json", io.BytesIO(note), size_bytes=len(note), crc32=crc32(note))
-    if is_quarantined(table, segment, key=key) is None:
-        record_quarantine(
-            table,
-            segment.stream,
-            first_offset=segment.first_offset,
-            next_offset=segment.next_offset,
-            key=key,
-            reason=reason,
-            now=now,
-        )
+    record_quarantine(
+        table,
+        segment.stream,
+        first_offset=segment.first_offset,
+        next_offset=segment.next_offset,
+        key=key,
+        reason=reason,
+        now=now,
+    )
     return key
 
 
-def is_quarantined(table: ManifestTable, segment: SegmentRolled, *, key: str | None = None) -> str | None:
-    """Return the key where a segment was put aside (under `key`, if that is given), None when it was not.
+def is_quarantined(table: ManifestTable, segment: SegmentRolled) -> str | None:
+    """Return the key where a copy of a segment was put aside, None when none was.
 
     Cost: one GetItem; where the stream has anything in quarantine, also a read of its journal.
     """
@@ -59,7 +58,7 @@ def is_quarantined(table: ManifestTable, segment: SegmentRolled, *, key: str | N
         return None
     for event in table.journal(segment.stream.incarnation):
         is_this = event.first_offset == segment.first_offset and event.next_offset == segment.next_offset
-        if event.kind is JournalKind.SEGMENT_QUARANTINED and is_this and key in (None, event.key):
+        if event.kind is JournalKind.SEGMENT_QUARANTINED and is_this:
             return event.key
     return None
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -82,7 +81,9 @@ def stage(
     *,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> SegmentRolled:
-    """Copy a segment to the staging area, unless it is there, and return what to announce. Cost: one PUT.
+    """Copy a segment to the staging area, unless one is there, and return what to announce.
+
+    Cost: one PUT, and where one is there, a HEAD.
 
     The file is read twice, once for its checksum; `on_bytes` is told of each piece of that first pass. Raises
     FileNotFoundError when retention was faster.
@@ -92,10 +93,13 @@ def stage(
         size_bytes = os.fstat(file.fileno()).st_size
         checksum = _crc32_of(file, on_bytes)
         file.seek(0)
-        with suppress(
-            ObjectExistsError
-        ):  # staged before; its event may have been lost, and announcing again is harmless
+        try:
             objects.put_new(key, file, size_bytes=size_bytes, crc32=checksum)
+        except ObjectExistsError:
+            # Staged before; its event may have been lost, and announcing again is harmless. It may be another
+            # replica's copy: what is there is to be verified, not compared with this file.
+            if (there := objects.info(key)) is not None:
+                size_bytes = there.size_bytes
     return SegmentRolled(stream, segment.first_offset, segment.next_offset, size_bytes, objects.bucket, key)
 
 

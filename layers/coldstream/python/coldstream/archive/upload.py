@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.staged import StagedSegment
 from coldstream.errors import (
     BadCrcError,
+    ConflictError,
     CorruptionError,
     InvalidEventError,
     ObjectExistsError,
@@ -87,36 +88,48 @@ class Uploader:
             raise InvalidEventError(
                 "staged.bucket", f"is {segment.bucket!r}; this archive's is {self.objects.bucket!r}"
             )
-        if not self.keys.is_staged(segment.staged_key):
-            raise InvalidEventError("staged.key", f"{segment.staged_key!r} is not in this archive's staging area")
+        staged_key = self.keys.staged(segment.stream.incarnation, segment.first_offset, segment.next_offset)
+        if segment.staged_key != staged_key:
+            # What is at another key may be the only copy of another segment, and is not this event's to delete.
+            raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if _is_whole(segment, coverage):
             self.objects.delete(segment.staged_key)
             return Upload(fragments_present=len(coverage.entries))
         try:
             staged = StagedSegment(self.objects, segment.staged_key, segment.size_bytes)
-        except ObjectNotFoundError:
-            return self._missing(segment, coverage)
-        try:
-            done = self._archive(segment, staged, coverage)
-        except (CorruptionError, OverlapError) as err:
-            if err.source != segment.staged_key:
-                raise  # it is the manifest that is corrupt
-            key = quarantine(
-                self.table, self.objects, self.keys, segment, etag=staged.etag, reason=str(err), now=self.now
-            )
-            done = Upload(quarantined=key, reason=str(err))
-        self.objects.delete(segment.staged_key)
+            done = self._verify_and_archive(segment, staged, coverage)
+        except ObjectNotFoundError as err:
+            if err.key != segment.staged_key:
+                raise
+            return self._missing(segment)
+        if done.quarantined is None:
+            self.objects.delete(segment.staged_key)
+        else:
+            with suppress(ConflictError):  # staged anew meanwhile: that copy, maybe a good one, has an event of its own
+                self.objects.delete(segment.staged_key, if_match=staged.etag)
         return done
 
-    def _missing(self, segment: SegmentRolled, coverage: Coverage) -> Upload:
-        """Tell a segment that was dealt with before from one that was lost on the way."""
+    def _missing(self, segment: SegmentRolled) -> Upload:
+        """Tell a segment that was dealt with, before or meanwhile, from one that was lost on the way."""
+        coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if coverage.holds(segment.first_offset, segment.next_offset):
             return Upload(fragments_present=len(coverage.entries))
         key = is_quarantined(self.table, segment)
         if key is None:
             raise ObjectNotFoundError(segment.staged_key)
         return Upload(quarantined=key)
+
+    def _verify_and_archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
+        try:
+            return self._archive(segment, staged, coverage)
+        except (CorruptionError, OverlapError) as err:
+            if err.source != segment.staged_key:
+                raise  # it is the manifest that is corrupt
+            key = quarantine(
+                self.table, self.objects, self.keys, segment, etag=staged.etag, reason=str(err), now=self.now
+            )
+            return Upload(quarantined=key, reason=str(err))
 
     def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
         committed: list[FragmentEntry] = []

@@ -45,6 +45,9 @@ def announce(
     That is every rolled segment of a stream, or of all streams of a node. Each one that the archive does not have is
     staged in the bucket, and its event put on the bus. The newest segment of a stream is the one that the broker writes
     to; it is left alone. Safe to repeat: what the archive has is passed over.
+
+    Rolled segments are taken as committed. On a cluster, use the directory of the stream's leader, and not while
+    leaders change: a replica's newest rolled segment may end in chunks that the cluster never committed.
     """
     from coldstream.archive.stage import find_rolled, find_streams
     from coldstream.cli.announcer import Announcer

@@ -12,7 +12,7 @@ import typer
 from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
 from coldstream.cli.progress import progress
 from coldstream.cli.resolve import SPEC_HELP
-from coldstream.errors import BadMagicError, InvalidQueryError
+from coldstream.errors import BadMagicError, GapError, InvalidQueryError
 from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIB
 
 if TYPE_CHECKING:
@@ -91,12 +91,16 @@ def _bounded(messages: Iterable[Message], end: str | None, limit: int | None) ->
             end_timestamp = timestamp
         case spec:
             raise InvalidQueryError("--to", f"{spec} is neither an offset nor a time")
-    for number, message in enumerate(messages, 1):
-        if message.offset >= end_offset or message.timestamp >= end_timestamp:
-            return
-        yield message
-        if number == limit:
-            return
+    try:
+        for number, message in enumerate(messages, 1):
+            if message.offset >= end_offset or message.timestamp >= end_timestamp:
+                return
+            yield message
+            if number == limit:
+                return
+    except GapError as gap:
+        if gap.first_offset < end_offset:
+            raise
 
 
 def _line(message: Message) -> bytes:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from coldstream.cli.output import printable, write
+from coldstream.errors import InvalidInputError
 from coldstream.local.messages import Handled
 
 _CHECK_EVERY_S = 0.5
@@ -43,7 +44,10 @@ def up(
     """
     from coldstream.local.stack import LocalStack
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:  # under nohup, a hangup is ignored
+            signal.signal(ending, signal.default_int_handler)
+    written: Path | None = None
     stack = LocalStack(
         template=template,
         parameters=_parameters(parameter or []),
@@ -58,15 +62,24 @@ def up(
             write(exports)
             sys.stdout.flush()
             if env_file is not None:
-                env_file.write_text(f"{exports}\n", encoding="utf-8")
+                written = _write(env_file, f"{exports}\n")
             while True:
                 time.sleep(_CHECK_EVERY_S)
                 stack.check()
     except KeyboardInterrupt:
         _say("ended")
     finally:
-        if env_file is not None:
-            env_file.unlink(missing_ok=True)
+        if written is not None:
+            written.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write a file; return it, for what was not written is not ours to delete."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise InvalidInputError("--env-file", str(err)) from err
+    return path
 
 
 def _parameters(texts: list[str]) -> dict[str, str]:

@@ -67,6 +67,9 @@ def deploy(
     except (BotoCoreError, ClientError, ResponseParserError, KeyError) as err:
         undeploy(stack_name, environment, elsewhere)
         raise UnavailableError(f"{environment[ENDPOINT]} could not create what the template declares: {err}") from err
+    except BaseException:  # Ctrl-C above all: what is there already has nobody else to delete it
+        undeploy(stack_name, environment, elsewhere)
+        raise
     outputs = {name: values[name] for name in wanted if name in values}
     return Deployment(stack_name, environment, outputs, functions, elsewhere)
 

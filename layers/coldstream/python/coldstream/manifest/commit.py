@@ -74,8 +74,8 @@ class Neighbourhood:
 def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) -> Change:
     """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
 
-    The caller writes the change and, unless it put the entry, reads and plans again. Raises LostRaceError when the
-    log already covers part of the entry.
+    The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
+    LostRaceError when the log already covers part of the entry.
     """
     for other in around.after:
         if other.first_offset < entry.next_offset:
@@ -87,8 +87,13 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     relinks = _relinks(entry, around.after)
     if len(relinks) > MAX_RELINKS:
         # Clocks ran backwards and the entry came late. Farthest first: the running timestamps never fall on the way,
-        # and one that is too great costs a lookup another page, never an answer.
-        head = replace(around.head, revision=around.head.revision + 1)
+        # and one that is too great costs a lookup another page, never an answer. The head's goes first of all, for
+        # what is appended meanwhile takes it over.
+        head = replace(
+            around.head,
+            revision=around.head.revision + 1,
+            greatest_timestamp=greatest((around.head.greatest_timestamp, entry.greatest_timestamp)),
+        )
         return Change(head, relinks=_raised_only(relinks[1 - MAX_ITEMS :], around.after))
     put_gaps, delete_gaps = _gaps(around, entry)
     head = _with_entry(around.head, entry, gaps=len(put_gaps) - len(delete_gaps) - _replaced(around.gap, put_gaps))
@@ -101,6 +106,14 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
         key=entry.key,
     )
     return Change(head, event, entry, relinks, put_gaps, delete_gaps)
+
+
+def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
+    """Return the neighbourhood as a change that only gave new links leaves it, without what is settled by it."""
+    raised = change.relinks[0]
+    number = next(n for n, successor in enumerate(around.after) if successor.next_offset == raised.next_offset)
+    settled = replace(around.after[number], prior_timestamp=raised.prior_timestamp)
+    return replace(around, head=change.head, after=(*around.after[:number], settled))
 
 
 def plan_quarantine(

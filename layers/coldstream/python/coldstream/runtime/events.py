@@ -49,7 +49,9 @@ class StagedDetail(_Model):
     """Where its bytes are."""
 
     bucket: str = Field(description="The archive's bucket")
-    key: str = Field(description="Key of the staged copy, in the archive's staging area")
+    key: str = Field(
+        description="{prefix}staging/{incarnation}/{first offset}-{next offset}.segment, offsets in 20 digits"
+    )
 
 
 class SegmentRolledDetail(_Model):
@@ -81,7 +83,7 @@ def segment_of(body: str) -> SegmentRolled:
     """
     try:
         envelope = json.loads(body)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")

@@ -150,8 +150,7 @@ def _search(
         if not page.entries:
             return _tail(stream, page.head)
         next_offset = page.entries[-1].next_offset
-        end = _end(stream, page)
-        if end is not None and end <= next_offset:
+        if _end(stream, page) == next_offset:
             return Tail(next_offset)
         page = _read(table, stream, next_offset, limit)
         is_current = True

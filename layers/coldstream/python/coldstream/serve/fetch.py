@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import urllib3
 
@@ -22,7 +24,16 @@ from coldstream.units import ChunkId
 
 T = TypeVar("T")
 
-_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
+# 400 is S3's answer where the URL still holds and the session that signed it has ended (ExpiredToken).
+_REFUSED = frozenset(
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.GONE,
+    }
+)
 _TRY_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
@@ -57,6 +68,7 @@ class RangeFetcher:
         self._free = threading.Semaphore(connections)
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
+        self._unsettled: set[Future[Any]] = set()
         self._is_closed = False
         self._threads = [
             threading.Thread(target=_work, args=(self._jobs,), name=f"coldstream-fetch-{number}", daemon=True)
@@ -74,20 +86,24 @@ class RangeFetcher:
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
         """Call something on one of the threads."""
+        # Never marked as running, so that it can be cancelled while it is: who waits for it is let go at once.
         future: Future[T] = Future()
 
         def job() -> None:
-            if self._is_closed:
-                future.cancel()
-            if future.set_running_or_notify_cancel():
+            if not future.cancelled():
                 try:
-                    future.set_result(call())
+                    settle = partial(future.set_result, call())
                 except BaseException as err:  # noqa: BLE001  it is raised where the result is asked for
-                    future.set_exception(err)
+                    settle = partial(future.set_exception, err)
+                with suppress(InvalidStateError):
+                    settle()
+            with self._lock:
+                self._unsettled.discard(future)
 
         with self._lock:
             if self._is_closed:
                 raise ClosedError
+            self._unsettled.add(future)
             self._jobs.put(job)
         return future
 
@@ -98,6 +114,9 @@ class RangeFetcher:
                 self._is_closed = True
                 for _ in self._threads:
                     self._jobs.put(None)
+            unsettled = list(self._unsettled)
+        for future in unsettled:
+            future.cancel()
         self._http.close()
 
     def _fetch(self, part: Range, good_until: float | None) -> Batch:

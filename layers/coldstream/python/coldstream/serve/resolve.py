@@ -66,7 +66,8 @@ def resolve(
     next_offset = ranges[-1].next_offset
     if gap is not None:
         return Answer(request.stream, ranges, gap=gap)
-    if found.tail is not None and found.tail <= next_offset:
+    # A tail below that is of an older head than the entries: there may be more behind them.
+    if found.tail == next_offset:
         return Answer(request.stream, ranges, tail=next_offset)
     return Answer(request.stream, ranges, cursor=Cursor(request.stream.incarnation, next_offset).to_text())
 

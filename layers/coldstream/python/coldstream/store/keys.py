@@ -33,10 +33,6 @@ class Keys:
         """Key of a segment on its way into the archive."""
         return f"{self.prefix}staging/{incarnation}/{first_offset:020}-{next_offset:020}.segment"
 
-    def is_staged(self, key: str) -> bool:
-        """Tell whether a key lies in staging, the only place that the upload function may delete from."""
-        return key.startswith(f"{self.prefix}staging/") and ".." not in key
-
     def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
         """Key of a segment that failed verification; the object's ETag tells replicas' different copies apart."""
         tag = re.sub(r"[^A-Za-z0-9-]", "", etag)[:64]

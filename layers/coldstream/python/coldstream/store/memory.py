@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from threading import Lock
@@ -189,9 +190,10 @@ class MemoryObjects:
         data, _ = self._read("CopyObject", source_key, if_match)
         self.objects[target_key] = data
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Delete what is at a key."""
-        self._count("DeleteObject")
+        with suppress(ObjectNotFoundError):
+            self._read("DeleteObject", key, if_match)
         self.objects.pop(key, None)
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:

@@ -6,7 +6,7 @@ import random
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from io import SEEK_END
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
@@ -130,10 +130,11 @@ class S3Objects:
                 CopySourceIfMatch=if_match,
             )
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Delete what is at a key."""
-        with _border("DELETE", key):
-            self._client.delete_object(Bucket=self._bucket, Key=key)
+        condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
+        with suppress(ObjectNotFoundError), _border("DELETE", key):
+            self._client.delete_object(Bucket=self._bucket, Key=key, **condition)
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
         """Sign a URL for a range: its `Range` header is among the signed ones. About 0.3 ms."""

@@ -149,8 +149,11 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def delete(self, key: str) -> None:
-        """Delete what is at a key; nothing being there is fine. Cost: one DELETE."""
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        """Delete what is at a key; nothing being there is fine. Cost: one DELETE.
+
+        Raises ConflictError when the object is not the one of the ETag `if_match`.
+        """
         ...
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
