@@ -19,6 +19,7 @@ from coldstream.runtime import settings
 from coldstream.runtime.events import segment_of
 from coldstream.store.items import Item
 from coldstream.store.keys import Keys
+from coldstream.units import MIB
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,13 +60,16 @@ def test_the_upload_queue_hides_a_message_six_times_as_long_as_the_function_may_
 def test_parameters_have_the_defaults_and_bounds_of_the_settings(template: Template) -> None:
     parameters = template.body["Parameters"]
     fragment, expiry = parameters["FragmentBytes"], parameters["UrlExpirySeconds"]
-    assert (fragment["MinValue"], fragment["Default"], fragment["MaxValue"]) == (
-        settings.MIN_FRAGMENT_BYTES,
-        settings.DEFAULT_FRAGMENT_BYTES,
-        settings.MAX_FRAGMENT_BYTES,
-    )
+    assert (fragment["MinValue"], fragment["Default"]) == (settings.MIN_FRAGMENT_BYTES, settings.DEFAULT_FRAGMENT_BYTES)
+    assert fragment["MaxValue"] <= settings.MAX_FRAGMENT_BYTES
     assert (expiry["Default"], expiry["MaxValue"]) == (settings.DEFAULT_URL_EXPIRY_S, settings.MAX_URL_EXPIRY_S)
     assert parameters["Prefix"]["Default"] == settings.Settings("bucket", "table").prefix
+
+
+def test_three_fragments_of_the_greatest_size_fit_into_the_temporary_storage_that_a_function_has(
+    template: Template,
+) -> None:
+    assert 3 * template.body["Parameters"]["FragmentBytes"]["MaxValue"] < 512 * MIB
 
 
 def test_the_table_has_the_keys_and_the_index_that_the_store_uses(template: Template) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
@@ -46,6 +47,8 @@ from coldstream.units import Offset, parse_timestamp
 
 API_VERSION = "1.0"
 RETRY_AFTER_S = 1
+_SIGNATURE = "X-Amz-"
+"""Begins the parameters of a request that is signed in its query."""
 
 logger = Logger(service="coldstream-resolver")
 metrics = Metrics(namespace="coldstream", service="resolver")
@@ -181,6 +184,16 @@ def _start(
     return starts[0]
 
 
+def known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Refuse a parameter that the route does not have: misspelt, it would be answered as if it were not there."""
+    known = {parameter.alias for parameter in app.context["_route"].dependant.query_params}
+    # Powertools' route for a path or method that there is not has no parameters, and an answer of its own.
+    for name in app.current_event.query_string_parameters if known else ():
+        if name not in known and not name.startswith(_SIGNATURE):
+            raise InvalidQueryError(name[:80], f"is none of the parameters, which are {', '.join(sorted(known))}")
+    return next_middleware(app)
+
+
 def invalid(err: RequestValidationError) -> Response[str]:
     """Tell what Powertools found wrong with the parameters."""
     first = err.errors()[0]
@@ -217,6 +230,7 @@ def _instance() -> str:
     return f"urn:coldstream:request:{app.lambda_context.aws_request_id}"
 
 
+app.use([known_parameters])
 app.exception_handler(RequestValidationError)(invalid)
 app.not_found(no_route)
 app.exception_handler(Exception)(failed)
@@ -228,7 +242,8 @@ def openapi() -> str:
         app.get_openapi_json_schema(
             title="coldstream resolver",
             version=API_VERSION,
-            description="Which byte ranges of which S3 objects hold a RabbitMQ stream, from an offset or a time on.",
+            description="Which byte ranges of which S3 objects hold a RabbitMQ stream, from an offset or a time on."
+            " A parameter that is not described here is an error.",
         )
     )
     # Powertools describes errors of its own making, which this API does not give.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -112,8 +113,20 @@ def test_wrong_usage_ends_with_2_and_says_how_it_goes(
     assert "Usage: coldstream" in done.err
 
 
-def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli) -> None:
-    assert cli("streams", "--resolver", "ftp://example.org").code == 2
+@pytest.mark.parametrize("url", ["ftp://example.org", "localhost:8380", "http://[::1", "http://127.0.0.1:99999"])
+def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli, url: str) -> None:
+    done = cli("streams", "--resolver", url)
+    assert done.code == 2
+    assert "is not an http or https URL" in done.err
+
+
+def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    done = cli("streams", *RESOLVER)
+    assert (done.code, done.err) == (1, "coldstream: [Errno 28] No space left on device\n")
 
 
 def test_help_lists_the_commands_and_the_exit_codes(cli: Cli) -> None:

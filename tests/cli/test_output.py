@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from coldstream.cli.output import printable, size_text, write_table
+from coldstream.cli.output import printable, size_text, write_json, write_table
 from coldstream.cli.progress import progress
 
 
@@ -24,6 +24,18 @@ def test_a_table_without_rows_has_its_heads(capsys: pytest.CaptureFixture[str]) 
 )
 def test_what_could_steer_a_terminal_is_escaped(value: object, text: str) -> None:
     assert printable(value) == text
+
+
+def test_what_the_terminals_encoding_lacks_is_escaped_and_json_is_utf_8_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="latin-1", write_through=True))
+    write_table(("name",), [("grün 注文",)])
+    write_json({"name": "grün 注文", "file": "\udcff"})
+    assert raw.getvalue() == "name\ngrün \\u6ce8\\u6587\n".encode("latin-1") + (
+        '{"name": "grün 注文", "file": "\\udcff"}\n'.encode()
+    )
 
 
 @pytest.mark.parametrize(

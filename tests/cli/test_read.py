@@ -86,6 +86,14 @@ def test_a_gap_ends_the_reading_after_what_comes_before_it(archive: Archive, cli
     assert cli("read", "torn", "--from", str(following), "--limit", "1").json[0]["offset"] == following
 
 
+def test_a_gap_at_the_end_that_was_asked_for_is_none_of_the_readers_business(archive: Archive, cli: Cli) -> None:
+    first = archive.gap[0]
+    done = cli("read", "torn", "--to", str(first))
+    assert done.code == 0, done.err
+    assert [message["offset"] for message in done.json] == list(range(first))
+    assert cli("read", "torn", "--to", str(first + 1)).code == 4
+
+
 def test_who_stops_listening_hears_no_complaint(archive: Archive) -> None:
     environment = {**archive.stack.environment, "PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"]}
     command = [sys.executable, "-m", "coldstream.cli.main", "read", "orders"]

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import coldstream
 from tests.cli.conftest import ROOT, Cli, write_segments
 
@@ -56,6 +58,16 @@ def test_the_settings_it_prints_work_until_ctrl_c(tmp_path: Path) -> None:
     assert not env_file.exists()
 
 
+def test_a_terminal_that_is_closed_ends_it_in_order_too(tmp_path: Path) -> None:
+    env_file = tmp_path / "env"
+    with up(env_file) as running:
+        running.send_signal(signal.SIGHUP)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert err.endswith("ended\n")
+    assert not env_file.exists()
+
+
 def test_parameters_are_the_templates_and_sigterm_ends_it_in_order_too(tmp_path: Path) -> None:
     env_file = tmp_path / "env"
     with up(env_file, "--parameter", "Prefix=a/b/") as running:
@@ -77,10 +89,22 @@ def test_a_template_that_is_not_there_is_told(cli: Cli, tmp_path: Path) -> None:
     assert "none.yaml; name it with --template" in done.err
 
 
-def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    env_file = tmp_path / "env"
+    env_file.write_text("somebody else's")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = cli("up", "--port", str(taken.getsockname()[1]), "--template", ROOT / "template.yaml")
+        port = str(taken.getsockname()[1])
+        done = cli("up", "--port", port, "--template", ROOT / "template.yaml", "--env-file", env_file)
     assert done.code == 6
     assert "Address already in use" in done.err
+    assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
+
+
+def test_settings_that_cannot_be_written_are_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    done = cli("up", "--port", "0", "--template", ROOT / "template.yaml", "--env-file", tmp_path / "none" / "env")
+    assert done.code == 2
+    assert "--env-file" in done.err

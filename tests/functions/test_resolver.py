@@ -205,6 +205,8 @@ def test_bounds_and_cursors_go_through_the_whole_stream() -> None:
         ("vhost=/&name=orders&spec=first&max_bytes=many", "max_bytes"),
         ("vhost=/&name=orders&spec=first&range_bytes=0", "range_bytes"),
         ("vhost=/&name=orders&spec=first&precise=perhaps", "precise"),
+        ("vhost=/&name=orders&spec=first&incarnatoin=__orders_1", "incarnatoin"),
+        ("vhost=/&name=orders&spec=first&limit=1", "limit"),
     ],
 )
 @pytest.mark.usefixtures("archive")
@@ -217,6 +219,11 @@ def test_what_means_nothing_is_a_problem_that_names_the_field(query: str, field:
     assert reply.body["field"] == field
     assert reply.body["instance"] == INSTANCE
     assert field in reply.body["detail"]
+
+
+@pytest.mark.usefixtures("archive")
+def test_a_signature_in_the_query_is_no_parameter() -> None:
+    assert call("/ranges", "vhost=/&name=orders&spec=first&X-Amz-Algorithm=AWS4-HMAC-SHA256").status == 200
 
 
 @pytest.mark.parametrize(
@@ -288,7 +295,7 @@ def test_a_stage_before_the_path_is_no_part_of_it() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/range", "/ranges/", "/streams/x", "/%2e%2e"])
 def test_an_unknown_path_is_a_problem_of_its_own(path: str) -> None:
-    reply = call(path)
+    reply = call(path, "vhost=/")
     assert reply.status == 404
     assert reply.headers["Content-Type"] == PROBLEM
     assert reply.body["type"] == "urn:coldstream:problem:route-not-found"

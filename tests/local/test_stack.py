@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from coldstream.errors import InvalidSettingError, UnavailableError
-from coldstream.local.environment import client
+from coldstream.local.environment import aws_environment, client
 from coldstream.local.messages import Handled
 from coldstream.local.stack import LocalStack
 
@@ -258,6 +258,21 @@ def test_an_endpoint_of_the_callers_is_used_and_left_as_it_was(tmp_path: Path, m
         assert running.details(failed=False) == [{"number": 1}]
         environment = dict(stack.environment)
     assert not is_there(environment)
+
+
+def test_an_interrupt_while_resources_are_made_leaves_none_of_them(
+    tmp_path: Path, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("coldstream.local.deploy._resolve", interrupt)
+    inherited = {"AWS_ENDPOINT_URL": moto_endpoint, "AWS_ENDPOINT_URL_DYNAMODB": moto_endpoint}
+    s3, dynamodb = (client(service, aws_environment(inherited, moto_endpoint)) for service in ("s3", "dynamodb"))
+    before = [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]], dynamodb.list_tables()["TableNames"]
+    with pytest.raises(KeyboardInterrupt):
+        Running(write_project(tmp_path), inherited).stack.__enter__()
+    assert ([bucket["Name"] for bucket in s3.list_buckets()["Buckets"]], dynamodb.list_tables()["TableNames"]) == before
 
 
 def test_a_table_and_a_bucket_elsewhere_are_created_there_and_deleted(tmp_path: Path, moto_endpoint: str) -> None:

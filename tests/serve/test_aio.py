@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from coldstream.errors import BadCrcError
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
 from coldstream.serve.aio import AsyncReader
+from coldstream.serve.client import ResolverClient
 from coldstream.units import Offset
 from tests.support.archive import STREAM, ChunkArchive, steady
 from tests.support.http_archive import Fault, HttpArchive, HttpObjects, http_archive
@@ -105,3 +107,20 @@ def test_cancelling_ends_it_at_once_even_where_a_server_hangs(where: HttpArchive
     while any(thread.name.startswith("coldstream-fetch") for thread in threading.enumerate()):
         assert time.monotonic() - started < 5
         time.sleep(0.01)
+
+
+def test_cancelling_does_not_wait_for_a_resolver_that_hangs_and_whose_client_was_lent() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with ResolverClient(f"http://127.0.0.1:{silent.getsockname()[1]}") as client:
+
+            async def read() -> None:
+                async with AsyncReader(client, STREAM.vhost, STREAM.name) as messages:
+                    async for _ in messages.messages():
+                        pass
+
+            started = time.monotonic()
+            with pytest.raises(TimeoutError):
+                asyncio.run(asyncio.wait_for(read(), 0.3))
+            assert time.monotonic() - started < 3

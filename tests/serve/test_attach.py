@@ -12,12 +12,14 @@ from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry, Gap
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation
+from coldstream.serve.answer import Bounds
 from coldstream.serve.attach import Attachment, Tail, attach
 from coldstream.serve.places import exact_place
+from coldstream.serve.resolve import ResolveRequest, resolve
 from coldstream.store.memory import MemoryTable, _Partition
 from coldstream.store.ports import LogPage
 from coldstream.units import Offset, TimestampMs
-from tests.support.archive import STREAM, ChunkArchive, holes, random_archive, steady
+from tests.support.archive import NOW, STREAM, ChunkArchive, holes, random_archive, steady
 
 
 class LaggingTable(MemoryTable):
@@ -222,3 +224,27 @@ def test_a_manifest_that_never_shows_whole_is_unavailable() -> None:
     table.torn = 100
     with pytest.raises(UnavailableError, match="being changed"):
         attach(table, STREAM, AtOffset(Offset(12)), 10)
+
+
+def test_a_head_older_than_the_entries_is_no_tail_for_there_may_be_more_behind_them() -> None:
+    archive, table = shown_archive((0, 0), (10, 10))
+    old = table.head(STREAM.incarnation)
+    archive.add(30, steady(5, 30, 31))
+    archive.add(20, steady(5, 20, 21))
+    # The index shows what came last, but not yet what came before that.
+    table.shown = LogPage(table.log()[1:3], old)
+    request = ResolveRequest(STREAM, AtTimestamp(TimestampMs(10)), Bounds())
+    answer = resolve(request, table, archive.objects, now=NOW, url_expiry_s=60)
+    assert [part.first_offset for part in answer.ranges] == [10, 20]
+    assert answer.tail is None
+    assert answer.cursor is not None
+
+
+def test_a_time_behind_the_entries_that_the_index_shows_is_looked_for_in_the_table() -> None:
+    archive, table = shown_archive((0, 0), (10, 10))
+    old = table.head(STREAM.incarnation)
+    archive.add(30, steady(5, 30, 31))
+    archive.add(20, steady(5, 20, 21))
+    table._partitions[STREAM.incarnation].entries[Offset(30)] = replace(table.log()[2], prior_timestamp=TimestampMs(25))
+    table.shown = LogPage(table.log()[2:3], old)
+    assert attached(table, 25).entries[0].first_offset == 30

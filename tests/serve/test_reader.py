@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,13 +25,15 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.format.chunk import ChunkType
-from coldstream.manifest.entry import Gap
+from coldstream.manifest.entry import Encoding, Gap
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.serve import http
+from coldstream.serve.answer import Range
 from coldstream.serve.client import ResolverClient
+from coldstream.serve.fetch import RangeFetcher
 from coldstream.serve.http import ClosedError
 from coldstream.serve.reader import Reader
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, Spec, steady
 from tests.support.http_archive import Fault, Get, HttpArchive, HttpObjects, http_archive
 
@@ -255,6 +258,35 @@ def test_an_answer_that_is_not_the_range_is_refused_without_reading_it(served: S
         offsets(served.reader())
 
 
+@pytest.mark.parametrize(
+    ("length", "why"),
+    [
+        ("Content-Length: -1", "not with the 10 bytes"),
+        ("Content-Length: ten", "not with the 10 bytes"),
+        ("Content-Length: 11", "not with the 10 bytes"),
+        ("Transfer-Encoding: chunked", "not with the 10 bytes"),
+        ("Content-Length: 10\r\nContent-Length: 10", "chunk header is cut short"),
+    ],
+)
+def test_a_length_that_makes_no_sense_is_refused_without_reading_on(length: str, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(f"HTTP/1.1 206 Partial Content\r\n{length}\r\n\r\n0123456789".encode())
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/key"
+        at = TimestampMs(0)
+        part = Range("bucket", "key", ByteRange(8, 18), Offset(0), Offset(5), at, at, Encoding.IDENTITY, 0, url, at)
+        fetcher = RangeFetcher(1)
+        with pytest.raises(ColdstreamError, match=why):
+            fetcher.fetch(part, None).result(10)
+        fetcher.close()
+
+
 def test_urls_that_expire_are_replaced_and_nothing_is_lost_or_given_twice() -> None:
     archive = fragments(*range(FRAGMENTS))
     with serve(archive, url_expiry_s=1) as served:
@@ -278,6 +310,14 @@ def test_urls_about_to_expire_are_not_begun_with(served: Served, monkeypatch: py
     assert sum(len(batch.chunks) for batch in chunks) == FRAGMENTS * 10 - 10
     assert len(served.http.asked) == 2
     assert len(served.http.objects.gets) == FRAGMENTS
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_url_whose_signer_has_lost_its_session_is_replaced(served: Served, status: int) -> None:
+    # S3 answers 400, ExpiredToken, where the URL itself still holds.
+    served.faults = lambda get: Fault(status=status) if get.number == 2 else None
+    assert offsets(served.reader(connections=1, prefetch_bytes=1)) == list(range(TAIL))
+    assert len(served.http.asked) == 2
 
 
 @pytest.mark.parametrize("start", [AtOffset(Offset(57)), AtTimestamp(TimestampMs(11_500)), LAST], ids=str)

@@ -42,6 +42,8 @@ class _Commands(TyperGroup):
             raise _failed(ctx, err, str(err), exits.advice(err), exits.exit_code(err)) from err
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
+        except OSError as err:  # a full disk, a file that may not be read: the machine's, not ours
+            raise _failed(ctx, err, str(err), None, exits.ExitCode.UNEXPECTED) from err
         except Exception as err:
             what = f"unexpected: {type(err).__name__}: {err}"
             raise _failed(ctx, err, what, "this is a bug; --debug shows where", exits.ExitCode.UNEXPECTED) from err

@@ -18,12 +18,18 @@ class Format(StrEnum):
 
 def write_json(value: Any) -> None:
     """Write one line of JSON."""
-    write(json.dumps(value, ensure_ascii=False))
+    write_json_text(json.dumps(value, ensure_ascii=False))
+
+
+def write_json_text(text: str) -> None:
+    """Write JSON as a line in UTF-8, whatever the terminal's encoding; half of a surrogate pair comes out escaped."""
+    sys.stdout.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
 
 
 def write(line: str) -> None:
-    """Write one line."""
-    sys.stdout.write(f"{line}\n")
+    """Write one line of text; what the terminal's encoding does not have comes out escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def write_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

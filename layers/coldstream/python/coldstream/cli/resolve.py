@@ -8,7 +8,7 @@ import typer
 
 from coldstream.cli.exits import ExitCode
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.output import Format, printable, write, write_table
+from coldstream.cli.output import Format, printable, write, write_json_text, write_table
 from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES
 from coldstream.units import format_timestamp
 
@@ -48,7 +48,7 @@ def resolve(
     with ResolverClient(resolver) as client:
         answer = client.ranges(RangesQuery(vhost, name, start, incarnation, bounds, precise))
     if output is Format.JSON:
-        write(AnswerBody.of(answer).model_dump_json())
+        write_json_text(AnswerBody.of(answer).model_dump_json())
     else:
         _show(answer)
     if answer.outcome is Outcome.GAP:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.output import Format, printable, size_text, write, write_json, write_table
+from coldstream.cli.output import Format, printable, size_text, write, write_json, write_json_text, write_table
 from coldstream.units import TimestampMs, format_timestamp
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def describe(
     with ResolverClient(resolver) as client:
         description = client.describe(vhost, name, incarnation)
     if output is Format.JSON:
-        write(DescriptionBody.of(description).model_dump_json())
+        write_json_text(DescriptionBody.of(description).model_dump_json())
     else:
         _show(description)
 

@@ -35,8 +35,7 @@ class ResolverClient:
     """
 
     def __init__(self, url: str, *, sign: bool | None = None, region: str | None = None, connections: int = 4) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        if not _is_base(url):
             raise InvalidSettingError("resolver URL", f"{url!r} is not an http or https URL without query and fragment")
         self._url = url.rstrip("/")
         found = region or region_of(url)
@@ -108,6 +107,16 @@ class ResolverClient:
                 raise InvalidSettingError("resolver URL", f"{self._url}{path} does not answer as a resolver") from err
 
         return self._http.get(url, headers, read)
+
+
+def _is_base(url: str) -> bool:
+    """Tell whether a URL is one that paths may follow."""
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that do not close, a port past 65535
+        return False
+    return bool(is_server) and not parts.query and not parts.fragment
 
 
 def _error(status: int, content: bytes, url: str) -> ColdstreamError:

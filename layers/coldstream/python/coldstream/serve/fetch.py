@@ -145,8 +145,8 @@ def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN:
         raise UnavailableError(what)
     size = len(part.byte_range)
-    announced = int(response.headers.get("Content-Length", size + 1))
-    if response.status != HTTPStatus.PARTIAL_CONTENT or announced > size:
+    announced = response.length_remaining  # None without a length that makes sense
+    if response.status != HTTPStatus.PARTIAL_CONTENT or announced is None or announced > size:
         raise ColdstreamError(f"{what}, and not with the {size} bytes asked for")
     data = response.read(decode_content=False)
     if len(data) != size:
