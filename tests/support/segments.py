@@ -14,10 +14,11 @@ from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch
 from coldstream.format.tracking import TrackingRecord, TrackingType
 from coldstream.format.writer import SegmentWriter, make_sub_batch
+from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.memory import MemoryObjects, MemoryTable
-from coldstream.units import Epoch, TimestampMs
+from coldstream.units import ByteRange, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
 START = TimestampMs(1_763_700_000_000)
@@ -78,3 +79,19 @@ class MemoryArchive:
         self.table = table or self.table
         self.objects = objects or self.objects
         self.uploader = replace(self.uploader, table=self.table, objects=self.objects)
+
+    def log(self) -> tuple[FragmentEntry, ...]:
+        """Return every entry of the log."""
+        return self.table.log_from_offset(self.stream.incarnation, Offset(0), 10_000).entries
+
+    def body(self, key: str) -> bytes:
+        """Return the bytes of an object."""
+        return self.objects.get_range(key, ByteRange(0, 1 << 32)).data
+
+    def state(self) -> tuple[object, ...]:
+        """Return what must not depend on how the archive came about: log, gaps, totals, and the objects."""
+        head = self.table.head(self.stream.incarnation)
+        assert head is not None
+        totals = (head.first_offset, head.next_offset, head.fragments, head.records, head.data_bytes, head.gaps)
+        gaps = self.table.gaps(self.stream.incarnation, 1000)
+        return self.log(), gaps, totals, {entry.key: self.body(entry.key) for entry in self.log()}

@@ -1,0 +1,155 @@
+"""A segment that fails verification is put aside, whole and once, and others go on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.errors import (
+    OutcomeUnknownError,
+)
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.manifest.commit import Change
+from coldstream.manifest.entry import JournalKind
+from coldstream.store.memory import MemoryObjects, MemoryTable
+from tests.support.segments import STREAM, MemoryArchive, write_stream
+
+
+def corrupt(path: Path, position: int, bit: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_a_corrupt_segment_goes_to_quarantine_and_others_go_on(directory: Path) -> None:
+    original = sorted(directory.glob("*.segment"))[1]
+    corrupt(original, original.stat().st_size // 2)
+    damaged = original.read_bytes()
+    archive = MemoryArchive()
+    events = archive.stage(directory)
+    uploads = [archive.uploader.upload(event) for event in events]
+    key = uploads[1].quarantined
+    assert key is not None
+    assert archive.body(key) == damaged
+    note = json.loads(archive.body(f"{key}.json"))
+    assert (note["first_offset"], note["next_offset"]) == (events[1].first_offset, events[1].next_offset)
+    assert "CRC" in note["reason"]
+    assert archive.objects.info(events[1].staged_key) is None
+    journal = [e for e in archive.table.journal(STREAM.incarnation) if e.kind is JournalKind.SEGMENT_QUARANTINED]
+    assert [(e.first_offset, e.key, e.detail) for e in journal] == [(events[1].first_offset, key, uploads[1].reason)]
+    assert [upload.quarantined for upload in uploads].count(None) == len(events) - 1
+    gaps = archive.table.gaps(STREAM.incarnation, 10)
+    assert len(gaps) == 1
+    assert events[1].first_offset <= gaps[0].first_offset < gaps[0].next_offset == events[1].next_offset
+
+
+def test_a_repeated_event_of_a_quarantined_segment_is_no_failure(directory: Path) -> None:
+    corrupt(min(directory.glob("*.segment")), 5000)
+    archive = MemoryArchive()
+    event = archive.stage(directory)[0]
+    key = archive.uploader.upload(event).quarantined
+    assert archive.uploader.upload(event).quarantined == key
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+
+
+def test_a_good_copy_after_a_corrupt_one_ends_in_the_same_archive(
+    directory: Path, expected: tuple[object, ...]
+) -> None:
+    damaged = min(directory.glob("*.segment"))
+    good = damaged.read_bytes()
+    corrupt(damaged, len(good) - 10)
+    archive = MemoryArchive()
+    archive.announce(directory)
+    damaged.write_bytes(good)
+    archive.announce(directory)
+    assert archive.state() == expected
+
+
+def test_a_segment_cut_short_goes_to_quarantine_at_every_length(tmp_path: Path) -> None:
+    write_stream(tmp_path / "stream", chunks=12, max_segment_bytes=1_500)
+    path = min((tmp_path / "stream").glob("*.segment"))
+    whole = path.read_bytes()
+    for length in range(1, len(whole)):
+        archive = MemoryArchive(fragment_bytes=1000)
+        path.write_bytes(whole[:length])
+        segments = [s for s in archive.stage(tmp_path / "stream") if s.first_offset == 0]
+        if length <= SEGMENT_HEADER_BYTES:
+            assert segments == []
+            continue
+        assert archive.uploader.upload(segments[0]).quarantined is not None
+
+
+def test_a_staged_object_of_another_size_than_announced_goes_to_quarantine(directory: Path) -> None:
+    archive = MemoryArchive()
+    event = archive.stage(directory)[0]
+    lying = SegmentRolled(
+        event.stream, event.first_offset, event.next_offset, event.size_bytes + 5, event.bucket, event.staged_key
+    )
+    done = archive.uploader.upload(lying)
+    assert done.quarantined is not None
+    assert archive.log() == ()
+
+
+def test_a_quarantine_whose_answer_was_lost_is_counted_once(directory: Path) -> None:
+    class Forgetful(MemoryTable):
+        def apply(self, change: Change) -> None:
+            super().apply(change)
+            raise OutcomeUnknownError("no answer")
+
+    corrupt(min(directory.glob("*.segment")), 100)
+    archive = MemoryArchive()
+    archive.use(table=Forgetful())
+    event = archive.stage(directory)[0]
+    assert archive.uploader.upload(event).quarantined is not None
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+
+
+def test_concurrent_events_of_a_corrupt_segment_are_one_quarantine(directory: Path) -> None:
+    class Meeting(MemoryTable):
+        """Lets two functions write at the same time."""
+
+        def apply(self, change: Change) -> None:
+            if change.head.revision == 1:
+                both.wait(10)
+            super().apply(change)
+
+    both = threading.Barrier(2)
+    corrupt(min(directory.glob("*.segment")), 100)
+    archive = MemoryArchive()
+    archive.use(table=Meeting())
+    event = archive.stage(directory)[0]
+    with ThreadPoolExecutor(2) as pool:
+        done = [future.result() for future in [pool.submit(archive.uploader.upload, event) for _ in range(2)]]
+    assert done[0] == done[1]
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+
+
+def test_a_good_copy_staged_while_a_corrupt_one_goes_to_quarantine_stays(
+    directory: Path, expected: tuple[object, ...]
+) -> None:
+    damaged = min(directory.glob("*.segment"))
+    good = damaged.read_bytes()
+    corrupt(damaged, len(good) - 10)
+
+    class Overtaken(MemoryObjects):
+        """While this function quarantines, another does, too, and the segment is announced again."""
+
+        def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
+            super().copy(source_key, target_key, if_match=if_match)
+            self.objects[source_key] = good
+
+    archive = MemoryArchive()
+    archive.use(objects=Overtaken())
+    for event in archive.stage(directory):
+        archive.uploader.upload(event)
+        archive.uploader.upload(event)
+    assert archive.state() == expected
