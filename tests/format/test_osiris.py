@@ -36,22 +36,6 @@ def read(log) -> list[Chunk]:
     return chunks
 
 
-def as_osiris_says(chunk: Chunk) -> OsirisChunk:
-    header = chunk.header
-    return OsirisChunk(
-        header.chunk_id,
-        header.type,
-        header.epoch,
-        header.timestamp,
-        header.records,
-        header.entries,
-        header.crc,
-        header.data_bytes,
-        header.trailer_bytes,
-        chunk.position,
-    )
-
-
 def test_the_recorded_logs_still_read_as_osiris_reads_them(osiris):
     for log in golden_logs():
         assert osiris(log.directory).chunks() == log.chunks
@@ -65,7 +49,7 @@ def test_whatever_osiris_writes_reads_as_osiris_reads_it(osiris, tmp_path, seed)
     log.write(written, max_segment_bytes=20_000, max_segment_chunks=25)
 
     chunks = read(log)
-    assert [as_osiris_says(chunk) for chunk in chunks] == log.chunks()
+    assert [OsirisChunk.of(chunk) for chunk in chunks] == log.chunks()
     assert log.range() == (0, chunks[-1].header.next_offset - 1)
     assert len(list(log.directory.iterdir())) > 10
     for given, chunk in zip(written, chunks, strict=True):

@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from coldstream.format.chunk import Chunk
 from tests.support.broker import find_rabbitmq
 
 ORACLE = Path(__file__).with_name("osiris_oracle.escript")
@@ -43,6 +45,23 @@ class OsirisChunk:
     data_bytes: int
     trailer_bytes: int
     position: int
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self:
+        """Put what our package reads in the same terms."""
+        header = chunk.header
+        return cls(
+            header.chunk_id,
+            header.type,
+            header.epoch,
+            header.timestamp,
+            header.records,
+            header.entries,
+            header.crc,
+            header.data_bytes,
+            header.trailer_bytes,
+            chunk.position,
+        )
 
 
 @dataclass(frozen=True, slots=True)

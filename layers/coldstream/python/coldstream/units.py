@@ -8,6 +8,7 @@ signed 64-bit, as osiris writes them. Ranges are half-open everywhere; the inclu
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NewType
@@ -55,6 +56,11 @@ class ByteRange:
     def http(self) -> str:
         """The value of an HTTP `Range` header, whose last byte is inclusive (RFC 9110, 14.1.2)."""
         return f"bytes={self.start}-{self.end - 1}"
+
+
+def now_ms() -> TimestampMs:
+    """Return the time of this machine's clock."""
+    return TimestampMs(time.time_ns() // 1_000_000)
 
 
 def parse_timestamp(text: str) -> TimestampMs:

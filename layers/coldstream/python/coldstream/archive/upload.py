@@ -6,7 +6,6 @@ skipped, what is in the bucket is recognised by its checksum, and what is neithe
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,15 +34,13 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
-from coldstream.units import MIB, TimestampMs
+from coldstream.units import TimestampMs, now_ms
 
 PUTS_AT_ONCE = 2
 """Fragments on their way to the bucket while the next is cut; each holds its size in spool space."""
 
 MAX_GENERATIONS = 16
 """Keys tried for a fragment whose first is taken by other bytes, as after a change of the target size half-way."""
-
-DEFAULT_FRAGMENT_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +54,6 @@ class Upload:
     reason: str | None = None
 
 
-def _now_ms() -> TimestampMs:
-    return TimestampMs(time.time_ns() // 1_000_000)
-
-
 @dataclass(frozen=True, slots=True)
 class Uploader:
     """Archives announced segments into one bucket and one table.
@@ -72,9 +65,9 @@ class Uploader:
     table: ManifestTable
     objects: ObjectStore
     keys: Keys
-    fragment_bytes: int = DEFAULT_FRAGMENT_BYTES
+    fragment_bytes: int
     spool_dir: Path | None = None
-    now: Callable[[], TimestampMs] = _now_ms
+    now: Callable[[], TimestampMs] = now_ms
 
     def upload(self, segment: SegmentRolled) -> Upload:
         """Archive a segment and delete its staged copy. Safe to repeat, and to run at once with others.

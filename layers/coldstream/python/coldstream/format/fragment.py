@@ -32,10 +32,9 @@ from dataclasses import dataclass
 from coldstream.errors import BadLengthError, BadSequenceError, TruncatedError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES
 from coldstream.format.index import INDEX_HEADER, INDEX_HEADER_BYTES
-from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES, check_file_header
+from coldstream.format.segment import SEGMENT_HEADER_BYTES, check_file_header
 from coldstream.units import ByteRange, ChunkId, Offset, TimestampMs
 
-FRAGMENT_HEADER = SEGMENT_HEADER
 FRAGMENT_HEADER_BYTES = SEGMENT_HEADER_BYTES
 FRAGMENT_INDEX_RECORD_BYTES = 20
 FRAGMENT_TRAILER_BYTES = 46

@@ -26,7 +26,6 @@ from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkType
 from coldstream.format.entry import SIMPLE_HEADER_BYTES, SubBatch, iter_entries
 from coldstream.units import ChunkId, Offset, TimestampMs
 
-MAX_ID_BYTES = 255
 MAX_SEQUENCES = 255
 """Publishers in a snapshot: those of the newest chunks are kept."""
 

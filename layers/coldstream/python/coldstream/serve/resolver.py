@@ -12,7 +12,7 @@ from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.resolve import ResolveRequest, resolve
 from coldstream.store.ports import ManifestTable, ObjectStore, StreamPage
-from coldstream.units import TimestampMs
+from coldstream.units import TimestampMs, now_ms
 
 NAMES_KEPT_S = 10.0
 """How long a stream that was declared again may go unnoticed by those who do not name the incarnation."""
@@ -26,10 +26,6 @@ MAX_STREAMS = 1000
 """Of a page of streams."""
 
 
-def _now_ms() -> TimestampMs:
-    return TimestampMs(time.time_ns() // 1_000_000)
-
-
 @dataclass(slots=True)
 class Resolver:
     """Answers from one table, with URLs into one bucket. Remembers for ten seconds which incarnation a name means."""
@@ -37,7 +33,7 @@ class Resolver:
     table: ManifestTable
     objects: ObjectStore
     url_expiry_s: int
-    now: Callable[[], TimestampMs] = _now_ms
+    now: Callable[[], TimestampMs] = now_ms
     clock: Callable[[], float] = time.monotonic
     _kept: dict[tuple[str, str], tuple[Incarnation, float]] = field(default_factory=dict, init=False, repr=False)
 
