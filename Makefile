@@ -41,7 +41,7 @@ format: setup  ## Let ruff format the code
 bench: setup  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
 
-generate: setup  ## Write again what is generated from the code: docs/openapi.json, docs/segment-rolled.schema.json
+generate: setup  ## Write again what is generated from the code: docs/openapi.json, docs/*.schema.json
 	@$(BIN)/python scripts/generate.py
 
 clean:  ## Remove what these targets made

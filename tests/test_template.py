@@ -7,16 +7,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 
+from coldstream.archive.lost import SegmentLost
+from coldstream.archive.rolled import SegmentRolled
 from coldstream.local.http_api import Request, http_event
 from coldstream.local.messages import QueueConfig
 from coldstream.local.poller import sqs_event
 from coldstream.local.template import Function, Template, load_template
 from coldstream.runtime import settings
-from coldstream.runtime.events import segment_of
+from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, event_of
 from coldstream.store.items import Item
 from coldstream.store.keys import Keys
 from coldstream.units import MIB
@@ -86,12 +89,27 @@ def test_the_outputs_are_the_settings_of_clients(template: Template) -> None:
     assert template.api_outputs == ("ResolverUrl",)
 
 
+def test_the_rule_lets_every_event_of_the_agent_through_and_no_other(template: Template) -> None:
+    pattern = template.body["Resources"]["SegmentRolledRule"]["Properties"]["EventPattern"]
+    assert pattern == {"source": [SOURCE], "detail-type": [DETAIL_TYPE, LOST_DETAIL_TYPE]}
+
+
 def test_the_sample_of_an_upload_event_is_an_event_that_announces_a_segment() -> None:
-    event = json.loads((ROOT / "events/upload.json").read_text())
-    (record,) = event["Records"]
-    segment = segment_of(record["body"])
+    (record,) = json.loads((ROOT / "events/upload.json").read_text())["Records"]
+    segment = event_of(record["body"])
+    assert isinstance(segment, SegmentRolled)
     stream = segment.stream
     assert segment.staged_key == Keys().staged(stream.incarnation, segment.first_offset, segment.next_offset)
+    of_the_form_that_the_poller_makes(record)
+
+
+def test_the_sample_of_a_loss_is_an_event_that_announces_one() -> None:
+    (record,) = json.loads((ROOT / "events/lost.json").read_text())["Records"]
+    assert isinstance(event_of(record["body"]), SegmentLost)
+    of_the_form_that_the_poller_makes(record)
+
+
+def of_the_form_that_the_poller_makes(record: dict[str, Any]) -> None:
     message = {"MessageId": "1", "ReceiptHandle": "r", "Body": "b", "MD5OfBody": "m", "Attributes": {}}
     (ours,) = sqs_event([message], QueueConfig("url", record["eventSourceARN"], 1, reports_failures=True))["Records"]
     assert set(record) == set(ours)

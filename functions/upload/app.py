@@ -1,4 +1,4 @@
-"""The upload function: `Segment Rolled` events, by way of SQS, into the archive."""
+"""The upload function: `Segment Rolled` and `Segment Lost` events, by way of SQS, into the archive."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from coldstream.archive.upload import Uploader
+from coldstream.archive.lost import SegmentLost
+from coldstream.archive.missing import record_loss
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.upload import Upload, Uploader
 from coldstream.errors import ColdstreamError
-from coldstream.runtime.events import segment_of
+from coldstream.runtime.events import event_of
 from coldstream.runtime.settings import Settings
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -39,16 +42,23 @@ def uploader() -> Uploader:
 
 
 def archive(record: SQSRecord) -> None:
-    """Archive the segment that a record announces. What this raises gives that record alone back to the queue."""
+    """Archive what a record announces, or write its loss down. What this raises gives that record alone back."""
     try:
-        segment = segment_of(record.body)
-        done = uploader().upload(segment)
+        match event_of(record.body):
+            case SegmentRolled() as segment:
+                _report_upload(segment, uploader().upload(segment))
+            case SegmentLost() as lost:
+                record_loss(uploader().table, lost, uploader().now)
+                _report_loss(lost)
     except Exception as err:
         # Here, for Powertools turns it into an entry of the answer without a word.
         retryable = isinstance(err, ColdstreamError) and err.retryable
-        logger.exception("segment not archived", message_id=record.message_id, retryable=retryable)
+        logger.exception("event not handled", message_id=record.message_id, retryable=retryable)
         metrics.add_metric("SegmentsFailed", MetricUnit.Count, 1)
         raise
+
+
+def _report_upload(segment: SegmentRolled, done: Upload) -> None:
     report = logger.warning if done.quarantined else logger.info
     report(
         f"{segment}: {'in quarantine' if done.quarantined else 'archived'}",
@@ -65,6 +75,19 @@ def archive(record: SQSRecord) -> None:
     metrics.add_metric("FragmentsCommitted", MetricUnit.Count, done.fragments_committed)
     metrics.add_metric("BytesCommitted", MetricUnit.Bytes, done.bytes_committed)
     metrics.add_metric("SegmentsQuarantined", MetricUnit.Count, 1 if done.quarantined else 0)
+
+
+def _report_loss(lost: SegmentLost) -> None:
+    logger.warning(
+        "loss written down",
+        vhost=lost.stream.vhost,
+        stream=lost.stream.name,
+        incarnation=lost.stream.incarnation,
+        first_offset=lost.first_offset,
+        next_offset=lost.next_offset,
+        reason=lost.reason,
+    )
+    metrics.add_metric("SegmentsLost", MetricUnit.Count, 1)
 
 
 @metrics.log_metrics

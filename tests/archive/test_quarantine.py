@@ -7,10 +7,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from coldstream.archive.quarantine import is_quarantined
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.errors import (
-    OutcomeUnknownError,
-)
+from coldstream.errors import OutcomeUnknownError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import JournalKind
@@ -44,6 +43,7 @@ def test_a_corrupt_segment_goes_to_quarantine_and_others_go_on(directory: Path) 
     gaps = archive.table.gaps(STREAM.incarnation, 10)
     assert len(gaps) == 1
     assert events[1].first_offset <= gaps[0].first_offset < gaps[0].next_offset == events[1].next_offset
+    assert gaps[0].reason == f"in quarantine: {uploads[1].reason}"
 
 
 def test_a_repeated_event_of_a_quarantined_segment_is_no_failure(directory: Path) -> None:
@@ -55,6 +55,52 @@ def test_a_repeated_event_of_a_quarantined_segment_is_no_failure(directory: Path
     head = archive.table.head(STREAM.incarnation)
     assert head is not None
     assert head.quarantined == 1
+
+
+def test_a_gap_that_was_there_before_says_that_its_segment_is_in_quarantine(directory: Path) -> None:
+    corrupt(sorted(directory.glob("*.segment"))[1], 100)
+    archive = MemoryArchive()
+    events = archive.stage(directory)
+    for event in (events[0], events[2], *events[3:]):
+        archive.uploader.upload(event)
+    assert [gap.reason for gap in archive.table.gaps(STREAM.incarnation, 10)] == [None]
+    done = archive.uploader.upload(events[1])
+    assert [gap.reason for gap in archive.table.gaps(STREAM.incarnation, 10)] == [f"in quarantine: {done.reason}"]
+
+
+def test_whether_a_segment_is_in_quarantine_costs_one_request_at_any_length_of_the_journal(directory: Path) -> None:
+    corrupt(min(directory.glob("*.segment")), 5000)
+    archive = MemoryArchive()
+    events = archive.announce(directory)
+    archive.table.requests.clear()
+    aside = is_quarantined(archive.table, events[0])
+    assert is_quarantined(archive.table, events[1]) is None
+    assert archive.table.requests == {"GetItem": 2}
+    assert aside is not None
+    assert "CRC" in aside.reason
+    assert archive.body(aside.key)
+
+
+def test_a_quarantine_says_which_staged_copy_failed_last(directory: Path) -> None:
+    damaged = min(directory.glob("*.segment"))
+    archive = MemoryArchive()
+    etags = []
+    for position in (5000, 6000, 6000):  # undoes itself the third time
+        corrupt(damaged, position)
+        event = archive.stage(directory)[0]
+        staged = archive.objects.info(event.staged_key)
+        assert staged is not None
+        etags.append(staged.etag)
+        archive.uploader.upload(event)
+        aside = is_quarantined(archive.table, event)
+        assert aside is not None
+        assert aside.etag == etags[-1]
+    assert etags[0] == etags[2] != etags[1]
+    head = archive.table.head(STREAM.incarnation)
+    assert head is not None
+    assert head.quarantined == 1
+    kinds = [event.kind for event in archive.table.journal(STREAM.incarnation)]
+    assert kinds.count(JournalKind.SEGMENT_QUARANTINED) == 3
 
 
 def test_a_good_copy_after_a_corrupt_one_ends_in_the_same_archive(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.stage import RolledSegment, find_rolled, find_streams, stage
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import find_rolled, find_streams, stage
 from coldstream.errors import InvalidInputError
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.units import ByteRange, Offset
@@ -77,7 +78,7 @@ def test_staging_again_gives_the_same_announcement(tmp_path: Path) -> None:
 
 def test_a_segment_that_retention_deleted_is_said_to_be_gone(tmp_path: Path) -> None:
     archive = MemoryArchive()
-    gone = RolledSegment(tmp_path / "gone.segment", Offset(0), Offset(10), 100)
+    gone = SegmentSlice(tmp_path / "gone.segment", Offset(0), Offset(10), 8, 100)
     with pytest.raises(FileNotFoundError):
         stage(gone, STREAM, archive.objects, archive.keys)
 

@@ -4,6 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from coldstream.archive.lost import SegmentLost
+from coldstream.cli.announcer import Announcer
+from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.manifest.stream import stream_from_directory
+from coldstream.runtime.events import LOST_DETAIL_TYPE, SOURCE, detail_of
+from coldstream.units import Offset
 from tests.cli.conftest import ORDERS, Archive, Cli, write_segments
 
 
@@ -76,7 +82,46 @@ def test_a_segment_that_fails_verification_is_told_and_the_others_are_archived(
     assert done.json[0]["quarantined"] == [borders[1]]
     (description,) = cli("describe", "bad", "--output", "json").json
     assert description["quarantined"] == 1
-    assert [gap["first_offset"] for gap in description["gaps"]] == [borders[1]]
+    (gap,) = description["gaps"]
+    assert gap["first_offset"] == borders[1]
+    assert gap["reason"].startswith("in quarantine: ")
+    assert "in quarantine: " in cli("describe", "bad").out
+
+
+def test_a_good_copy_is_not_taken_for_the_bad_one_that_was_announced_before(
+    archive: Archive, cli: Cli, tmp_path: Path
+) -> None:
+    directory = tmp_path / "__mended_1763700000000000011"
+    borders = write_segments(directory)
+    segment = directory / f"{borders[0]:020}.segment"
+    good = segment.read_bytes()
+    segment.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert cli("announce", directory, "--wait").code == 5
+    again = cli("announce", directory, "--wait", "--timeout", "60", "--output", "json")
+    assert (again.code, again.json[0]["quarantined"]) == (5, [borders[0]])  # the same bytes, and told again
+    segment.write_bytes(good)
+    done = cli("announce", directory, "--wait", "--output", "json")
+    assert done.code == 0
+    (report,) = done.json
+    assert [each["first_offset"] for each in report["announced"]] == [borders[0]]
+    assert report["quarantined"] == []
+    (description,) = cli("describe", "mended", "--output", "json").json
+    assert description["gaps"] == []
+
+
+def test_a_loss_that_is_put_on_the_bus_is_what_a_description_says_of_its_gap(
+    archive: Archive, cli: Cli, tmp_path: Path
+) -> None:
+    directory = tmp_path / "__holed_1763700000000000012"
+    first, following = write_segments(directory)[1:3]
+    (directory / f"{first:020}.segment").write_bytes(SEGMENT_HEADER)
+    assert cli("announce", directory, "--wait").code == 0
+    lost = SegmentLost(stream_from_directory(directory.name), Offset(first), Offset(following), "the disk was full")
+    bus = Announcer.from_environment().bus
+    bus.put(source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+    archive.stack.wait_idle(30)
+    (description,) = cli("describe", "holed", "--output", "json").json
+    assert description["gaps"] == [{"first_offset": first, "next_offset": following, "reason": "the disk was full"}]
 
 
 def test_what_is_not_archived_in_time_is_told_with_where_to_look(

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from coldstream.archive.lost import SegmentLost
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.stage import find_rolled, stage
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import Offset
@@ -72,8 +73,9 @@ def sqs_event(*bodies: str) -> dict[str, Any]:
     }
 
 
-def envelope(segment: SegmentRolled) -> str:
-    return json.dumps({"source": SOURCE, "detail-type": DETAIL_TYPE, "detail": json.loads(detail_of(segment))})
+def envelope(event: SegmentRolled | SegmentLost) -> str:
+    kind = DETAIL_TYPE if isinstance(event, SegmentRolled) else LOST_DETAIL_TYPE
+    return json.dumps({"source": SOURCE, "detail-type": kind, "detail": json.loads(detail_of(event))})
 
 
 def test_records_are_archived_one_by_one_and_the_failed_ones_named(app, segments, dynamo_table, capsys, caplog):
@@ -86,12 +88,27 @@ def test_records_are_archived_one_by_one_and_the_failed_ones_named(app, segments
     assert max(covered)[1] == segments[2].next_offset
     head = dynamo_table.head(STREAM.incarnation)
     assert (head.quarantined, head.gaps) == (1, 1)
-    failed = [record for record in caplog.records if record.message == "segment not archived"]
+    failed = [record for record in caplog.records if record.message == "event not handled"]
     assert [record.message_id for record in failed] == ["message-1"]
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["SegmentsFailed"] == [1.0]
     assert metrics["SegmentsQuarantined"] == [0.0, 1.0, 0.0]
     assert metrics["FragmentsCommitted"][0] >= 1
+
+
+def test_a_loss_is_written_down_and_told(app, segments, dynamo_table, capsys, caplog):
+    one, _, other, *_ = segments
+    lost = SegmentLost(STREAM, one.next_offset, other.first_offset, "the disk was full")
+    answer = app.lambda_handler(sqs_event(envelope(one), envelope(lost), envelope(lost), envelope(other)), Context())
+    assert answer == {"batchItemFailures": []}
+    (gap,) = dynamo_table.gaps(STREAM.incarnation, 10)
+    assert (gap.first_offset, gap.next_offset, gap.reason) == (lost.first_offset, lost.next_offset, lost.reason)
+    assert dynamo_table.head(STREAM.incarnation).losses == 1
+    told = [record for record in caplog.records if record.message == "loss written down"]
+    assert [(record.stream, record.first_offset) for record in told] == [("orders", lost.first_offset)] * 2
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["SegmentsLost"] == [1.0, 1.0]
+    assert "SegmentsFailed" not in metrics
 
 
 def test_a_whole_batch_that_fails_is_named_record_by_record(app):

@@ -9,8 +9,8 @@ from itertools import pairwise, permutations
 import pytest
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.commit import MAX_ITEMS, Neighbourhood, is_append, is_settled, plan_commit, plan_quarantine
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind
+from coldstream.manifest.commit import MAX_ITEMS, Neighbourhood, is_append, is_settled, makes_gap, plan_commit
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind, Loss
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
@@ -48,6 +48,7 @@ class Log:
         self.head = Head(STREAM)
         self.entries: dict[int, FragmentEntry] = {}
         self.gaps: dict[int, Gap] = {}
+        self.losses: list[Loss] = []
         self.largest_change = 0
 
     def commit(self, new: FragmentEntry) -> None:
@@ -78,13 +79,13 @@ class Log:
 
     def _around(self, new: FragmentEntry) -> Neighbourhood:
         if is_append(self.head, new):
-            return Neighbourhood(self.head)
+            return Neighbourhood(self.head, missing=self.losses)
         log = [self.entries[key] for key in sorted(self.entries)]
         before = [old for old in log if old.next_offset <= new.first_offset]
         after = [old for old in log if old.next_offset > new.first_offset]
         settled = next((number for number, old in enumerate(after) if is_settled(old, new)), len(after))
         gap = self.gaps.get(before[-1].next_offset) if before else None
-        return Neighbourhood(self.head, before[-1] if before else None, after[: settled + 1], gap)
+        return Neighbourhood(self.head, before[-1] if before else None, after[: settled + 1], gap, self.losses)
 
     def state(self) -> tuple[object, ...]:
         return ({**self.entries}, {**self.gaps}, self.head.first_offset, self.head.next_offset, self.head.gaps)
@@ -163,9 +164,10 @@ def test_an_overlap_is_refused() -> None:
 
 def test_a_gap_keeps_its_reason_when_it_shrinks() -> None:
     log = Log()
+    log.losses = [Loss(Offset(5), Offset(45), "disk was full", NOW)]
     log.commit(entry(0, 10))
     log.commit(entry(40, 50))
-    log.gaps[10] = Gap(Offset(10), Offset(40), "disk was full")
+    assert log.gaps == {10: Gap(Offset(10), Offset(40), "disk was full")}
     log.commit(entry(20, 30))
     assert log.gaps == {
         10: Gap(Offset(10), Offset(20), "disk was full"),
@@ -174,19 +176,40 @@ def test_a_gap_keeps_its_reason_when_it_shrinks() -> None:
     assert log.head.gaps == 2
 
 
+def test_a_gap_that_shrinks_to_what_is_explained_gets_its_reason() -> None:
+    log = Log()
+    log.losses = [Loss(Offset(20), Offset(30), "disk was full", NOW)]
+    log.commit(entry(0, 10))
+    log.commit(entry(30, 40))
+    assert log.gaps == {10: Gap(Offset(10), Offset(30), None)}
+    log.commit(entry(15, 20))
+    assert log.gaps == {10: Gap(Offset(10), Offset(15)), 20: Gap(Offset(20), Offset(30), "disk was full")}
+
+
+@pytest.mark.parametrize(
+    ("new", "makes"),
+    [
+        (entry(20, 30), False),
+        (entry(25, 30), True),
+        (entry(0, 5), False),
+        (entry(0, 4), True),
+        (entry(10, 15), False),
+        (entry(10, 14), True),
+        (entry(11, 15), True),
+        (entry(11, 14), True),
+    ],
+)
+def test_an_entry_makes_a_gap_unless_it_touches_its_neighbours(new: FragmentEntry, makes: bool) -> None:  # noqa: FBT001
+    log = Log()
+    log.commit(entry(5, 10))
+    log.commit(entry(15, 20))
+    assert makes_gap(log._around(new), new) == makes
+    change = plan_commit(log._around(new), new, NOW)
+    assert bool(change.put_gaps) == makes
+
+
 def test_the_journal_says_what_was_committed() -> None:
     change = plan_commit(Neighbourhood(Head(STREAM, revision=6)), FRAGMENTS[0], NOW)
     assert change.event is not None
     assert change.event.kind is JournalKind.FRAGMENT_COMMITTED
     assert (change.event.revision, change.event.first_offset, change.event.next_offset) == (7, 0, 10)
-
-
-def test_a_quarantine_is_counted_and_written_down() -> None:
-    change = plan_quarantine(
-        Head(STREAM, revision=1), first_offset=Offset(5), next_offset=Offset(9), key="q", reason="bad CRC", at=NOW
-    )
-    assert change.head.quarantined == 1
-    assert change.head.revision == 2
-    assert change.event is not None
-    assert change.event.kind is JournalKind.SEGMENT_QUARANTINED
-    assert change.event.detail == "bad CRC"

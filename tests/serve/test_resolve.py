@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from coldstream.archive.missing import record_missing
 from coldstream.errors import BadSequenceError, StreamNotFoundError, TruncatedError
 from coldstream.format.chunk import ChunkType, iter_chunks
-from coldstream.manifest.commit import plan_quarantine
-from coldstream.manifest.entry import Gap, Head
+from coldstream.manifest.entry import Gap, Quarantine
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.answer import Answer, Bounds, Outcome, Range
@@ -259,10 +259,7 @@ def test_a_stream_that_is_not_there_is_not_found(start: OffsetSpec) -> None:
 @pytest.mark.parametrize("start", [FIRST, LAST, NEXT, AtOffset(Offset(0)), AtTimestamp(TimestampMs(0))], ids=str)
 def test_a_stream_of_which_only_a_quarantined_segment_is_known_is_not_found(start: OffsetSpec) -> None:
     archive = ChunkArchive()
-    change = plan_quarantine(
-        Head(STREAM), first_offset=Offset(0), next_offset=Offset(9), key="k", reason="bad CRC", at=NOW
-    )
-    archive.table.apply(change)
+    record_missing(archive.table, STREAM, Quarantine(Offset(0), Offset(9), "bad CRC", NOW, "k", "etag"))
     with pytest.raises(StreamNotFoundError):
         ask(archive, start)
 

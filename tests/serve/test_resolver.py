@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coldstream.archive.missing import record_missing
 from coldstream.errors import InvalidNameError, InvalidQueryError, StreamNotFoundError
-from coldstream.manifest.commit import plan_quarantine
-from coldstream.manifest.entry import Gap, Head
+from coldstream.manifest.entry import Gap, Quarantine
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
@@ -118,9 +118,7 @@ def test_a_description_tells_the_whole_and_the_gaps(resolver: Resolver, archive:
 
 def test_a_stream_with_nothing_but_a_quarantined_segment_is_described(resolver: Resolver) -> None:
     stream = StreamId("/", "broken", Incarnation("__broken_1763700000000000000"))
-    resolver.table.apply(
-        plan_quarantine(Head(stream), first_offset=Offset(0), next_offset=Offset(9), key="k", reason="CRC", at=NOW)
-    )
+    record_missing(resolver.table, stream, Quarantine(Offset(0), Offset(9), "CRC", NOW, "k", "etag"))
     description = resolver.describe("/", "broken")
     assert description.head.quarantined == 1
     assert description.head.next_offset is None

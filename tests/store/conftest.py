@@ -13,6 +13,7 @@ def table(request: pytest.FixtureRequest) -> ManifestTable:
 
 
 @pytest.fixture(params=["memory", "s3"])
-def objects(request: pytest.FixtureRequest) -> ObjectStore:
-    """Every implementation of the port, in turn."""
+def objects(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """Every implementation of the port, in turn. The parts of multipart uploads may be small."""
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
     return MemoryObjects() if request.param == "memory" else request.getfixturevalue("s3_objects")

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
-from coldstream.manifest.commit import Change, Neighbourhood, Relink, plan_commit, plan_quarantine
-from coldstream.manifest.entry import Gap, Head, JournalKind, LastUserChunk
+from coldstream.manifest.commit import Change, Neighbourhood, Relink, plan_commit, plan_missing
+from coldstream.manifest.entry import Gap, Head, JournalKind, LastUserChunk, Loss, Missing, Quarantine
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ManifestTable, StreamPage
@@ -33,6 +33,17 @@ HOSTILE = [
     StreamId("é" * 127 + "x", "x" * 255, Incarnation("x" * 255)),
     StreamId("名前", "🐇", Incarnation("____________1763700000000000004")),
 ]
+
+
+BAD = Quarantine(Offset(120), Offset(130), "bad", NOW, "quarantine/x", '"etag"')
+LOST = Loss(Offset(30), Offset(40), "retention was faster: größer als der Rest", NOW)
+
+
+def record(table: ManifestTable, one: Missing) -> None:
+    """Write down what is missing, of a stream that has nothing missing yet of these offsets."""
+    change = plan_missing(table.head(LIFE) or Head(ORDERS), one, [], [])
+    assert change is not None
+    table.apply(change)
 
 
 def offsets(page: LogPage) -> list[int]:
@@ -75,13 +86,10 @@ def test_a_head_comes_back_as_it_was_committed(table: ManifestTable) -> None:
 
 
 def test_a_head_without_entries_keeps_its_unknowns(table: ManifestTable) -> None:
-    change = plan_quarantine(
-        Head(ORDERS), first_offset=Offset(0), next_offset=None, key="quarantine/x", reason="bad", at=NOW
-    )
-    table.apply(change)
+    record(table, BAD)
     head = table.head(LIFE)
-    assert head == change.head
     assert head is not None
+    assert (head.stream, head.revision, head.quarantined) == (ORDERS, 1, 1)
     assert head.first_offset is None
     assert head.greatest_timestamp is None
 
@@ -220,25 +228,79 @@ def test_a_gap_keeps_its_reason(table: ManifestTable) -> None:
     assert table.gap(LIFE, Offset(10)) == gap
 
 
+def test_gaps_are_found_from_an_offset_on_and_backwards(table: ManifestTable) -> None:
+    for first in (0, 20, 40, 60):
+        commit(table, entry(first, first + 10))
+    gaps = [Gap(Offset(first), Offset(first + 10)) for first in (10, 30, 50)]
+    assert table.gaps(LIFE, 10, from_offset=Offset(10)) == tuple(gaps)
+    assert table.gaps(LIFE, 10, from_offset=Offset(11)) == tuple(gaps[1:])
+    assert table.gaps(LIFE, 1, from_offset=Offset(30)) == (gaps[1],)
+    assert table.gaps(LIFE, 10, from_offset=Offset(51)) == ()
+    assert table.gaps_before(LIFE, Offset(MAX_OFFSET), 10) == tuple(reversed(gaps))
+    assert table.gaps_before(LIFE, Offset(51), 2) == (gaps[2], gaps[1])
+    assert table.gaps_before(LIFE, Offset(50), 2) == (gaps[1], gaps[0])
+    assert table.gaps_before(LIFE, Offset(50), 1) == (gaps[1],)
+    assert table.gaps_before(LIFE, Offset(10), 10) == ()
+    assert table.gaps_before(LIFE, Offset(0), 10) == ()
+
+
+def test_what_is_missing_comes_back_as_it_was_written_losses_first(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    far = Loss(Offset(MAX_OFFSET - 1), Offset(MAX_OFFSET), "x", TimestampMs(-5))
+    overlapping = [replace(LOST, next_offset=Offset(400)), replace(BAD, next_offset=Offset(125), key="y")]
+    for one in (BAD, far, LOST, *overlapping):
+        record(table, one)
+    assert list(table.missing(LIFE)) == [LOST, overlapping[0], far, overlapping[1], BAD]
+    assert list(table.missing(Incarnation("__orders_1763700000000000001"))) == []
+    head = table.head(LIFE)
+    assert head is not None
+    assert (head.losses, head.quarantined) == (3, 2)
+
+
+def test_a_quarantine_is_found_by_exactly_its_offsets_and_is_the_last_one(table: ManifestTable) -> None:
+    assert table.quarantine(LIFE, Offset(120), Offset(130)) is None
+    record(table, BAD)
+    record(table, replace(LOST, first_offset=Offset(120), next_offset=Offset(131)))
+    assert table.quarantine(LIFE, Offset(120), Offset(130)) == BAD
+    assert table.quarantine(LIFE, Offset(120), Offset(131)) is None
+    assert table.quarantine(LIFE, Offset(119), Offset(130)) is None
+    again = replace(BAD, key="quarantine/y", etag='"another"', reason="worse")
+    record(table, again)
+    assert table.quarantine(LIFE, Offset(120), Offset(130)) == again
+
+
+def test_a_loss_that_loses_the_race_leaves_nothing_behind(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    head = table.head(LIFE)
+    assert head is not None
+    commit(table, entry(10, 20))
+    change = plan_missing(head, LOST, [], [])
+    assert change is not None
+    with pytest.raises(LostRaceError):
+        table.apply(change)
+    assert list(table.missing(LIFE)) == []
+    assert len(list(table.journal(LIFE))) == 2
+
+
 def test_the_journal_has_every_change_in_order(table: ManifestTable) -> None:
     for first in range(0, 120, 10):
         commit(table, entry(first, first + 10))
-    head = table.head(LIFE)
-    assert head is not None
-    table.apply(
-        plan_quarantine(head, first_offset=Offset(120), next_offset=None, key="quarantine/x", reason="bad", at=NOW)
-    )
+    record(table, BAD)
+    record(table, LOST)
     events = list(table.journal(LIFE))
-    assert [event.revision for event in events] == list(range(1, 14))
-    assert [event.kind for event in events] == [JournalKind.FRAGMENT_COMMITTED] * 12 + [JournalKind.SEGMENT_QUARANTINED]
+    assert [event.revision for event in events] == list(range(1, 15))
+    assert [event.kind for event in events[:12]] == [JournalKind.FRAGMENT_COMMITTED] * 12
+    assert [event.kind for event in events[12:]] == [JournalKind.SEGMENT_QUARANTINED, JournalKind.SEGMENT_LOST]
     assert (events[2].first_offset, events[2].next_offset, events[2].key) == (
         20,
         30,
         "data/00000000000000000020.fragment",
     )
-    assert (events[-1].next_offset, events[-1].detail, events[-1].at) == (None, "bad", NOW)
-    assert [event.revision for event in table.journal(LIFE, after_revision=11)] == [12, 13]
-    assert list(table.journal(LIFE, after_revision=13)) == []
+    assert (events[12].next_offset, events[12].key, events[12].detail) == (130, "quarantine/x", "bad")
+    assert (events[13].next_offset, events[13].key, events[13].detail) == (40, None, LOST.reason)
+    assert events[13].at == NOW
+    assert [event.revision for event in table.journal(LIFE, after_revision=12)] == [13, 14]
+    assert list(table.journal(LIFE, after_revision=14)) == []
 
 
 @pytest.mark.parametrize("stream", HOSTILE, ids=lambda stream: ascii(stream.name)[:20])

@@ -42,7 +42,28 @@ def test_requests_of_objects_are_counted_by_call() -> None:
     objects.delete("key")
     url = objects.presign_get("a b", ByteRange(0, 10), expires_s=60)
     assert url == "memory://memory/a%20b?range=bytes=0-9&expires=60"
-    assert objects.requests == dict.fromkeys(("PutObject", "GetObject", "HeadObject", "CopyObject", "DeleteObject"), 1)
+    upload_id = objects.create_upload("parts")
+    part = objects.put_part("parts", upload_id, 1, b"data", crc32=crc32(b"data"))
+    assert objects.uploads("parts") == (upload_id,)
+    assert objects.parts("parts", upload_id) == (part,)
+    objects.complete_upload("parts", upload_id, [part], crc32=crc32(b"data"))
+    objects.abort_upload("parts", upload_id)
+    assert objects.requests == dict.fromkeys(
+        (
+            "PutObject",
+            "GetObject",
+            "HeadObject",
+            "CopyObject",
+            "DeleteObject",
+            "CreateMultipartUpload",
+            "UploadPart",
+            "ListMultipartUploads",
+            "ListParts",
+            "CompleteMultipartUpload",
+            "AbortMultipartUpload",
+        ),
+        1,
+    )
 
 
 def test_what_a_reader_holds_does_not_change_under_it() -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import io
 import os
+import re
 import time
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -25,6 +26,7 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.store.objects import S3Objects
+from coldstream.store.ports import UploadedPart
 from coldstream.units import ByteRange
 from tests.store.wire import Wire, answer, s3_error
 
@@ -124,6 +126,123 @@ def test_a_failed_put_says_why(moto_endpoint: str, failure: Any, error: type[Exc
         put(objects)
     assert type(caught.value) is error
     assert len(seen.sent) == requests
+
+
+def test_an_upload_is_of_one_checksum_of_the_whole(s3_objects: S3Objects) -> None:
+    with wire(s3_objects) as seen:
+        s3_objects.create_upload("key")
+    sent = headers(seen)
+    assert (sent["x-amz-checksum-algorithm"], sent["x-amz-checksum-type"]) == ("CRC32", "FULL_OBJECT")
+
+
+def test_a_part_has_its_checksum_and_no_hash_of_the_body(s3_objects: S3Objects) -> None:
+    upload_id = s3_objects.create_upload("key")
+    with wire(s3_objects) as seen:
+        part = s3_objects.put_part("key", upload_id, 3, b"123456789", crc32=0xCBF43926)
+    sent = headers(seen)
+    assert sent["x-amz-checksum-crc32"] == "y/Q5Jg=="
+    assert sent["content-length"] == "9"
+    assert sent["x-amz-content-sha256"] == "UNSIGNED-PAYLOAD"
+    assert not sent.keys() & {"content-md5", "transfer-encoding", "x-amz-trailer", "content-encoding"}
+    assert part == UploadedPart(3, 9, 0xCBF43926, '"25f9e794323b453885f5181f1b624d0b"')
+
+
+def test_a_completion_has_its_condition_and_every_checksum(shared_objects: S3Objects) -> None:
+    parts = [UploadedPart(1, 9, 0xCBF43926, '"one"'), UploadedPart(2, 1, None, '"two"')]
+    done = answer(200, b"<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>")
+    with wire(shared_objects, done) as seen:
+        shared_objects.complete_upload("key", "id", parts, crc32=0xCBF43926)
+    sent = headers(seen)
+    assert sent["if-none-match"] == "*"
+    assert (sent["x-amz-checksum-crc32"], sent["x-amz-checksum-type"]) == ("y/Q5Jg==", "FULL_OBJECT")
+    assert seen.sent[0].url.endswith("/bucket/key?uploadId=id")
+    listed = re.findall(r"<(ETag|PartNumber|ChecksumCRC32)>(.*?)</", seen.sent[0].body.decode())
+    assert sorted(listed[:3]) == [("ChecksumCRC32", "y/Q5Jg=="), ("ETag", '"one"'), ("PartNumber", "1")]
+    assert sorted(listed[3:]) == [("ETag", '"two"'), ("PartNumber", "2")]
+
+
+def parts_page(*numbers: int, following: int | None = None) -> Any:
+    """A page of S3's list of parts."""
+    parts = "".join(
+        f"<Part><PartNumber>{number}</PartNumber><ETag>&quot;{number}&quot;</ETag><Size>{number * 10}</Size>"
+        "<ChecksumCRC32>y/Q5Jg==</ChecksumCRC32></Part>"
+        for number in numbers
+    )
+    more = "" if following is None else f"<NextPartNumberMarker>{following}</NextPartNumberMarker>"
+    is_truncated = "false" if following is None else "true"
+    return answer(
+        200, f"<ListPartsResult>{parts}{more}<IsTruncated>{is_truncated}</IsTruncated></ListPartsResult>".encode()
+    )
+
+
+def test_parts_are_listed_to_the_last_page_with_their_checksums(shared_objects: S3Objects) -> None:
+    with wire(shared_objects, parts_page(1, 2, following=2), parts_page(3)) as seen:
+        parts = shared_objects.parts("key", "id")
+    assert parts == tuple(UploadedPart(number, number * 10, 0xCBF43926, f'"{number}"') for number in (1, 2, 3))
+    assert "part-number-marker=2" in seen.sent[1].url
+
+
+def uploads_page(*uploads: tuple[str, str], following: str | None = None) -> Any:
+    """A page of S3's list of uploads, keys and ids."""
+    listed = "".join(f"<Upload><Key>{key}</Key><UploadId>{upload_id}</UploadId></Upload>" for key, upload_id in uploads)
+    more = "<IsTruncated>false</IsTruncated>"
+    if following is not None:
+        more = f"<IsTruncated>true</IsTruncated><NextKeyMarker>key</NextKeyMarker><NextUploadIdMarker>{following}"
+        more += "</NextUploadIdMarker>"
+    return answer(200, f"<ListMultipartUploadsResult>{listed}{more}</ListMultipartUploadsResult>".encode())
+
+
+def test_uploads_are_listed_to_the_last_page(shared_objects: S3Objects) -> None:
+    pages = uploads_page(("key", "one"), following="one"), uploads_page(("key", "two"), ("key.json", "three"))
+    with wire(shared_objects, *pages) as seen:
+        assert shared_objects.uploads("key") == ("one", "two")
+    assert "prefix=key" in seen.sent[0].url
+    assert "upload-id-marker=one" in seen.sent[1].url
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (s3_error(404, "NoSuchUpload"), ConflictError),
+        (s3_error(400, "BadDigest"), BadCrcError),
+        (s3_error(503, "SlowDown"), UnavailableError),
+        (s3_error(403, "AccessDenied"), AccessDeniedError),
+        (s3_error(404, "NoSuchBucket"), InvalidSettingError),
+        (ConnectionClosedError(endpoint_url=URL), UnavailableError),
+    ],
+)
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_part_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
+    with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
+        shared_objects.put_part("key", "id", 1, b"data", crc32=crc32(b"data"))
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (s3_error(412, "PreconditionFailed"), ObjectExistsError),
+        (s3_error(404, "NoSuchUpload"), ConflictError),
+        (s3_error(400, "InvalidPart"), ConflictError),
+        (s3_error(400, "BadDigest"), BadCrcError),
+        (s3_error(409, "ConditionalRequestConflict"), UnavailableError),
+        (s3_error(500, "InternalError"), UnavailableError),
+        (s3_error(400, "EntityTooSmall"), ColdstreamError),
+    ],
+)
+@pytest.mark.usefixtures("no_delay")
+def test_a_failed_completion_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
+    with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
+        shared_objects.complete_upload("key", "id", [UploadedPart(1, 1, 1, '"e"')], crc32=1)
+    assert type(caught.value) is error
+
+
+@pytest.mark.usefixtures("no_delay")
+def test_a_completion_that_fails_after_it_began_to_answer_is_sent_again(shared_objects: S3Objects) -> None:
+    failed = [s3_error(200, "InternalError") for _ in range(9)]
+    with wire(shared_objects, *failed) as seen, pytest.raises(UnavailableError):
+        shared_objects.complete_upload("key", "id", [UploadedPart(1, 1, 1, '"e"')], crc32=1)
+    assert len(seen.sent) == 4
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,23 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError
+from coldstream.manifest.entry import Loss, Quarantine
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.sortkeys import (
-    GAPS,
     LAST_EVENT,
+    LAST_GAP,
+    LAST_MISSING,
     LOG_HEAD,
+    MISSING,
     REGISTRY,
     TIME_OF_HEAD,
     check_cursor,
     event_key,
     gap_key,
     log_key,
+    missing_key,
     names_key,
+    quarantine_key,
     registry_key,
     time_from,
     time_key,
@@ -24,22 +29,36 @@ from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, Off
 LIFE = Incarnation("__orders_1763700000000000000")
 
 
-def test_a_partition_in_order_is_journal_gaps_log_and_head() -> None:
+def test_a_loss_and_a_quarantine_of_the_same_offsets_have_keys_of_their_own() -> None:
+    first, following = Offset(5), Offset(10)
+    assert missing_key(Loss(first, following, "", TimestampMs(0))) == f"loss#{5:020}-{10:020}"
+    aside = Quarantine(first, following, "", TimestampMs(0), "", "")
+    assert missing_key(aside) == quarantine_key(first, following) == f"quarantine#{5:020}-{10:020}"
+
+
+def test_a_partition_in_order_is_journal_gaps_log_head_losses_and_quarantines() -> None:
     keys = [
         event_key(1),
         event_key(10),
         LAST_EVENT,
         gap_key(Offset(0)),
         gap_key(Offset(MAX_OFFSET)),
+        LAST_GAP,
         log_key(Offset(1)),
         log_key(Offset(2)),
         log_key(Offset(10)),
         log_key(Offset(MAX_OFFSET)),
         log_key(Offset(MAX_OFFSET + 1)),
         LOG_HEAD,
+        MISSING,
+        missing_key(Loss(Offset(0), Offset(MAX_OFFSET), "", TimestampMs(0))),
+        missing_key(Loss(Offset(MAX_OFFSET - 1), Offset(MAX_OFFSET), "", TimestampMs(0))),
+        quarantine_key(Offset(0), Offset(1)),
+        quarantine_key(Offset(0), Offset(2)),
+        quarantine_key(Offset(MAX_OFFSET - 1), Offset(MAX_OFFSET)),
+        LAST_MISSING,
     ]
     assert keys == sorted(keys)
-    assert gap_key(Offset(0)).startswith(GAPS)
 
 
 def test_times_in_order_are_running_timestamps_then_offsets_then_the_head() -> None:

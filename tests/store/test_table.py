@@ -25,8 +25,8 @@ from coldstream.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_quarantine
-from coldstream.manifest.entry import Head, LastUserChunk
+from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
+from coldstream.manifest.entry import Head, LastUserChunk, Loss, Missing, Quarantine
 from coldstream.store.ports import LogPage
 from coldstream.store.table import DynamoTable
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -145,11 +145,48 @@ def test_the_items_of_head_gap_event_and_registry(dynamo_table: DynamoTable, dyn
     }
 
 
+def test_the_items_of_a_loss_and_of_a_quarantine(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    record(dynamo_table, Loss(Offset(5), Offset(10), "full", NOW))
+    record(dynamo_table, Quarantine(Offset(5), Offset(10), "bad", NOW, "quarantine/x", '"etag"'))
+    loss_key = "loss#00000000000000000005-00000000000000000010"
+    offsets = {"stream": {"S": LIFE}, "first_offset": {"N": "5"}, "next_offset": {"N": "10"}}
+    assert item_of(dynamodb, dynamo_table, loss_key) == {
+        **offsets,
+        "item": {"S": loss_key},
+        "reason": {"S": "full"},
+        "at": {"N": "1763700000123"},
+    }
+    quarantine_key = "quarantine#00000000000000000005-00000000000000000010"
+    assert item_of(dynamodb, dynamo_table, quarantine_key) == {
+        **offsets,
+        "item": {"S": quarantine_key},
+        "reason": {"S": "bad"},
+        "at": {"N": "1763700000123"},
+        "key": {"S": "quarantine/x"},
+        "etag": {"S": '"etag"'},
+    }
+    head = item_of(dynamodb, dynamo_table, "log#head")
+    assert (head["losses"], head["quarantined"]) == ({"N": "1"}, {"N": "1"})
+
+
+def test_a_head_of_before_there_were_losses_has_none(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    commit(dynamo_table, entry(0, 10))
+    key = {"stream": {"S": LIFE}, "item": {"S": "log#head"}}
+    dynamodb.update_item(TableName=name_of(dynamo_table), Key=key, UpdateExpression="REMOVE losses")
+    head = dynamo_table.head(LIFE)
+    assert head is not None
+    assert head.losses == 0
+
+
+def record(table: DynamoTable, one: Missing) -> None:
+    change = plan_missing(table.head(LIFE) or Head(ORDERS), one, [], [])
+    assert change is not None
+    table.apply(change)
+
+
 def test_what_is_unknown_is_absent(dynamo_table: DynamoTable, dynamodb: Any) -> None:
-    dynamo_table.apply(
-        plan_quarantine(Head(ORDERS), first_offset=Offset(0), next_offset=None, key="x", reason="bad", at=NOW)
-    )
-    assert "next_offset" not in item_of(dynamodb, dynamo_table, "event#00000000000000000001")
+    record(dynamo_table, Loss(Offset(0), Offset(1), "bad", NOW))
+    assert "key" not in item_of(dynamodb, dynamo_table, "event#00000000000000000001")
     head = types(item_of(dynamodb, dynamo_table, "log#head"))
     assert "NULL" not in head.values()
     assert not head.keys() & {"first_offset", "next_offset", "first_timestamp", "greatest_timestamp"}
@@ -162,6 +199,9 @@ READS: list[tuple[str, bool, Callable[[DynamoTable], object]]] = [
     ("Query", False, lambda table: table.log_from_timestamp(LIFE, TimestampMs(0), 2)),
     ("Query", True, lambda table: table.log_before(LIFE, Offset(50), 2)),
     ("Query", True, lambda table: table.gaps(LIFE, 1)),
+    ("Query", True, lambda table: table.gaps_before(LIFE, Offset(50), 1)),
+    ("Query", True, lambda table: list(table.missing(LIFE))),
+    ("GetItem", True, lambda table: table.quarantine(LIFE, Offset(10), Offset(20))),
     ("Query", True, lambda table: list(table.journal(LIFE))),
     ("Query", True, lambda table: table.incarnation_of("/", "orders")),
     ("Query", True, lambda table: table.streams(None, 1)),
@@ -178,6 +218,7 @@ def test_a_read_is_one_request(
 ) -> None:
     for first in (0, 20, 30, 40):
         commit(dynamo_table, entry(first, first + 10))
+    record(dynamo_table, Quarantine(Offset(10), Offset(20), "bad", NOW, "x", "etag"))
     with wire(dynamo_table) as seen:
         assert read(dynamo_table)
     assert seen.calls == [call]
@@ -314,7 +355,7 @@ def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: 
 
 
 @pytest.mark.parametrize(("failure", "error"), FAILED_READS)
-@pytest.mark.parametrize("read", [READS[0][2], READS[2][2], READS[6][2]], ids=["GetItem", "Query", "pages"])
+@pytest.mark.parametrize("read", [READS[0][2], READS[2][2], READS[7][2]], ids=["GetItem", "Query", "pages"])
 @pytest.mark.usefixtures("no_delay")
 def test_a_failed_read_says_whether_to_retry(
     shared_table: DynamoTable, failure: Any, error: type[Exception], read: Callable[[DynamoTable], object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from coldstream.archive.coverage import read_coverage
 from coldstream.errors import ConflictError, OutcomeUnknownError
@@ -13,13 +14,13 @@ from coldstream.manifest.commit import (
     after_raise,
     is_append,
     is_settled,
+    makes_gap,
     plan_commit,
-    plan_quarantine,
 )
-from coldstream.manifest.entry import FragmentEntry, Head, JournalKind
+from coldstream.manifest.entry import FragmentEntry, Head, Missing
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import TimestampMs
 
 MAX_ATTEMPTS = 30
 """Lost races in a row before the event is given back to its queue: far more than the functions that run at once."""
@@ -51,45 +52,14 @@ def commit_fragment(
                 return True
             around = after_raise(around, change)
 
-    return _persist(attempt)
-
-
-def record_quarantine(
-    table: ManifestTable,
-    stream: StreamId,
-    *,
-    first_offset: Offset,
-    next_offset: Offset,
-    key: str,
-    reason: str,
-    now: Callable[[], TimestampMs],
-) -> None:
-    """Write in the journal that a segment went to quarantine under `key`, unless it says so.
-
-    Cost: 2 requests; where the stream has anything in quarantine, also a read of its journal.
-    """
-    seen = 0
-
-    def attempt() -> bool:
-        nonlocal seen
-        # The head is read first: an event that comes after that raises its revision, and this one is refused.
-        head = table.head(stream.incarnation) or Head(stream)
-        if head.quarantined:
-            for event in table.journal(stream.incarnation, seen):
-                is_this = (event.first_offset, event.next_offset, event.key) == (first_offset, next_offset, key)
-                if event.kind is JournalKind.SEGMENT_QUARANTINED and is_this:
-                    return False
-        seen = head.revision
-        table.apply(
-            plan_quarantine(head, first_offset=first_offset, next_offset=next_offset, key=key, reason=reason, at=now())
-        )
-        return True
-
-    _persist(attempt)
+    return persist(attempt)
 
 
 def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
-    """Read what a commit of `entry` has to know. Cost: one GetItem, and three requests more unless it is an append.
+    """Read what a commit of `entry` has to know.
+
+    Cost: one GetItem, and three requests more unless it is an append; one more where it leaves a gap beside it and
+    anything of the stream is known to be missing.
 
     The head is read first: if anything changes after that, its revision does, and the change that was planned on it
     is refused.
@@ -97,7 +67,7 @@ def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEn
     incarnation = stream.incarnation
     head = table.head(incarnation) or Head(stream)
     if is_append(head, entry):
-        return Neighbourhood(head)
+        return _with_missing(table, Neighbourhood(head), entry)
     after: list[FragmentEntry] = []
     position = entry.first_offset
     while True:
@@ -108,10 +78,19 @@ def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEn
         position = page.entries[-1].next_offset
     before = next(iter(table.log_before(incarnation, entry.first_offset, 1)), None)
     gap = table.gap(incarnation, before.next_offset) if before is not None else None
-    return Neighbourhood(head, before, after, gap)
+    return _with_missing(table, Neighbourhood(head, before, after, gap), entry)
 
 
-def _persist(attempt: Callable[[], bool]) -> bool:
+def read_missing(table: ManifestTable, head: Head) -> tuple[Missing, ...]:
+    """Read what is known to be missing. Cost: nothing where nothing is, else one Query a page of thousands."""
+    return tuple(table.missing(head.stream.incarnation)) if head.losses or head.quarantined else ()
+
+
+def _with_missing(table: ManifestTable, around: Neighbourhood, entry: FragmentEntry) -> Neighbourhood:
+    return replace(around, missing=read_missing(table, around.head)) if makes_gap(around, entry) else around
+
+
+def persist(attempt: Callable[[], bool]) -> bool:
     """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
     delay_s = FIRST_DELAY_S
     for _ in range(MAX_ATTEMPTS - 1):

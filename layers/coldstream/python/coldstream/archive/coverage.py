@@ -59,5 +59,28 @@ def read_coverage(
         position = page.entries[-1].next_offset
 
 
+def covered_to(table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Offset:
+    """Return how far, from `first_offset` on and up to `next_offset`, the manifest covers a stream without a hole.
+
+    That is `first_offset` where it does not hold even that. Cost: one GetItem; where the stream has gaps, two Queries
+    more, at any size of the stream.
+    """
+    # The head is read first: what it calls archived stays so, and the gaps are those of then or of later.
+    head = table.head(incarnation)
+    if head is None or head.first_offset is None or head.next_offset is None:
+        return first_offset
+    if not head.first_offset <= first_offset < head.next_offset:
+        return first_offset
+    reached = head.next_offset
+    if head.gaps:
+        holder = next(iter(table.log_from_offset(incarnation, first_offset, 1).entries), None)
+        if holder is None or holder.first_offset > first_offset:
+            return first_offset
+        gap = next(iter(table.gaps(incarnation, 1, from_offset=holder.next_offset)), None)
+        if gap is not None:
+            reached = gap.first_offset
+    return min(reached, next_offset)
+
+
 def _before(entries: Iterable[FragmentEntry], next_offset: Offset) -> Iterable[FragmentEntry]:
     return (entry for entry in entries if entry.first_offset < next_offset)

@@ -1,26 +1,44 @@
 """Cut a segment's verified chunks into fragments.
 
-A cut falls after the chunk that takes a fragment's data past the target size, at the end of the segment, and before a
-chunk that the manifest holds already: so borders depend on the data alone, whoever cuts and whenever.
+A cut falls after the chunk that takes a fragment's data past the target size, at a time border (`archive.borders`), at
+the end of the segment, and before a chunk that the manifest holds already: so borders depend on the data alone, whoever
+cuts and whenever. At a time border everything is counted anew, as if the segment had rolled there: what lies between
+two of them is cut the same, whatever part of the segment was staged around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from coldstream.archive.borders import Side, TimeBorders
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.draft import CutFragment, FragmentDraft
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import BadSequenceError
-from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner
+from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, ScanEvent, SegmentScanner
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.units import Offset
+
+
+@dataclass(slots=True)
+class _Span:
+    """What is counted from the segment's start, or from a time border: its first chunk is at byte `position`."""
+
+    first_offset: Offset
+    position: int
+    sequence_number: int = 0
+    chunks: int = 0
+    bytes_since_cut: int = 0
 
 
 class SegmentCutter:
     """Feeds a scanner, and gives each chunk's bytes to the fragment that it belongs to.
 
     Borders are counted over all chunks of the segment, also those that the manifest holds: what an interrupted upload
-    left to do is cut as if it had not been interrupted.
+    left to do is cut as if it had not been interrupted. Chunks of which is not known yet on which side of a time border
+    they lie are held in memory, HELD_BYTES of them at most.
     """
 
     def __init__(self, segment: SegmentRolled, coverage: Coverage, fragment_bytes: int, spool_dir: Path | None) -> None:
@@ -29,37 +47,29 @@ class SegmentCutter:
         self._fragment_bytes = fragment_bytes
         self._spool_dir = spool_dir
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
+        self._borders = TimeBorders(segment.cut_every_ms)
+        self._holds = False  # the chunk that is being scanned
+        self._held: list[ScanEvent] = []
+        self._span: _Span | None = None  # none before its first chunk
         self._draft: FragmentDraft | None = None
-        self._sequence_number = 0
-        self._bytes_since_border = 0
-        self._chunks = 0
         self._next_offset: int = segment.first_offset
 
     def feed(self, block: bytes) -> Iterator[CutFragment]:
         """Take the next bytes of the segment; yield the fragments that they complete."""
-        for step in self._scanner.feed(block):
-            match step:
-                case ChunkBytes(view):
-                    if self._draft is not None:
-                        self._draft.write(view)
-                case ChunkBegin(header, position):
-                    if self._coverage.holds_chunk(header, source=self._segment.staged_key):
-                        yield from self._end_fragment()
-                    elif self._draft is None:
-                        self._draft = self._begin(position)
-                case ChunkEnd(header, _, chunk_crc32):
-                    if self._draft is not None:
-                        self._draft.add(header, chunk_crc32)
-                    self._chunks += 1
-                    self._next_offset = header.next_offset
-                    self._bytes_since_border += header.total_bytes
-                    if self._bytes_since_border > self._fragment_bytes:
-                        yield from self._end_fragment()
-                        self._sequence_number += 1
-                        self._bytes_since_border = 0
+        for event in self._scanner.feed(block):
+            if isinstance(event, ChunkBegin):
+                self._next_offset = event.header.next_offset
+                side = self._borders.take(event.header)
+                self._holds = side is Side.HOLD
+                if side is Side.PART or (self._held and not self._holds):
+                    yield from self._release(is_border=side is Side.PART)
+            if self._holds:
+                self._held.append(_copy(event))
+            elif fragment := self._take(event):
+                yield fragment
 
     def finish(self) -> Iterator[CutFragment]:
-        """End the segment; yield the last fragment, if one was begun. Raises CorruptionError when it ends too early."""
+        """End the segment; yield what fragments are left of it. Raises CorruptionError when it ends too early."""
         self._scanner.close()
         if self._next_offset != self._segment.next_offset:
             raise BadSequenceError(
@@ -69,7 +79,9 @@ class SegmentCutter:
                 expected=self._segment.next_offset,
                 found=self._next_offset,
             )
-        yield from self._end_fragment()
+        yield from self._release(is_border=True)
+        if fragment := self._end_fragment():
+            yield fragment
 
     def close(self) -> None:
         """Give up the fragment that was begun, if any."""
@@ -77,18 +89,60 @@ class SegmentCutter:
             self._draft.discard()
             self._draft = None
 
-    def _begin(self, position: int) -> FragmentDraft:
+    def _release(self, *, is_border: bool) -> Iterator[CutFragment]:
+        """End the span where a border is; then take the chunks that were held."""
+        if is_border:
+            self._span = None
+            if fragment := self._end_fragment():
+                yield fragment
+        held, self._held = self._held, []
+        for event in held:
+            if fragment := self._take(event):
+                yield fragment
+
+    def _take(self, event: ScanEvent) -> CutFragment | None:
+        """Give an event to the fragment that it belongs to; return the fragment that it completes."""
+        match event:
+            case ChunkBytes(view):
+                if self._draft is not None:
+                    self._draft.write(view)
+            case ChunkBegin(header, position):
+                if self._span is None:
+                    self._span = _Span(Offset(header.chunk_id), position)
+                if self._coverage.holds_chunk(header, source=self._segment.staged_key):
+                    return self._end_fragment()
+                if self._draft is None:
+                    self._draft = self._begin(self._span, position)
+            case ChunkEnd(header, _, chunk_crc32):
+                assert self._span is not None
+                if self._draft is not None:
+                    self._draft.add(header, chunk_crc32)
+                self._span.chunks += 1
+                self._span.bytes_since_cut += header.total_bytes
+                if self._span.bytes_since_cut > self._fragment_bytes:
+                    self._span.sequence_number += 1
+                    self._span.bytes_since_cut = 0
+                    return self._end_fragment()
+        return None
+
+    def _begin(self, span: _Span, position: int) -> FragmentDraft:
         return FragmentDraft(
             self._segment.staged_key,
-            self._segment.first_offset,
-            sequence_number=self._sequence_number,
-            chunks_before=self._chunks,
-            data_position=position,
+            span.first_offset,
+            sequence_number=span.sequence_number,
+            chunks_before=span.chunks,
+            data_position=SEGMENT_HEADER_BYTES + position - span.position,
             spool_dir=self._spool_dir,
         )
 
-    def _end_fragment(self) -> Iterator[CutFragment]:
-        if self._draft is not None:
-            fragment = self._draft.finish()
-            self._draft = None
-            yield fragment
+    def _end_fragment(self) -> CutFragment | None:
+        if self._draft is None:
+            return None
+        fragment = self._draft.finish()
+        self._draft = None
+        return fragment
+
+
+def _copy(event: ScanEvent) -> ScanEvent:
+    """Keep an event; its bytes are a view of a block that is much larger."""
+    return ChunkBytes(memoryview(bytes(event.view))) if isinstance(event, ChunkBytes) else event

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from zlib import crc32
 
-from coldstream.archive.commit import record_quarantine
+from coldstream.archive.missing import record_missing
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import ObjectExistsError
-from coldstream.manifest.entry import JournalKind
+from coldstream.manifest.entry import Quarantine
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs
@@ -27,7 +27,7 @@ def quarantine(
     reason: str,
     now: Callable[[], TimestampMs],
 ) -> str:
-    """Copy the staged segment to quarantine, its reason beside it, and write that in the journal; return the key.
+    """Copy the staged segment to quarantine, its reason beside it, and write that in the manifest; return the key.
 
     Safe to repeat. The staged copy is the caller's to delete, after this.
     """
@@ -36,31 +36,17 @@ def quarantine(
     note = _note(segment, reason)
     with suppress(ObjectExistsError):  # an earlier try got this far
         objects.put_new(f"{key}.json", io.BytesIO(note), size_bytes=len(note), crc32=crc32(note))
-    record_quarantine(
-        table,
-        segment.stream,
-        first_offset=segment.first_offset,
-        next_offset=segment.next_offset,
-        key=key,
-        reason=reason,
-        now=now,
-    )
+    aside = Quarantine(segment.first_offset, segment.next_offset, reason, now(), key, etag)
+    record_missing(table, segment.stream, aside)
     return key
 
 
-def is_quarantined(table: ManifestTable, segment: SegmentRolled) -> str | None:
-    """Return the key where a copy of a segment was put aside, None when none was.
+def is_quarantined(table: ManifestTable, segment: SegmentRolled) -> Quarantine | None:
+    """Return what is said of the copy of a segment that was put aside last, None when none was. Cost: one GetItem.
 
-    Cost: one GetItem; where the stream has anything in quarantine, also a read of its journal.
+    It may be of an earlier announcement: its ETag is that of the staged copy which failed.
     """
-    head = table.head(segment.stream.incarnation)
-    if head is None or head.quarantined == 0:
-        return None
-    for event in table.journal(segment.stream.incarnation):
-        is_this = event.first_offset == segment.first_offset and event.next_offset == segment.next_offset
-        if event.kind is JournalKind.SEGMENT_QUARANTINED and is_this:
-            return event.key
-    return None
+    return table.quarantine(segment.stream.incarnation, segment.first_offset, segment.next_offset)
 
 
 def _note(segment: SegmentRolled, reason: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A rolled segment as it is announced: which stream, which offsets, and where it is staged."""
+"""A rolled segment, or a slice of one, as it is announced: which stream, which offsets, and where it is staged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from coldstream.units import MAX_OFFSET, Offset
 MAX_SEGMENT_BYTES = 1 << 32
 """Positions in a segment are 32 bits wide."""
 
+MIN_CUT_EVERY_MS = 1_000
+MAX_CUT_EVERY_MS = 24 * 60 * 60 * 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentRolled:
-    """A closed segment of offsets `first_offset` up to `next_offset`; all its bytes are at `staged_key`."""
+    """A segment, or a slice of one, of offsets `first_offset` up to `next_offset`; all of it is at `staged_key`.
+
+    What is staged is a segment's header and whole chunks. Where `cut_every_ms` is given, fragments also end at time
+    borders (`archive.borders`); then a slice begins and ends at one, or where the segment does.
+    """
 
     stream: StreamId
     first_offset: Offset
@@ -22,6 +29,7 @@ class SegmentRolled:
     size_bytes: int
     bucket: str
     staged_key: str
+    cut_every_ms: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:
@@ -30,6 +38,10 @@ class SegmentRolled:
             )
         if not 0 < self.size_bytes <= MAX_SEGMENT_BYTES:
             raise InvalidEventError("segment.size_bytes", f"{self.size_bytes} is not from 1 to {MAX_SEGMENT_BYTES}")
+        if self.cut_every_ms is not None and not MIN_CUT_EVERY_MS <= self.cut_every_ms <= MAX_CUT_EVERY_MS:
+            raise InvalidEventError(
+                "segment.cut_every_ms", f"{self.cut_every_ms} is not from {MIN_CUT_EVERY_MS} to {MAX_CUT_EVERY_MS}"
+            )
 
     def __str__(self) -> str:
         return f"segment {self.first_offset:020} of {self.stream}"

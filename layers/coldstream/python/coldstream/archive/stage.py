@@ -1,4 +1,4 @@
-"""Find the rolled segments of a stream on a broker's disk, and stage one of them.
+"""Find the rolled segments of a stream on a broker's disk, and stage a slice of one.
 
     <data directory>/<incarnation>/<first offset, 20 digits>.segment and .index
 
@@ -8,34 +8,22 @@ for the broker names a segment by the offset after the last (osiris_log:open_new
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
-from zlib import crc32
 
+from coldstream.archive.multipart import send
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.errors import InvalidInputError, ObjectExistsError
+from coldstream.archive.slice import SegmentSlice
+from coldstream.errors import ConflictError, InvalidInputError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
-from coldstream.units import MIB, Offset
+from coldstream.units import Offset
 
 _SEGMENT_FILE = re.compile(r"(?P<first_offset>[0-9]{20})\.segment")
-
-
-@dataclass(frozen=True, slots=True)
-class RolledSegment:
-    """A segment file that the broker has closed, of offsets `first_offset` up to `next_offset`."""
-
-    path: Path
-    first_offset: Offset
-    next_offset: Offset
-    size_bytes: int
 
 
 def find_streams(directory: Path) -> list[Path]:
@@ -57,60 +45,53 @@ def find_streams(directory: Path) -> list[Path]:
     return streams
 
 
-def find_rolled(directory: Path) -> list[RolledSegment]:
-    """Return the rolled segments of a stream directory, oldest first.
+def find_rolled(directory: Path) -> list[SegmentSlice]:
+    """Return the rolled segments of a stream directory, each a slice of all its chunks, oldest first.
 
     Files that retention deletes meanwhile are left out, as are those that hold no chunk.
     """
-    rolled: list[RolledSegment] = []
+    rolled: list[SegmentSlice] = []
     for (first_offset, path), (next_offset, _) in pairwise(_segment_files(directory)):
         try:
             size_bytes = path.stat().st_size
         except FileNotFoundError:
             continue
         if size_bytes > SEGMENT_HEADER_BYTES:
-            rolled.append(RolledSegment(path, first_offset, next_offset, size_bytes))
+            rolled.append(SegmentSlice(path, first_offset, next_offset, SEGMENT_HEADER_BYTES, size_bytes))
     return rolled
 
 
 def stage(
-    segment: RolledSegment,
+    slice_: SegmentSlice,
     stream: StreamId,
     objects: ObjectStore,
     keys: Keys,
     *,
+    cut_every_ms: int | None = None,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> SegmentRolled:
-    """Copy a segment to the staging area, unless one is there, and return what to announce.
+    """Copy a slice to the staging area, unless one is there, and return what to announce.
 
-    Cost: one PUT, and where one is there, a HEAD.
-
-    The file is read twice, once for its checksum; `on_bytes` is told of each piece of that first pass. Raises
-    FileNotFoundError when retention was faster.
+    `on_bytes` is called with the size of each part before it is sent, and may block; what is there already is not sent.
+    Cost: a HEAD, and where nothing is there one PUT, or what `multipart.send` says; another HEAD where somebody else
+    was faster. Raises FileNotFoundError when retention was, TruncatedError when the file ends before the slice does;
+    after a retryable error the next call goes on where this one ended.
     """
-    key = keys.staged(stream.incarnation, segment.first_offset, segment.next_offset)
-    with segment.path.open("rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        checksum = _crc32_of(file, on_bytes)
-        file.seek(0)
+    key = keys.staged(stream.incarnation, slice_.first_offset, slice_.next_offset)
+    there = objects.info(key)
+    if there is None:
         try:
-            objects.put_new(key, file, size_bytes=size_bytes, crc32=checksum)
-        except ObjectExistsError:
-            # Staged before; its event may have been lost, and announcing again is harmless. It may be another
-            # replica's copy: what is there is to be verified, not compared with this file.
-            if (there := objects.info(key)) is not None:
-                size_bytes = there.size_bytes
-    return SegmentRolled(stream, segment.first_offset, segment.next_offset, size_bytes, objects.bucket, key)
+            send(slice_, key, objects, on_bytes)
+        except ConflictError as err:
+            there = objects.info(key)
+            if there is None and err.retryable:
+                raise
+    # Staged before; its event may have been lost, and announcing again is harmless. It may be another replica's copy:
+    # what is there is to be verified, not compared with this file.
+    size_bytes = slice_.size_bytes if there is None else there.size_bytes
+    return SegmentRolled(stream, slice_.first_offset, slice_.next_offset, size_bytes, objects.bucket, key, cut_every_ms)
 
 
 def _segment_files(directory: Path) -> list[tuple[Offset, Path]]:
     matches = ((_SEGMENT_FILE.fullmatch(path.name), path) for path in directory.iterdir())
     return sorted((Offset(int(match["first_offset"])), path) for match, path in matches if match)
-
-
-def _crc32_of(file: BinaryIO, on_bytes: Callable[[int], None]) -> int:
-    checksum = 0
-    while block := file.read(MIB):
-        checksum = crc32(block, checksum)
-        on_bytes(len(block))
-    return checksum

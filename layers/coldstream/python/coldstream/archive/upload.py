@@ -108,10 +108,10 @@ class Uploader:
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if coverage.holds(segment.first_offset, segment.next_offset):
             return Upload(fragments_present=len(coverage.entries))
-        key = is_quarantined(self.table, segment)
-        if key is None:
+        aside = is_quarantined(self.table, segment)
+        if aside is None:
             raise ObjectNotFoundError(segment.staged_key)
-        return Upload(quarantined=key)
+        return Upload(quarantined=aside.key, reason=aside.reason)
 
     def _verify_and_archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
         try:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from coldstream.archive.coverage import read_coverage
 from coldstream.archive.quarantine import is_quarantined
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import RolledSegment, stage
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import stage
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.manifest.stream import StreamId
 from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
@@ -29,7 +30,8 @@ class StreamReport:
     """What became of the rolled segments of a stream.
 
     `announced` are new, `archived` were in the manifest already, `gone` had been deleted by retention before they were
-    staged. `quarantined` are those of the announced that failed verification, as far as they were waited for.
+    staged. `quarantined` are those of the announced that failed verification, as far as they were waited for. `etags`
+    are those of the staged copies, None where another announcement had it dealt with meanwhile.
     """
 
     stream: StreamId
@@ -38,6 +40,7 @@ class StreamReport:
     archived: int = 0
     gone: int = 0
     quarantined: list[SegmentRolled] = field(default_factory=list)
+    etags: dict[SegmentRolled, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,11 @@ class Announcer:
         )
 
     def announce(
-        self, stream: StreamId, segments: Iterable[RolledSegment], advance: Callable[[int], None]
+        self, stream: StreamId, segments: Iterable[SegmentSlice], advance: Callable[[int], None]
     ) -> StreamReport:
         """Announce the segments that the manifest does not cover; `advance` is told of bytes dealt with.
 
-        Cost: one Query a segment, and for those announced one PUT and one event.
+        Cost: one Query a segment, and for those announced what `stage` costs, one HEAD and one event.
         """
         report = StreamReport(stream)
         for segment in segments:
@@ -80,7 +83,7 @@ class Announcer:
                 advance(segment.size_bytes)
                 continue
             try:
-                rolled = self._stage(segment, stream, advance)
+                rolled = self._stage(segment, report, advance)
             except FileNotFoundError:
                 report.gone += 1
                 continue
@@ -109,14 +112,25 @@ class Announcer:
             if waiting:
                 time.sleep(POLL_S)
 
-    def _stage(self, segment: RolledSegment, stream: StreamId, advance: Callable[[int], None]) -> SegmentRolled:
+    def _stage(self, segment: SegmentSlice, report: StreamReport, advance: Callable[[int], None]) -> SegmentRolled:
+        stream = report.stream
         if self.dry_run:
             key = self.keys.staged(stream.incarnation, segment.first_offset, segment.next_offset)
             advance(segment.size_bytes)
             return SegmentRolled(
                 stream, segment.first_offset, segment.next_offset, segment.size_bytes, self.objects.bucket, key
             )
-        rolled = stage(segment, stream, self.objects, self.keys, on_bytes=advance)
+        sent_bytes = 0
+
+        def count(size_bytes: int) -> None:
+            nonlocal sent_bytes
+            sent_bytes += size_bytes
+            advance(size_bytes)
+
+        rolled = stage(segment, stream, self.objects, self.keys, on_bytes=count)
+        advance(segment.size_bytes - sent_bytes)  # what was there already
+        staged = self.objects.info(rolled.staged_key)
+        report.etags[rolled] = None if staged is None else staged.etag
         self.bus.put(source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
         return rolled
 
@@ -124,7 +138,10 @@ class Announcer:
         coverage = read_coverage(self.table, rolled.stream.incarnation, rolled.first_offset, rolled.next_offset)
         if coverage.holds(rolled.first_offset, rolled.next_offset):
             return True
-        if is_quarantined(self.table, rolled) is None:
-            return False
+        aside = is_quarantined(self.table, rolled)
+        if aside is None or report.etags[rolled] not in {None, aside.etag}:
+            return False  # what is in quarantine is the copy of an earlier announcement
+        if self.objects.info(rolled.staged_key) is not None:
+            return False  # the same bytes as earlier, not dealt with yet
         report.quarantined.append(rolled)
         return True

@@ -1,4 +1,4 @@
-"""Plan the transaction that adds a fragment entry to a stream's log.
+"""Plan the transaction that adds a fragment entry to a stream's log, and that which says what is missing.
 
 Pure: from the state as read to the change to write. The change holds only if the head still has the revision that was
 read, which makes the commits of one stream serial; so every plan sees the whole state, and the log that results depends
@@ -6,17 +6,18 @@ on which fragments were committed, not on their order:
 
 - links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp made of
   them never falls along the log, which is what lets one Query find a timestamp.
-- gaps: every hole between two neighbours has a gap item, made and filled here.
+- gaps: every hole between two neighbours has a gap item, made and filled here, with the reason if that is known.
 - totals: the head's are sums over the entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, JournalKind
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, JournalKind, Loss, Missing, Quarantine
+from coldstream.manifest.missing import is_known, is_of_same_item, with_reason
 from coldstream.manifest.sparse import greatest
 from coldstream.units import Offset, TimestampMs
 
@@ -25,6 +26,9 @@ MAX_ITEMS = 10
 
 MAX_RELINKS = MAX_ITEMS - 6
 """Successors whose links the change that adds an entry may update, beside entry, head, event and up to three gaps."""
+
+MAX_GAPS = MAX_ITEMS - 4
+"""Gaps whose reason the change that says what is missing may update, beside that, head, registration and event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,14 @@ class Change:
     relinks: tuple[Relink, ...] = ()
     put_gaps: tuple[Gap, ...] = ()
     delete_gaps: tuple[Offset, ...] = ()
+    put_missing: Missing | None = None
 
     @property
     def items(self) -> int:
         """Items that the transaction writes, with the one that registers a new stream; at most MAX_ITEMS."""
         always = 2 if self.head.revision == 1 else 1
-        links_and_gaps = len(self.relinks) + len(self.put_gaps) + len(self.delete_gaps)
-        return always + (self.event is not None) + (self.put_entry is not None) + links_and_gaps
+        single = sum(one is not None for one in (self.event, self.put_entry, self.put_missing))
+        return always + single + len(self.relinks) + len(self.put_gaps) + len(self.delete_gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +67,14 @@ class Neighbourhood:
 
     `before` is the nearest entry that ends at or before it, `after` the entries that end past its first offset, in
     order: those that overlap it, if any, then its successors, up to the first that `is_settled`. `gap` is the gap item
-    that the new entry falls into.
+    that the new entry falls into. `missing` is what is known to be missing, where the new entry `makes_gap`.
     """
 
     head: Head
     before: FragmentEntry | None = None
     after: Sequence[FragmentEntry] = ()
     gap: Gap | None = None
+    missing: Sequence[Missing] = ()
 
 
 def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) -> Change:
@@ -116,20 +122,39 @@ def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
     return replace(around, head=change.head, after=(*around.after[:number], settled))
 
 
-def plan_quarantine(
-    head: Head, *, first_offset: Offset, next_offset: Offset | None, key: str, reason: str, at: TimestampMs
-) -> Change:
-    """Plan recording that a segment went to quarantine, under `key`."""
-    head = replace(head, revision=head.revision + 1, quarantined=head.quarantined + 1)
-    event = JournalEvent(
-        head.revision, JournalKind.SEGMENT_QUARANTINED, at, first_offset, next_offset, key=key, detail=reason
-    )
-    return Change(head, event)
+def plan_missing(head: Head, new: Missing, known: Sequence[Missing], gaps: Sequence[Gap]) -> Change | None:
+    """Plan writing down what is missing, and telling the gaps; None when all of that is written.
+
+    `known` is all that is known to be missing, `gaps` are those that overlap `new`. Where there are many of them, the
+    caller writes the change and plans again.
+    """
+    is_new = not is_known(new, known)
+    others = [one for one in known if not is_of_same_item(one, new)]
+    told = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
+    put_gaps = tuple(gap for gap, before in zip(told, gaps, strict=True) if gap != before)[:MAX_GAPS]
+    head = replace(head, revision=head.revision + 1)
+    if not is_new:
+        return Change(head, put_gaps=put_gaps) if put_gaps else None
+    added = 1 if len(others) == len(known) else 0
+    match new:
+        case Loss():
+            kind, key = JournalKind.SEGMENT_LOST, None
+            head = replace(head, losses=head.losses + added)
+        case Quarantine():
+            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
+            head = replace(head, quarantined=head.quarantined + added)
+    event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, key=key, detail=new.reason)
+    return Change(head, event, put_missing=new, put_gaps=put_gaps)
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
     """Tell whether `entry` comes after everything in the log, so that nothing but the head need be read."""
     return head.next_offset is None or entry.first_offset >= head.next_offset
+
+
+def makes_gap(around: Neighbourhood, entry: FragmentEntry) -> bool:
+    """Tell whether `entry` leaves a gap beside it, so that what is known to be missing has to be read."""
+    return next(_holes(around, entry), None) is not None
 
 
 def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
@@ -167,14 +192,21 @@ def _raised_only(relinks: Sequence[Relink], after: Sequence[FragmentEntry]) -> t
 
 
 def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[tuple[Gap, ...], tuple[Offset, ...]]:
-    reason = around.gap.reason if around.gap is not None else None
-    put: list[Gap] = []
-    if entry.prior_offset is not None and entry.prior_offset < entry.first_offset:
-        put.append(Gap(entry.prior_offset, entry.first_offset, reason))
-    if around.after and entry.next_offset < around.after[0].first_offset:
-        put.append(Gap(entry.next_offset, around.after[0].first_offset, reason))
+    put = tuple(with_reason(gap, around.missing) for gap in _holes(around, entry))
     filled = around.gap is not None and all(gap.first_offset != around.gap.first_offset for gap in put)
-    return tuple(put), (around.gap.first_offset,) if filled and around.gap is not None else ()
+    return put, (around.gap.first_offset,) if filled and around.gap is not None else ()
+
+
+def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
+    """Yield what the entry leaves uncovered between itself and its neighbours."""
+    if is_append(around.head, entry):
+        prior_offset = around.head.next_offset
+    else:
+        prior_offset = None if around.before is None else around.before.next_offset
+    if prior_offset is not None and prior_offset < entry.first_offset:
+        yield Gap(prior_offset, entry.first_offset)
+    if around.after and entry.next_offset < around.after[0].first_offset:
+        yield Gap(entry.next_offset, around.after[0].first_offset)
 
 
 def _replaced(gap: Gap | None, put: Sequence[Gap]) -> int:

@@ -1,4 +1,4 @@
-"""What the manifest holds of one stream: fragment entries, gaps, the head, and the journal.
+"""What the manifest holds of one stream: fragment entries, gaps, what is known to be missing, the head, the journal.
 
 One partition of the table is one incarnation. Its fragment entries, in the order of their offsets, with the head behind
 the last, are the stream's *log* (docs/formats.md has the items, docs/decisions.md why the sort key is the next offset).
@@ -76,7 +76,8 @@ class FragmentEntry:
 class Gap:
     """Offsets `first_offset` up to `next_offset` that no entry covers, between two that do.
 
-    `reason` says why where that is known; None means "not archived yet, or lost: nobody has said".
+    `reason` says why where that is known of all of them (`manifest.missing`); None means "not archived yet, or lost:
+    nobody has said".
     """
 
     first_offset: Offset
@@ -85,11 +86,42 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `first_offset` up to `next_offset` that, as the agent said, will never be archived, and why."""
+
+    first_offset: Offset
+    next_offset: Offset
+    reason: str
+    at: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A segment of offsets `first_offset` up to `next_offset` that failed verification, and why.
+
+    The copy that failed last is the object at `key`; `etag` is what its staged copy had. Another copy of the segment
+    may be archived by now.
+    """
+
+    first_offset: Offset
+    next_offset: Offset
+    reason: str
+    at: TimestampMs
+    key: str
+    etag: str
+
+
+Missing = Loss | Quarantine
+"""What is known of why offsets are missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """The state of a stream as a whole. Every change of the manifest raises `revision` by one, in its transaction.
 
     `next_offset` is the tail: the offset after the last archived one. Offsets and timestamps are None while nothing is
-    archived. The totals are over the entries of the log; `quarantined` counts segments.
+    archived. The totals are over the entries of the log; `quarantined` counts segments, `losses` what was said to be
+    lost, archived after all or not.
     """
 
     stream: StreamId
@@ -106,6 +138,7 @@ class Head:
     object_bytes: int = 0
     gaps: int = 0
     quarantined: int = 0
+    losses: int = 0
 
 
 class JournalKind(StrEnum):
@@ -113,16 +146,20 @@ class JournalKind(StrEnum):
 
     FRAGMENT_COMMITTED = "Fragment Committed"
     SEGMENT_QUARANTINED = "Segment Quarantined"
+    SEGMENT_LOST = "Segment Lost"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEvent:
-    """One change of the manifest. `revision` is the head's after it, and so orders the events of a stream."""
+    """One change of the manifest. `revision` is the head's after it, and so orders the events of a stream.
+
+    `key` is that of the fragment or of the quarantined segment, `detail` the reason of a quarantine or a loss.
+    """
 
     revision: int
     kind: JournalKind
     at: TimestampMs
     first_offset: Offset
-    next_offset: Offset | None
-    key: str
+    next_offset: Offset
+    key: str | None = None
     detail: str | None = None

@@ -1,24 +1,29 @@
-"""The event `Segment Rolled`, as it stands in EventBridge and in SQS.
+"""The agent's events, `Segment Rolled` and `Segment Lost`, as they stand in EventBridge and in SQS.
 
-docs/formats.md describes the schema for people; docs/segment-rolled.schema.json, generated from here, for programs.
-Version 1 is the only one. A field that is not of the schema is refused: it may be of a version not known here.
+docs/formats.md describes their schemas for people; docs/segment-rolled.schema.json and docs/segment-lost.schema.json,
+generated from here, for programs. Version 1 is the only one. A field that is not of the schema is refused: it may be of
+a version not known here.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coldstream.archive.rolled import MAX_SEGMENT_BYTES, SegmentRolled
+from coldstream.archive.lost import MAX_REASON_BYTES, SegmentLost
+from coldstream.archive.rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.errors import InvalidEventError, InvalidNameError
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.units import MAX_OFFSET, Offset
 
 SOURCE = "coldstream.agent"
 DETAIL_TYPE = "Segment Rolled"
+LOST_DETAIL_TYPE = "Segment Lost"
 VERSION: Literal[1] = 1
+
+_Detail = TypeVar("_Detail", bound=BaseModel)
 
 
 class _Model(BaseModel):
@@ -38,11 +43,17 @@ class StreamDetail(_Model):
 
 
 class SegmentDetail(_Model):
-    """Which segment of it."""
+    """Which segment of it, or which slice of a segment."""
 
     first_offset: int = Field(ge=0, le=MAX_OFFSET, description="Offset of its first record")
     next_offset: int = Field(gt=0, le=MAX_OFFSET, description="Offset after its last record")
-    size_bytes: int = Field(gt=0, le=MAX_SEGMENT_BYTES, description="Size of the segment file")
+    size_bytes: int = Field(gt=0, le=MAX_SEGMENT_BYTES, description="Size of what is staged: header and chunks")
+    cut_every_ms: int | None = Field(
+        default=None,
+        ge=MIN_CUT_EVERY_MS,
+        le=MAX_CUT_EVERY_MS,
+        description="Fragments also end where timestamp // cut_every_ms of user chunks changes; else by size alone",
+    )
 
 
 class StagedDetail(_Model):
@@ -55,7 +66,7 @@ class StagedDetail(_Model):
 
 
 class SegmentRolledDetail(_Model):
-    """The broker has closed a segment, and all its bytes are staged."""
+    """Chunks of a segment are committed, and staged: all of a closed one, or a slice."""
 
     version: Literal[1] = Field(description="Version of this schema")
     stream: StreamDetail
@@ -63,23 +74,52 @@ class SegmentRolledDetail(_Model):
     staged: StagedDetail
 
 
-def detail_of(segment: SegmentRolled) -> str:
-    """Write the event's detail: JSON."""
-    stream = segment.stream
-    return SegmentRolledDetail(
-        version=VERSION,
-        stream=StreamDetail(vhost=stream.vhost, name=stream.name, incarnation=stream.incarnation),
-        segment=SegmentDetail(
-            first_offset=segment.first_offset, next_offset=segment.next_offset, size_bytes=segment.size_bytes
-        ),
-        staged=StagedDetail(bucket=segment.bucket, key=segment.staged_key),
-    ).model_dump_json()
+class LostDetail(_Model):
+    """Which offsets of it."""
+
+    first_offset: int = Field(ge=0, le=MAX_OFFSET, description="The first that is lost")
+    next_offset: int = Field(gt=0, le=MAX_OFFSET, description="Offset after the last that is lost")
 
 
-def segment_of(body: str) -> SegmentRolled:
+class SegmentLostDetail(_Model):
+    """Offsets were given up before they were archived."""
+
+    version: Literal[1] = Field(description="Version of this schema")
+    stream: StreamDetail
+    lost: LostDetail
+    reason: str = Field(
+        min_length=1,
+        max_length=MAX_REASON_BYTES,
+        description="Why, for people: 1 to 1000 bytes of UTF-8",
+        examples=["the disk was full"],
+    )
+
+
+def detail_of(event: SegmentRolled | SegmentLost) -> str:
+    """Write an event's detail: JSON."""
+    names = event.stream
+    stream = StreamDetail(vhost=names.vhost, name=names.name, incarnation=names.incarnation)
+    detail: SegmentRolledDetail | SegmentLostDetail
+    match event:
+        case SegmentRolled():
+            segment = SegmentDetail(
+                first_offset=event.first_offset,
+                next_offset=event.next_offset,
+                size_bytes=event.size_bytes,
+                cut_every_ms=event.cut_every_ms,
+            )
+            staged = StagedDetail(bucket=event.bucket, key=event.staged_key)
+            detail = SegmentRolledDetail(version=VERSION, stream=stream, segment=segment, staged=staged)
+        case SegmentLost():
+            lost = LostDetail(first_offset=event.first_offset, next_offset=event.next_offset)
+            detail = SegmentLostDetail(version=VERSION, stream=stream, lost=lost, reason=event.reason)
+    return detail.model_dump_json(exclude_none=True)
+
+
+def event_of(body: str) -> SegmentRolled | SegmentLost:
     """Read the body of an SQS record: an EventBridge envelope around the detail.
 
-    Raises InvalidEventError, naming the field, when it is anything else than a valid `Segment Rolled` of version 1.
+    Raises InvalidEventError, naming the field, when it is anything else than a valid event of version 1.
     """
     try:
         envelope = json.loads(body)
@@ -87,27 +127,48 @@ def segment_of(body: str) -> SegmentRolled:
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")
-    for field, wanted in (("source", SOURCE), ("detail-type", DETAIL_TYPE)):
-        if envelope.get(field) != wanted:
-            raise InvalidEventError(field, f"is {envelope.get(field)!r}, not {wanted!r}")
-    detail = _detail(envelope.get("detail"))
-    try:
-        stream = StreamId(detail.stream.vhost, detail.stream.name, incarnation(detail.stream.incarnation))
-    except InvalidNameError as err:
-        raise InvalidEventError(f"detail.stream: {err.field}", err.problem) from err
+    if envelope.get("source") != SOURCE:
+        raise InvalidEventError("source", f"is {envelope.get('source')!r}, not {SOURCE!r}")
+    match envelope.get("detail-type"):
+        case "Segment Rolled":
+            return _rolled(_detail(SegmentRolledDetail, envelope.get("detail")))
+        case "Segment Lost":
+            return _lost(_detail(SegmentLostDetail, envelope.get("detail")))
+        case other:
+            raise InvalidEventError("detail-type", f"is {other!r}, not {DETAIL_TYPE!r} or {LOST_DETAIL_TYPE!r}")
+
+
+def _rolled(detail: SegmentRolledDetail) -> SegmentRolled:
     return SegmentRolled(
-        stream=stream,
+        stream=_stream(detail.stream),
         first_offset=Offset(detail.segment.first_offset),
         next_offset=Offset(detail.segment.next_offset),
         size_bytes=detail.segment.size_bytes,
         bucket=detail.staged.bucket,
         staged_key=detail.staged.key,
+        cut_every_ms=detail.segment.cut_every_ms,
     )
 
 
-def _detail(detail: Any) -> SegmentRolledDetail:
+def _lost(detail: SegmentLostDetail) -> SegmentLost:
+    return SegmentLost(
+        stream=_stream(detail.stream),
+        first_offset=Offset(detail.lost.first_offset),
+        next_offset=Offset(detail.lost.next_offset),
+        reason=detail.reason,
+    )
+
+
+def _stream(detail: StreamDetail) -> StreamId:
     try:
-        return SegmentRolledDetail.model_validate(detail)
+        return StreamId(detail.vhost, detail.name, incarnation(detail.incarnation))
+    except InvalidNameError as err:
+        raise InvalidEventError(f"detail.stream: {err.field}", err.problem) from err
+
+
+def _detail(shape: type[_Detail], detail: Any) -> _Detail:
+    try:
+        return shape.model_validate(detail)
     except ValidationError as err:
         first = err.errors(include_url=False)[0]
         field = ".".join(("detail", *map(str, first["loc"])))

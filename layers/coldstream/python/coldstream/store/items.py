@@ -18,16 +18,29 @@ from pynamodb.models import Model
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidNameError
 from coldstream.manifest.commit import Relink
-from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Head, JournalEvent, JournalKind, LastUserChunk
+from coldstream.manifest.entry import (
+    Encoding,
+    FragmentEntry,
+    Gap,
+    Head,
+    JournalEvent,
+    JournalKind,
+    LastUserChunk,
+    Loss,
+    Missing,
+    Quarantine,
+)
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.sortkeys import (
     LOG_HEAD,
+    MISSING,
     REGISTRY,
     TIME_OF_HEAD,
     event_key,
     gap_key,
     log_key,
+    missing_key,
     registry_key,
     time_key,
 )
@@ -78,7 +91,7 @@ class Item(Model):
     stream = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
     time = UnicodeAttribute(null=True)
-    # Entries, gaps, events and the head.
+    # Entries, gaps, losses, quarantines, events and the head.
     first_offset = IntegerAttribute(null=True)
     next_offset = IntegerAttribute(null=True)
     # Entries and the head.
@@ -89,7 +102,7 @@ class Item(Model):
     messages = IntegerAttribute(null=True)
     data_bytes = IntegerAttribute(null=True)
     object_bytes = IntegerAttribute(null=True)
-    # Entries and events.
+    # Entries, quarantines and events.
     key = UnicodeAttribute(null=True)
     # Entries.
     last_timestamp = IntegerAttribute(null=True)
@@ -114,11 +127,15 @@ class Item(Model):
     fragments = IntegerAttribute(null=True)
     gaps = IntegerAttribute(null=True)
     quarantined = IntegerAttribute(null=True)
-    # Gaps.
+    losses = IntegerAttribute(null=True)
+    # Gaps, losses and quarantines.
     reason = UnicodeAttribute(null=True)
+    # Quarantines.
+    etag = UnicodeAttribute(null=True)
+    # Losses, quarantines and events.
+    at = IntegerAttribute(null=True)
     # Events.
     kind = UnicodeAttribute(null=True)
-    at = IntegerAttribute(null=True)
     detail = UnicodeAttribute(null=True)
 
 
@@ -167,6 +184,21 @@ def gap_of(item: Item) -> Gap:
     return _value(Gap, item)
 
 
+def missing_item(model: type[Item], incarnation: Incarnation, one: Missing) -> Item:
+    """Make the item of a loss, or of a segment in quarantine."""
+    return model(incarnation, missing_key(one), **_attributes(one))
+
+
+def missing_of(item: Item) -> Missing:
+    """Read the loss or the quarantine of an item. Raises CorruptionError."""
+    return _value(Loss, item) if item.item.startswith(MISSING) else quarantine_of(item)
+
+
+def quarantine_of(item: Item) -> Quarantine:
+    """Read the quarantine of an item. Raises CorruptionError."""
+    return _value(Quarantine, item)
+
+
 def head_item(model: type[Item], head: Head) -> Item:
     """Make the item of a head."""
     return model(
@@ -191,12 +223,7 @@ def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent)
 
 def event_of(item: Item) -> JournalEvent:
     """Read the event of an item. Raises CorruptionError."""
-    return _value(
-        JournalEvent,
-        item,
-        kind=_one_of(JournalKind, item, "kind"),
-        next_offset=item.attribute_values.get("next_offset"),
-    )
+    return _value(JournalEvent, item, kind=_one_of(JournalKind, item, "kind"))
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

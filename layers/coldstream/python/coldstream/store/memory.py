@@ -7,7 +7,7 @@ have sent, by the name of the AWS call. To make something fail, subclass them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -18,20 +18,24 @@ from zlib import crc32 as crc32_of
 
 from coldstream.errors import BadCrcError, ConflictError, LostRaceError, ObjectExistsError, ObjectNotFoundError
 from coldstream.manifest.commit import MAX_ITEMS, Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage
-from coldstream.store.sortkeys import check_cursor, names_key, registry_key
+from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
+from coldstream.store.sortkeys import check_cursor, missing_key, names_key, quarantine_key, registry_key
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """What the table holds of one incarnation, never changed in place: entries are under their next offset."""
+    """What the table holds of one incarnation, never changed in place.
+
+    Entries are under their next offset, what is missing under its sort key.
+    """
 
     head: Head | None = None
     entries: dict[Offset, FragmentEntry] = field(default_factory=dict)
     gaps: dict[Offset, Gap] = field(default_factory=dict)
+    missing: dict[str, Missing] = field(default_factory=dict)
     events: dict[int, JournalEvent] = field(default_factory=dict)
 
     def page(self, log: Iterable[FragmentEntry], limit: int) -> LogPage:
@@ -76,10 +80,31 @@ class MemoryTable:
         """Return the gap that begins at `first_offset`."""
         return self._read("GetItem", incarnation).gaps.get(first_offset)
 
-    def gaps(self, incarnation: Incarnation, limit: int) -> tuple[Gap, ...]:
-        """Return the first gaps."""
+    def gaps(
+        self,
+        incarnation: Incarnation,
+        limit: int,
+        *,
+        from_offset: Offset = Offset(0),  # noqa: B008  a NewType is its value
+    ) -> tuple[Gap, ...]:
+        """Return the first gaps from an offset on."""
         gaps = self._read("Query", incarnation).gaps
-        return tuple(gaps[first] for first in sorted(gaps))[:limit]
+        return tuple(gaps[first] for first in sorted(gaps) if first >= from_offset)[:limit]
+
+    def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
+        """Return the gaps backwards from the one that begins before `offset`."""
+        gaps = self._read("Query", incarnation).gaps
+        return tuple(gaps[first] for first in sorted(gaps, reverse=True) if first < offset)[:limit]
+
+    def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
+        """Yield what is known to be missing."""
+        missing = self._read("Query", incarnation).missing
+        yield from (missing[key] for key in sorted(missing))
+
+    def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
+        """Return what is said of a segment in quarantine."""
+        found = self._read("GetItem", incarnation).missing.get(quarantine_key(first_offset, next_offset))
+        return found if isinstance(found, Quarantine) else None
 
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision."""
@@ -125,7 +150,8 @@ def _changed(before: _Partition, change: Change) -> _Partition:
     revision = 0 if before.head is None else before.head.revision
     if revision != change.head.revision - 1:
         raise LostRaceError(f"revision {change.head.revision} of {change.head.stream}: the head is at {revision}")
-    entries, gaps, events = dict(before.entries), dict(before.gaps), dict(before.events)
+    entries, gaps = dict(before.entries), dict(before.gaps)
+    missing, events = dict(before.missing), dict(before.events)
     for relink in change.relinks:
         if relink.next_offset not in entries:
             raise LostRaceError(f"no entry ends before {relink.next_offset}")
@@ -141,7 +167,17 @@ def _changed(before: _Partition, change: Change) -> _Partition:
     for first_offset in change.delete_gaps:
         gaps.pop(first_offset, None)
     gaps.update({gap.first_offset: gap for gap in change.put_gaps})
-    return _Partition(change.head, entries, gaps, events)
+    if change.put_missing is not None:
+        missing[missing_key(change.put_missing)] = change.put_missing
+    return _Partition(change.head, entries, gaps, missing, events)
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """An unfinished multipart upload; parts and their bytes are under their numbers."""
+
+    key: str
+    parts: dict[int, tuple[UploadedPart, bytes]] = field(default_factory=dict)
 
 
 class MemoryObjects:
@@ -150,6 +186,7 @@ class MemoryObjects:
     def __init__(self, bucket: str = "memory") -> None:
         self.requests: Counter[str] = Counter()
         self.objects: dict[str, bytes] = {}
+        self._uploads: dict[str, _Upload] = {}
         self._bucket = bucket
         self._lock = Lock()
 
@@ -170,12 +207,56 @@ class MemoryObjects:
         if len(data) != size_bytes:
             raise ValueError(f"PUT {key}: the body has {len(data)} bytes, not {size_bytes}")
         self._count("PutObject")
-        if (found := crc32_of(data)) != crc32:
-            raise BadCrcError(key, 0, "CRC-32 of the object", expected=f"{crc32:08x}", found=f"{found:08x}")
+        _check_crc32(key, data, crc32)
         with self._lock:
-            if key in self.objects:
-                raise ObjectExistsError(key)
-            self.objects[key] = data
+            self._put_new(key, data)
+
+    def uploads(self, key: str) -> tuple[str, ...]:
+        """Return the ids of the unfinished multipart uploads to a key."""
+        self._count("ListMultipartUploads")
+        return tuple(upload_id for upload_id, upload in tuple(self._uploads.items()) if upload.key == key)
+
+    def create_upload(self, key: str) -> str:
+        """Begin a multipart upload."""
+        self._count("CreateMultipartUpload")
+        with self._lock:
+            upload_id = f"upload-{self.requests['CreateMultipartUpload']}"
+            self._uploads[upload_id] = _Upload(key)
+        return upload_id
+
+    def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
+        """Return the parts that an upload has."""
+        self._count("ListParts")
+        with self._lock:
+            return tuple(part for _, (part, _) in sorted(self._upload(key, upload_id).parts.items()))
+
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+        """Write a part."""
+        self._count("UploadPart")
+        _check_crc32(key, data, crc32)
+        part = UploadedPart(number, len(data), crc32, _etag(data))
+        with self._lock:
+            self._upload(key, upload_id).parts[number] = part, data
+        return part
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+        """Make the object of these parts."""
+        self._count("CompleteMultipartUpload")
+        with self._lock:
+            there = self._upload(key, upload_id).parts
+            if any(part.number not in there or there[part.number][0].etag != part.etag for part in parts):
+                raise ConflictError(f"completion of {key}: a part is another")
+            data = b"".join(there[part.number][1] for part in parts)
+            _check_crc32(key, data, crc32)
+            self._put_new(key, data)
+            del self._uploads[upload_id]
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop an upload."""
+        self._count("AbortMultipartUpload")
+        with self._lock, suppress(ConflictError):
+            self._upload(key, upload_id)
+            del self._uploads[upload_id]
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return what is at a key."""
@@ -200,13 +281,24 @@ class MemoryObjects:
         """Return a URL that says what it would grant; nothing serves it."""
         return f"memory://{self._bucket}/{quote(key)}?range={byte_range.http}&expires={expires_s}"
 
+    def _put_new(self, key: str, data: bytes) -> None:
+        if key in self.objects:
+            raise ObjectExistsError(key)
+        self.objects[key] = data
+
+    def _upload(self, key: str, upload_id: str) -> _Upload:
+        upload = self._uploads.get(upload_id)
+        if upload is None or upload.key != key:
+            raise ConflictError(f"{key}: the upload is gone")
+        return upload
+
     def _read(self, call: str, key: str, if_match: str | None) -> tuple[bytes, str]:
         self._count(call)
         try:
             data = self.objects[key]
         except KeyError:
             raise ObjectNotFoundError(key) from None
-        etag = f'"{sha256(data).hexdigest()[:32]}"'
+        etag = _etag(data)
         if if_match not in {None, etag}:
             raise ConflictError(f"{call} {key}: the object there is another")
         return data, etag
@@ -214,3 +306,12 @@ class MemoryObjects:
     def _count(self, call: str) -> None:
         with self._lock:
             self.requests[call] += 1
+
+
+def _etag(data: bytes) -> str:
+    return f'"{sha256(data).hexdigest()[:32]}"'
+
+
+def _check_crc32(key: str, data: bytes, crc32: int) -> None:
+    if (found := crc32_of(data)) != crc32:
+        raise BadCrcError(key, 0, "CRC-32 of what was sent", expected=f"{crc32:08x}", found=f"{found:08x}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from io import SEEK_END
+from io import SEEK_END, BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import boto3
@@ -16,11 +16,12 @@ from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError,
 
 from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
 from coldstream.store.awserrors import error_code, from_aws
-from coldstream.store.ports import ObjectInfo, RangeRead
+from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
 from coldstream.units import ByteRange
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 _Answer = TypeVar("_Answer")
 
@@ -34,6 +35,7 @@ MORE_ATTEMPTS = 3
 
 _NO_OBJECT = frozenset({"NoSuchKey", "404"})
 _ANOTHER_ETAG = frozenset({"PreconditionFailed", "412"})
+_ANOTHER_UPLOAD = frozenset({"InvalidPart", "NoSuchUpload"})
 _PAST_THE_END = frozenset({"InvalidRange", "416"})
 
 
@@ -93,19 +95,73 @@ class S3Objects:
                 Body=body,
                 ContentLength=size_bytes,
                 ChecksumAlgorithm="CRC32",  # told by the header that follows; moto wants to be told twice
-                ChecksumCRC32=b64encode(crc32.to_bytes(4, "big")).decode(),
+                ChecksumCRC32=_base64(crc32),
                 IfNoneMatch="*",
             )
 
-        with _border("PUT", key):
-            try:
-                _persistently(put)
-            except ClientError as err:
-                if error_code(err) in _ANOTHER_ETAG:
-                    raise ObjectExistsError(key) from err
-                if error_code(err) == "BadDigest":
-                    raise BadCrcError(key, 0, f"the bytes sent are not of CRC-32 {crc32:08x}") from err
-                raise
+        with _border("PUT", key, is_new=True):
+            _persistently(put)
+
+    def uploads(self, key: str) -> tuple[str, ...]:
+        """Return the ids of the unfinished multipart uploads to a key; one listing."""
+        with _border("list of the uploads to", key):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
+            uploads = [upload for page in pages for upload in page.get("Uploads", ())]
+        return tuple(upload["UploadId"] for upload in uploads if upload["Key"] == key)
+
+    def create_upload(self, key: str) -> str:
+        """Begin a multipart upload whose checksum is that of the whole object."""
+        with _border("new upload to", key):
+            return self._client.create_multipart_upload(
+                Bucket=self._bucket, Key=key, ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT"
+            )["UploadId"]
+
+    def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
+        """Return the parts that an upload has; one listing a thousand of them."""
+        with _border("list of the parts of", key):
+            pages = self._client.get_paginator("list_parts").paginate(Bucket=self._bucket, Key=key, UploadId=upload_id)
+            return tuple(
+                UploadedPart(part["PartNumber"], part["Size"], _crc32_of(part.get("ChecksumCRC32")), part["ETag"])
+                for page in pages
+                for part in page.get("Parts", ())
+            )
+
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+        """Write a part."""
+        with _border(f"PUT of part {number} of", key):
+            answer = self._client.upload_part(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=BytesIO(data),  # of plain bytes, the SDK would make a copy behind the headers
+                ContentLength=len(data),
+                ChecksumAlgorithm="CRC32",
+                ChecksumCRC32=_base64(crc32),
+            )
+        return UploadedPart(number, len(data), crc32, answer["ETag"])
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+        """Make the object of these parts.
+
+        ObjectExistsError, or ConflictError, may speak of this very upload, where its first answer was lost and the SDK
+        sent the request again. Where S3 answers 409, the upload is gone (UnavailableError).
+        """
+        with _border("completion of", key, is_new=True):
+            self._client.complete_multipart_upload(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                MultipartUpload={"Parts": [_named(part) for part in parts]},
+                ChecksumType="FULL_OBJECT",
+                ChecksumCRC32=_base64(crc32),
+                IfNoneMatch="*",
+            )
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop an upload and its parts."""
+        with suppress(ConflictError), _border("end of an upload to", key):
+            self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return what is at a key."""
@@ -114,11 +170,7 @@ class S3Objects:
                 answer = self._client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
         except ObjectNotFoundError:
             return None
-        checksum = answer.get("ChecksumCRC32", "")
-        # That of a multipart upload may be a checksum of the parts' checksums, and then ends in "-" and their number.
-        whole = checksum and "-" not in checksum
-        crc32 = int.from_bytes(b64decode(checksum), "big") if whole else None
-        return ObjectInfo(answer["ContentLength"], answer["ETag"], crc32)
+        return ObjectInfo(answer["ContentLength"], answer["ETag"], _crc32_of(answer.get("ChecksumCRC32")))
 
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         """Copy an object of up to 5 GB within the bucket."""
@@ -195,15 +247,38 @@ def _persistently(call: Callable[[], _Answer]) -> _Answer:
     return call()
 
 
+def _base64(crc32: int) -> str:
+    return b64encode(crc32.to_bytes(4, "big")).decode()
+
+
+def _crc32_of(checksum: str | None) -> int | None:
+    # That of a multipart upload may be a checksum of the parts' checksums, and then ends in "-" and their number.
+    return None if checksum is None or "-" in checksum else int.from_bytes(b64decode(checksum), "big")
+
+
+def _named(part: UploadedPart) -> CompletedPartTypeDef:
+    named: CompletedPartTypeDef = {"PartNumber": part.number, "ETag": part.etag}
+    if part.crc32 is not None:
+        named["ChecksumCRC32"] = _base64(part.crc32)
+    return named
+
+
 @contextmanager
-def _border(call: str, key: str) -> Iterator[None]:
+def _border(call: str, key: str, *, is_new: bool = False) -> Iterator[None]:
+    """Turn the SDK's errors into ours; `is_new` says that the call is conditional on the key having no object."""
     try:
         yield
     except ClientError as err:
         if error_code(err) in _NO_OBJECT:
             raise ObjectNotFoundError(key) from err
         if error_code(err) in _ANOTHER_ETAG:
+            if is_new:
+                raise ObjectExistsError(key) from err
             raise ConflictError(f"{call} {key}: the object there is another") from err
+        if error_code(err) in _ANOTHER_UPLOAD:
+            raise ConflictError(f"{call} {key}: the upload is gone, or a part of it is another") from err
+        if error_code(err) == "BadDigest":
+            raise BadCrcError(key, 0, f"{call}: the bytes that arrived are not of the CRC-32 that was sent") from err
         raise from_aws(err, f"{call} {key}") from err
     except BotoCoreError as err:
         raise from_aws(err, f"{call} {key}") from err

@@ -6,12 +6,12 @@ contract suite that runs on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
 
@@ -68,8 +68,26 @@ class ManifestTable(Protocol):
         """Return the gap that begins at `first_offset`. Cost: one GetItem."""
         ...
 
-    def gaps(self, incarnation: Incarnation, limit: int) -> tuple[Gap, ...]:
-        """Return the first `limit` gaps, in order. Cost: one Query."""
+    def gaps(
+        self,
+        incarnation: Incarnation,
+        limit: int,
+        *,
+        from_offset: Offset = Offset(0),  # noqa: B008  a NewType is its value
+    ) -> tuple[Gap, ...]:
+        """Return the first `limit` gaps that begin at or after `from_offset`, in order. Cost: one Query."""
+        ...
+
+    def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
+        """Return up to `limit` gaps that begin before `offset`, nearest first. Cost: one Query."""
+        ...
+
+    def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
+        """Yield what is known to be missing, losses first, by first offset. Cost: one Query a page, of thousands."""
+        ...
+
+    def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
+        """Return what is said of the segment of exactly these offsets in quarantine. Cost: one GetItem."""
         ...
 
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
@@ -111,6 +129,16 @@ class RangeRead:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class UploadedPart:
+    """A part of a multipart upload; parts count from 1. `crc32` is None where the store keeps none."""
+
+    number: int
+    size_bytes: int
+    crc32: int | None
+    etag: str
+
+
 class ObjectStore(Protocol):
     """The objects of one bucket.
 
@@ -136,6 +164,42 @@ class ObjectStore(Protocol):
         taken, CorruptionError when the bytes did not arrive as they were sent, ValueError when they are not of that
         size.
         """
+        ...
+
+    def uploads(self, key: str) -> tuple[str, ...]:
+        """Return the ids of the unfinished multipart uploads to exactly this key, oldest first. Cost: one listing."""
+        ...
+
+    def create_upload(self, key: str) -> str:
+        """Begin a multipart upload and return its id. Cost: one POST."""
+        ...
+
+    def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
+        """Return the parts that an upload has, by number. Cost: one listing a thousand parts.
+
+        Raises ConflictError when there is no such upload any more.
+        """
+        ...
+
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+        """Write a part, over the one of that number; the store refuses bytes that are not of that CRC-32. Cost: a PUT.
+
+        All parts but the last need 5 MiB. Raises ConflictError when there is no such upload any more, CorruptionError
+        when the bytes did not arrive as they were sent.
+        """
+        ...
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+        """Make the object of these parts, in ascending order, at a key that has none. Cost: one POST.
+
+        Parts that are not named are dropped. `crc32` is of the whole object. Raises ObjectExistsError when the key is
+        taken, ConflictError when one of these parts, or the upload, is not there any more, CorruptionError when the
+        object would not be of that CRC-32. After ObjectExistsError and CorruptionError the upload is still there.
+        """
+        ...
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop an upload and its parts; there being none is fine. Cost: one DELETE."""
         ...
 
     def info(self, key: str) -> ObjectInfo | None:

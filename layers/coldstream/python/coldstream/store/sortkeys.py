@@ -4,6 +4,8 @@
     gap#{first offset, 20 digits}     the gaps
     log#{next offset, 20 digits}      the fragment entries, each under the offset after its last
     log#head                          the head, right behind the last entry: letters sort after digits
+    loss#{first offset}-{next offset}           what is known to be lost, 20 digits each
+    quarantine#{first offset}-{next offset}     the segments in quarantine; nothing sorts between these and the losses
 
 The registry of streams is a partition of its own, `#streams`, which no incarnation can be called:
 
@@ -21,12 +23,15 @@ import re
 from hashlib import sha256
 
 from coldstream.errors import InvalidQueryError
+from coldstream.manifest.entry import Loss, Missing
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
 REGISTRY = "#streams"
 LOG_HEAD = "log#head"
-GAPS = "gap#"
+LAST_GAP = "gap#~"
+MISSING = "loss#"
+LAST_MISSING = "quarantine#~"
 LAST_EVENT = "event#~"
 TIME_OF_HEAD = "~"
 
@@ -40,7 +45,19 @@ def log_key(next_offset: Offset) -> str:
 
 def gap_key(first_offset: Offset) -> str:
     """Key of the gap that begins at `first_offset`."""
-    return f"{GAPS}{first_offset:020}"
+    return f"gap#{first_offset:020}"
+
+
+def missing_key(one: Missing) -> str:
+    """Key of a loss, or of a segment in quarantine."""
+    if isinstance(one, Loss):
+        return f"{MISSING}{one.first_offset:020}-{one.next_offset:020}"
+    return quarantine_key(one.first_offset, one.next_offset)
+
+
+def quarantine_key(first_offset: Offset, next_offset: Offset) -> str:
+    """Key of the quarantine of the segment of `first_offset` up to `next_offset`."""
+    return f"quarantine#{first_offset:020}-{next_offset:020}"
 
 
 def event_key(revision: int) -> str:

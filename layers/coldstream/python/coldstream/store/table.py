@@ -14,7 +14,7 @@ from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, CorruptionError, LostRaceError, UnavailableError
 from coldstream.manifest.commit import MAX_ITEMS, Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import items, sortkeys
 from coldstream.store.awserrors import from_aws, is_try_later
@@ -72,18 +72,38 @@ class DynamoTable:
         item = self._get(incarnation, sortkeys.gap_key(first_offset))
         return None if item is None else items.gap_of(item)
 
-    def gaps(self, incarnation: Incarnation, limit: int) -> tuple[Gap, ...]:
-        """Return the first gaps; one Query."""
-        return tuple(map(items.gap_of, self._query(incarnation, Item.item.startswith(sortkeys.GAPS), limit)))
+    def gaps(
+        self,
+        incarnation: Incarnation,
+        limit: int,
+        *,
+        from_offset: Offset = Offset(0),  # noqa: B008  a NewType is its value
+    ) -> tuple[Gap, ...]:
+        """Return the first gaps from an offset on; one Query."""
+        condition = Item.item.between(sortkeys.gap_key(from_offset), sortkeys.LAST_GAP)
+        return tuple(map(items.gap_of, self._query(incarnation, condition, limit)))
+
+    def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
+        """Return the gaps backwards from the one that begins before `offset`; one Query."""
+        condition = Item.item.between(sortkeys.gap_key(Offset(0)), sortkeys.gap_key(offset))
+        # One more than asked for, for one may begin at `offset`.
+        found = map(items.gap_of, self._query(incarnation, condition, limit + 1, scan_index_forward=False))
+        return tuple(gap for gap in found if gap.first_offset < offset)[:limit]
+
+    def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
+        """Yield what is known to be missing; one Query a megabyte of it."""
+        condition = Item.item.between(sortkeys.MISSING, sortkeys.LAST_MISSING)
+        yield from map(items.missing_of, self._all(incarnation, condition))
+
+    def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
+        """Return what is said of a segment in quarantine; one GetItem."""
+        item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
+        return None if item is None else items.quarantine_of(item)
 
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision; one Query a megabyte of them."""
         condition = Item.item.between(sortkeys.event_key(after_revision + 1), sortkeys.LAST_EVENT)
-        pages = self._pages(incarnation, condition)
-        while True:
-            yield from map(items.event_of, self._next_page(pages))
-            if pages.last_evaluated_key is None:
-                return
+        yield from map(items.event_of, self._all(incarnation, condition))
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream; one Query. Raises InvalidNameError."""
@@ -122,6 +142,8 @@ class DynamoTable:
             write.save(items.entry_item(self._item, life, change.put_entry), condition=is_new)
         if change.event is not None:
             write.save(items.event_item(self._item, life, change.event), condition=is_new)
+        if change.put_missing is not None:
+            write.save(items.missing_item(self._item, life, change.put_missing))
         for relink in change.relinks:
             entry = self._item(life, sortkeys.log_key(relink.next_offset))
             write.update(entry, items.relink_actions(relink), condition=Item.item.exists())
@@ -137,6 +159,14 @@ class DynamoTable:
             return None
         except PynamoDBException as err:
             raise _from_pynamodb(err, f"read of {incarnation}") from err
+
+    def _all(self, partition: str, condition: Condition) -> Iterator[Item]:
+        """Read page after page."""
+        pages = self._pages(partition, condition)
+        while True:
+            yield from self._next_page(pages)
+            if pages.last_evaluated_key is None:
+                return
 
     def _query(self, partition: str, condition: Condition, limit: int, **settings: Any) -> list[Item]:
         """Read one page, which ends at `limit` items or at a megabyte."""

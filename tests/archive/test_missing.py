@@ -1,0 +1,292 @@
+"""What is missing is written down once, and the gaps say it, whichever came first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
+
+import pytest
+
+from coldstream.archive.commit import commit_fragment
+from coldstream.archive.lost import MAX_REASON_BYTES, SegmentLost
+from coldstream.archive.missing import PAGE_GAPS, record_loss, record_missing
+from coldstream.errors import InvalidEventError, LostRaceError, OutcomeUnknownError
+from coldstream.manifest.commit import Change
+from coldstream.manifest.entry import Gap, JournalKind, Quarantine
+from coldstream.store.memory import MemoryTable
+from coldstream.units import MAX_OFFSET, Offset
+from tests.store.samples import NOW, ORDERS, entry
+
+LIFE = ORDERS.incarnation
+WHY = "the disk was full"
+
+
+def lose(table: MemoryTable, first: int, following: int, reason: str = WHY) -> None:
+    record_loss(table, SegmentLost(ORDERS, Offset(first), Offset(following), reason), lambda: NOW)
+
+
+def put_aside(table: MemoryTable, first: int, following: int, key: str = "quarantine/x") -> None:
+    record_missing(table, ORDERS, Quarantine(Offset(first), Offset(following), "bad CRC", NOW, key, '"e"'))
+
+
+def commit(table: MemoryTable, first: int, following: int) -> None:
+    assert commit_fragment(table, ORDERS, entry(first, following), lambda: NOW)
+
+
+def gaps(table: MemoryTable) -> list[tuple[int, int, str | None]]:
+    return [(gap.first_offset, gap.next_offset, gap.reason) for gap in table.gaps(LIFE, 1000)]
+
+
+def test_a_loss_that_is_told_again_is_written_once() -> None:
+    table = MemoryTable()
+    for _ in range(3):
+        lose(table, 10, 20)
+    lose(table, 12, 18, "another reason")
+    head = table.head(LIFE)
+    assert head is not None
+    assert (head.losses, head.revision, head.next_offset) == (1, 1, None)
+    assert [one.reason for one in table.missing(LIFE)] == [WHY]
+    (event,) = table.journal(LIFE)
+    assert (event.kind, event.first_offset, event.next_offset) == (JournalKind.SEGMENT_LOST, 10, 20)
+    assert (event.detail, event.at) == (WHY, NOW)
+
+
+def test_a_loss_of_a_stream_that_is_not_archived_registers_it() -> None:
+    table = MemoryTable()
+    lose(table, 10, 20)
+    assert table.incarnation_of("/", "orders") == LIFE
+
+
+STEPS: list[Callable[[MemoryTable], None]] = [
+    lambda table: commit(table, 0, 10),
+    lambda table: commit(table, 30, 40),
+    lambda table: lose(table, 10, 20),
+    lambda table: lose(table, 20, 30, "retention was faster"),
+    lambda table: commit(table, 50, 60),
+    lambda table: put_aside(table, 40, 50),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_gap_and_its_losses_may_come_in_any_order(order: tuple[int, ...]) -> None:
+    table = MemoryTable()
+    for number in order:
+        STEPS[number](table)
+    assert gaps(table) == [(10, 30, f"{WHY}; retention was faster")]
+
+
+def test_gaps_losses_and_quarantines_in_any_order_end_in_the_same_manifest() -> None:
+    for seed in range(100):
+        table = MemoryTable()
+        for step in random.Random(seed).sample(STEPS * 2, 2 * len(STEPS)):
+            try:
+                step(table)
+            except AssertionError:
+                continue  # committed before
+        assert gaps(table) == [(10, 30, f"{WHY}; retention was faster"), (40, 50, "in quarantine: bad CRC")]
+        head = table.head(LIFE)
+        assert head is not None
+        assert (head.gaps, head.losses, head.quarantined, head.fragments) == (2, 2, 1, 3)
+        assert len(list(table.journal(LIFE))) == len(STEPS)
+
+
+def test_a_loss_waits_for_the_gap_past_the_tail_and_before_the_first_fragment() -> None:
+    table = MemoryTable()
+    commit(table, 20, 30)
+    lose(table, 30, 40)
+    lose(table, 10, 20, "older than the agent")
+    assert gaps(table) == []
+    commit(table, 40, 50)
+    commit(table, 0, 10)
+    assert gaps(table) == [(10, 20, "older than the agent"), (30, 40, WHY)]
+
+
+def test_a_loss_that_is_archived_after_all_has_no_gap_any_more() -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    commit(table, 40, 50)
+    lose(table, 10, 40)
+    commit(table, 20, 30)
+    assert gaps(table) == [(10, 20, WHY), (30, 40, WHY)]
+    commit(table, 10, 20)
+    commit(table, 30, 40)
+    assert gaps(table) == []
+    head = table.head(LIFE)
+    assert head is not None
+    assert (head.gaps, head.losses) == (0, 1)
+
+
+def test_a_gap_is_unexplained_until_all_of_it_is_explained() -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    commit(table, 40, 50)
+    lose(table, 5, 30)
+    assert gaps(table) == [(10, 40, None)]
+    commit(table, 35, 40)
+    assert gaps(table) == [(10, 35, None)]
+    commit(table, 28, 35)
+    assert gaps(table) == [(10, 28, WHY)]
+
+
+def test_every_reason_is_what_the_manifest_knows_whatever_happened() -> None:
+    rng = random.Random(4)
+    explained = 0
+    for _ in range(60):
+        table = MemoryTable()
+        spans = [(first, first + 5) for first in range(0, 200, 5) if rng.random() < 0.6]
+        work: list[Callable[[], None]] = []
+        for first, following in spans:
+            work.append(lambda first=first, following=following, table=table: commit(table, first, following))
+        for _ in range(rng.randrange(12)):
+            first, size, act = rng.randrange(200), rng.randrange(1, 40), rng.choice([lose, put_aside])
+            work.append(lambda act=act, first=first, size=size, table=table: act(table, first, first + size))
+        rng.shuffle(work)
+        for act in work:
+            act()
+        known = list(table.missing(LIFE))
+        for first, following, reason in gaps(table):
+            covered = all(
+                any(one.first_offset <= offset < one.next_offset for one in known) for offset in range(first, following)
+            )
+            assert (reason is not None) == covered
+            explained += covered
+    assert explained > 50
+
+
+def test_a_loss_over_many_gaps_tells_them_all() -> None:
+    table = MemoryTable()
+    many = PAGE_GAPS + 20
+    for number in range(many + 1):
+        commit(table, number * 10, number * 10 + 5)
+    lose(table, 0, many * 10)
+    assert {reason for _, _, reason in gaps(table)} == {WHY}
+    head = table.head(LIFE)
+    assert head is not None
+    assert (head.gaps, head.losses) == (many, 1)
+
+
+def test_a_record_killed_between_two_transactions_is_finished_by_the_next() -> None:
+    class Killed(BaseException):
+        pass
+
+    class Dying(MemoryTable):
+        countdown = -1
+
+        def apply(self, change: Change) -> None:
+            self.countdown -= 1
+            if self.countdown == 0:
+                raise Killed
+            super().apply(change)
+
+    for countdown in (1, 2, 3, 4):
+        table = Dying()
+        for number in range(21):
+            commit(table, number * 10, number * 10 + 5)
+        table.countdown = countdown
+        with pytest.raises(Killed):
+            lose(table, 0, 300)
+        lose(table, 0, 300)
+        assert {reason for _, _, reason in gaps(table)} == {WHY}
+        kinds = [event.kind for event in table.journal(LIFE)]
+        assert kinds.count(JournalKind.SEGMENT_LOST) == 1
+
+
+def test_a_lost_answer_writes_a_loss_once() -> None:
+    class Forgetful(MemoryTable):
+        def apply(self, change: Change) -> None:
+            super().apply(change)
+            raise OutcomeUnknownError("no answer")
+
+    table = Forgetful()
+    lose(table, 10, 20)
+    head = table.head(LIFE)
+    assert head is not None
+    assert head.losses == 1
+
+
+def test_a_loss_that_is_written_while_a_commit_is_planned_is_in_its_gap() -> None:
+    class Overtaken(MemoryTable):
+        """Records a loss right before the change of another is applied."""
+
+        meanwhile: Callable[[], None] | None = None
+
+        def apply(self, change: Change) -> None:
+            if self.meanwhile is not None:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                meanwhile()
+            super().apply(change)
+
+    table = Overtaken()
+    commit(table, 0, 10)
+    table.meanwhile = lambda: lose(table, 10, 20)
+    commit(table, 20, 30)
+    assert gaps(table) == [(10, 20, WHY)]
+    table.meanwhile = lambda: commit(table, 40, 50)
+    lose(table, 30, 40, "retention was faster")
+    assert gaps(table) == [(10, 20, WHY), (30, 40, "retention was faster")]
+
+
+def test_losses_and_commits_at_once_end_in_the_same_manifest() -> None:
+    table = MemoryTable()
+    with ThreadPoolExecutor(8) as pool:
+        work = [pool.submit(commit, table, first, first + 10) for first in range(0, 200, 20)]
+        work += [pool.submit(lose, table, first, first + 10) for first in range(10, 190, 20)] * 2
+        for future in work:
+            try:
+                future.result()
+            except LostRaceError:
+                pytest.fail("the delays are too short for eight at once")
+    assert gaps(table) == [(first, first + 10, WHY) for first in range(10, 190, 20)]
+
+
+@pytest.mark.parametrize(
+    ("after", "missing", "requests"),
+    [
+        ([(10, 20)], False, {"GetItem": 1, "TransactWriteItems": 1}),
+        ([(10, 20)], True, {"GetItem": 1, "TransactWriteItems": 1}),
+        ([(15, 20)], False, {"GetItem": 1, "TransactWriteItems": 1}),
+        ([(15, 20)], True, {"GetItem": 1, "Query": 1, "TransactWriteItems": 1}),
+    ],
+    ids=["an append", "an append, where something is missing", "a gap", "a gap, where something is missing"],
+)
+def test_a_commit_reads_what_is_missing_only_where_it_makes_a_gap(
+    after: list[tuple[int, int]], *, missing: bool, requests: dict[str, int]
+) -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    if missing:
+        lose(table, 500, 600)
+    table.requests.clear()
+    for first, following in after:
+        commit(table, first, following)
+    assert table.requests == requests
+
+
+def test_a_loss_where_nothing_else_is_missing_costs_two_requests() -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    table.requests.clear()
+    lose(table, 10, 20)
+    assert table.requests == {"GetItem": 1, "TransactWriteItems": 1}
+
+
+@pytest.mark.parametrize(("first", "following"), [(5, 5), (9, 3), (-1, 4), (0, MAX_OFFSET + 1)])
+def test_losses_of_offsets_that_cannot_be_are_refused(first: int, following: int) -> None:
+    with pytest.raises(InvalidEventError, match="lost"):
+        SegmentLost(ORDERS, Offset(first), Offset(following), WHY)
+
+
+@pytest.mark.parametrize("reason", ["", "x" * (MAX_REASON_BYTES + 1), "é" * 501, "\ud800"])
+def test_reasons_that_cannot_be_are_refused(reason: str) -> None:
+    with pytest.raises(InvalidEventError, match="reason"):
+        SegmentLost(ORDERS, Offset(0), Offset(1), reason)
+    assert SegmentLost(ORDERS, Offset(0), Offset(1), "é" * 500).reason == "é" * 500
+
+
+def test_a_gap_without_anything_missing_has_no_reason() -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    commit(table, 20, 30)
+    assert table.gaps(LIFE, 10) == (Gap(Offset(10), Offset(20)),)
