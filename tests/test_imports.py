@@ -21,8 +21,10 @@ MAY_IMPORT = {
     "archive": BASE | {"format", "manifest", "store"},
     "serve": BASE | {"format", "manifest", "store"},
     "runtime": BASE | {"format", "manifest", "store", "archive", "serve"},
+    "live": BASE | {"format", "manifest"},
+    "consumer": BASE | {"format", "manifest", "store", "serve", "live"},
 }
-EDGE = {"cli", "local"}
+EDGE = {"agent", "cli", "local"}
 """They take what they need, and nothing takes from them."""
 
 PURE = ("format", "manifest")

@@ -17,6 +17,7 @@ from rstream import CompressionType, OffsetType, schema
 from rstream.client import Client
 from rstream.compression import CompressionHelper
 
+from coldstream.live.wire import WireText
 from tests.support.codecs import register_codecs
 
 FRAME_BYTES = 1 << 20
@@ -43,7 +44,7 @@ class StreamConnection:
 
     def __init__(self, host: str, port: int, vhost: str = "/", *, timeout_s: float = 30) -> None:
         self._address = host, port
-        self._vhost = _WireText(vhost)
+        self._vhost = WireText(vhost)
         self._timeout_s = timeout_s
         self._publisher_ids = itertools.cycle(range(256))
 
@@ -82,11 +83,11 @@ class StreamConnection:
             "max-age": max_age,
         }
         given = {name: value for name, value in arguments.items() if value is not None}
-        self._runner.run(self._client.create_stream(_WireText(stream), given))
+        self._runner.run(self._client.create_stream(WireText(stream), given))
 
     def delete_stream(self, stream: str) -> None:
         """Delete a stream and its files."""
-        self._runner.run(self._client.delete_stream(_WireText(stream)))
+        self._runner.run(self._client.delete_stream(WireText(stream)))
 
     def publish(self, stream: str, entries: Iterable[bytes | SubBatch], *, publisher: str = "") -> int:
         """Publish entries in their order, wait until the broker has confirmed all, and return how many messages.
@@ -94,18 +95,18 @@ class StreamConnection:
         A named publisher goes on from its last publishing id, and leaves tracking in the chunks' trailers.
         Raises PublishError.
         """
-        return self._runner.run(self._publish(_WireText(stream), entries, _WireText(publisher)))
+        return self._runner.run(self._publish(WireText(stream), entries, WireText(publisher)))
 
     def store_offset(self, stream: str, reference: str, offset: int) -> None:
         """Store a consumer's offset, and wait until the broker knows it: it ends in a tracking chunk."""
-        self._runner.run(self._store_offset(_WireText(stream), _WireText(reference), offset))
+        self._runner.run(self._store_offset(WireText(stream), WireText(reference), offset))
 
     def read(self, stream: str, messages: int) -> list[tuple[int, bytes]]:
         """Return the first messages of a stream as a consumer gets them from the broker, each with its offset.
 
         At least as many as asked for, up to the end of a chunk. Raises TimeoutError where there are fewer.
         """
-        return self._runner.run(self._read(_WireText(stream), messages))
+        return self._runner.run(self._read(WireText(stream), messages))
 
     async def _open(self) -> Client:
         host, port = self._address
@@ -226,12 +227,3 @@ def _sub_batch_frame(publisher_id: int, publishing_id: int, batch: SubBatch) -> 
         compressed_data_size=packed.compressed_size(),
         messages=packed.data(),
     )
-
-
-class _WireText(str):
-    """Text that gives its length in bytes: rstream 1.1.1 sends characters, where the protocol counts bytes."""
-
-    __slots__ = ()
-
-    def __len__(self) -> int:
-        return len(self.encode())

@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from coldstream.cli import exits
+from coldstream.cli.agent import agent
+from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.inspect_file import inspect_file
 from coldstream.cli.output import printable
@@ -79,6 +81,11 @@ def options(*, debug: Annotated[bool, typer.Option("--debug", help="Show where a
 for command in (up, announce, streams, describe, resolve, read):
     app.command(epilog=exits.HELP)(command)
 app.command("inspect", epilog=exits.HELP)(inspect_file)
+
+agent_app = typer.Typer(cls=_Commands, rich_markup_mode=None)
+agent_app.callback(invoke_without_command=True, epilog=exits.HELP)(agent)
+agent_app.command("status", epilog=exits.HELP)(status)
+app.add_typer(agent_app, name="agent")
 
 
 def main() -> None:

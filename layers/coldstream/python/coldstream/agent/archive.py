@@ -1,0 +1,107 @@
+"""The archive as the agent uses it: stage, announce, and see what became of it. What blocks runs in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.memory import Loss
+from coldstream.archive.coverage import covered_to
+from coldstream.archive.lost import SegmentLost
+from coldstream.archive.quarantine import is_quarantined
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import stage
+from coldstream.errors import InvalidSettingError
+from coldstream.manifest.entry import Quarantine
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
+from coldstream.runtime.settings import Settings
+from coldstream.store.bus import EventBridgeBus, EventBus
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.table import DynamoTable
+from coldstream.units import MAX_OFFSET, Offset
+
+MAX_UPLOADS = 64
+"""Slices staged at a time."""
+
+
+class StoppedError(Exception):
+    """The agent is to end; what was staged so far is gone on with next time."""
+
+
+class Archive:
+    """One archive, of one table, bucket and bus."""
+
+    def __init__(
+        self, table: ManifestTable, objects: ObjectStore, bus: EventBus, keys: Keys, limit: BandwidthLimit
+    ) -> None:
+        self._table = table
+        self._objects = objects
+        self._bus = bus
+        self._keys = keys
+        self._limit = limit
+        self._stopped = threading.Event()
+        # Threads of their own, as many as may ever be asked for: these wait for bandwidth, and nothing else has to.
+        self._stagers = ThreadPoolExecutor(MAX_UPLOADS, thread_name_prefix="stage")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit) -> Archive:
+        """Make one for the archive that COLDSTREAM_* name. Raises InvalidSettingError, naming the variable."""
+        settings = Settings.from_environment(environment)
+        bus = environment.get("COLDSTREAM_EVENT_BUS")
+        if not bus:
+            raise InvalidSettingError("COLDSTREAM_EVENT_BUS", "is not set")
+        return cls(
+            DynamoTable(settings.table), S3Objects(settings.bucket), EventBridgeBus(bus), Keys(settings.prefix), limit
+        )
+
+    def stop(self) -> None:
+        """End what is being staged, at the next piece, by a StoppedError."""
+        self._stopped.set()
+        self._limit.stop()
+        self._stagers.shutdown(wait=False)
+
+    async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: int | None) -> Offset:
+        """Return how far the manifest covers a stream, from `first_offset` on, without a hole, and up to `limit`."""
+        end = Offset(MAX_OFFSET if limit is None else limit)
+        return await asyncio.to_thread(covered_to, self._table, incarnation, first_offset, end)
+
+    async def stage(self, chunk: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
+        """Stage a slice, within the bandwidth."""
+        work = partial(
+            stage, chunk, stream, self._objects, self._keys, cut_every_ms=every_ms, on_bytes=self._before_bytes
+        )
+        return await asyncio.get_running_loop().run_in_executor(self._stagers, work)
+
+    async def announce(self, rolled: SegmentRolled) -> None:
+        """Put the event of a staged slice."""
+        await asyncio.to_thread(self._bus.put, source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+
+    async def announce_loss(self, stream: StreamId, loss: Loss) -> None:
+        """Put the event of offsets that will never come."""
+        lost = SegmentLost(stream, loss.first_offset, loss.next_offset, loss.reason)
+        await asyncio.to_thread(self._bus.put, source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+
+    async def quarantine_of(self, rolled: SegmentRolled) -> Quarantine | None:
+        """Return what is said of the last copy of a slice that went to quarantine, None when none did."""
+        return await asyncio.to_thread(is_quarantined, self._table, rolled)
+
+    async def is_copy_in_quarantine(self, rolled: SegmentRolled) -> bool:
+        """Tell whether the very bytes that are staged went to quarantine before."""
+        found = await self.quarantine_of(rolled)
+        if found is None:
+            return False
+        staged = await asyncio.to_thread(self._objects.info, rolled.staged_key)
+        return staged is not None and staged.etag == found.etag
+
+    def _before_bytes(self, size_bytes: int) -> None:
+        if self._stopped.is_set():
+            raise StoppedError
+        self._limit.take(size_bytes)

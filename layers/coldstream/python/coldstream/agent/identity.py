@@ -1,0 +1,121 @@
+"""Which stream a directory of the broker's is, and how much of it is committed: what was proven, and is remembered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from coldstream.agent.memory import Loss, MemoryFile
+from coldstream.agent.names import candidates
+from coldstream.agent.naming import Naming
+from coldstream.agent.proof import Broker, Verdict, is_same, prove
+from coldstream.errors import AccessDeniedError, NotFoundError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.manifest.spec import FIRST
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import Offset
+
+log = logging.getLogger(__name__)
+
+Find = Callable[[Offset], Awaitable[ChunkHeader | None]]
+"""Finds the chunk on this disk that has an id."""
+
+
+class StreamIdentity:
+    """One incarnation: its names and its commit offset, once they are proven, and the losses still to be told."""
+
+    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, naming: Naming, find: Find) -> None:
+        self.incarnation = incarnation
+        self._file = file
+        self._memory = file.load()
+        self._broker = broker
+        self._naming = naming
+        self._find = find
+
+    @property
+    def stream(self) -> StreamId | None:
+        """The stream, None until its names are proven."""
+        return self._memory.stream
+
+    @property
+    def committed_to(self) -> Offset:
+        """Everything below is committed."""
+        return self._memory.committed_to
+
+    @property
+    def lost(self) -> tuple[Loss, ...]:
+        """The losses that are still to be told."""
+        return self._memory.lost
+
+    async def find_names(self, ours: ChunkHeader) -> bool:
+        """Prove the names by a user chunk on this disk; return whether that is done. Raises what the broker does."""
+        for vhost, name in candidates(self.incarnation, await self._naming.known()):
+            candidate = StreamId(vhost, name, self.incarnation)
+            try:
+                verdict, committed_to = await prove(self._broker, candidate, ours, self._find)
+            except (NotFoundError, AccessDeniedError) as err:
+                log.debug("%s is not %s: %s", self.incarnation, candidate, err)
+                continue
+            if verdict is Verdict.COMMITTED and committed_to is not None:
+                self._save(stream=candidate, committed_to=max(committed_to, self.committed_to))
+                log.info("%s is %s", self.incarnation, candidate)
+                return True
+        return False
+
+    async def prove(self, witness: ChunkHeader) -> Verdict:
+        """Prove by a user chunk on this disk that all up to it is committed. Raises what the broker does."""
+        assert self.stream is not None
+        verdict, committed_to = await prove(self._broker, self.stream, witness, self._find)
+        if committed_to is not None and committed_to > self.committed_to:
+            self._save(committed_to=committed_to)
+        return verdict
+
+    async def is_gone(self) -> bool:
+        """Tell whether the broker has this life of the stream no more. Raises what the broker does."""
+        assert self.stream is not None
+        try:
+            delivered = await self._broker.probe(self.stream.vhost, self.stream.name, FIRST)
+        except NotFoundError:
+            return True
+        if delivered is None:
+            return False
+        ours = await self._find(Offset(delivered.header.chunk_id))
+        return ours is None or not is_same(ours, delivered.header)
+
+    def lose(self, loss: Loss) -> None:
+        """Write down a loss, durably, and say it. Raises OSError when that cannot be done."""
+        self._save(lost=(*self.lost, loss))
+        log.error(
+            "%s: offsets %d to %d are lost: %s",
+            self.stream or self.incarnation,
+            loss.first_offset,
+            loss.next_offset - 1,
+            loss.reason,
+        )
+
+    def told(self, loss: Loss) -> None:
+        """Take note that a loss was told."""
+        self._save(lost=tuple(other for other in self.lost if other != loss))
+
+    def forget(self) -> None:
+        """Remember nothing of the stream, but for losses that nobody was told of."""
+        if not self.lost:
+            self._file.forget()
+
+    def _save(
+        self,
+        *,
+        stream: StreamId | None = None,
+        committed_to: Offset | None = None,
+        lost: tuple[Loss, ...] | None = None,
+    ) -> None:
+        before = self._memory
+        after = replace(
+            before,
+            stream=stream or before.stream,
+            committed_to=before.committed_to if committed_to is None else committed_to,
+            lost=before.lost if lost is None else lost,
+        )
+        self._file.save(after, durably=lost is not None)
+        self._memory = after

@@ -1,0 +1,82 @@
+"""What the agent remembers of a stream between runs: small, replaced as a whole, and made anew where it is lost.
+
+    <state directory>/streams/<incarnation>.json    {"version": 1, "stream", "committed_to", "lost"}
+
+Losing it costs the broker another question and the manifest another look, except for `committed_to` of a stream that
+the broker has deleted meanwhile, and losses not yet in the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from coldstream.errors import InvalidNameError
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import Offset
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets that will never be archived, and why."""
+
+    first_offset: Offset
+    next_offset: Offset
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMemory:
+    """`stream` is proven to be what the incarnation belongs to; below `committed_to` everything is committed.
+
+    `lost` are losses that the manifest does not have yet.
+    """
+
+    stream: StreamId | None = None
+    committed_to: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
+    lost: tuple[Loss, ...] = ()
+
+
+class MemoryFile:
+    """The memory of one stream on disk."""
+
+    def __init__(self, directory: Path, incarnation: Incarnation) -> None:
+        self._incarnation = incarnation
+        self._path = directory / f"{incarnation}.json"
+
+    def load(self) -> StreamMemory:
+        """Read it; an empty one where there is none, or none that can be read."""
+        try:
+            content = json.loads(self._path.read_bytes())
+            if content.pop("version") != VERSION:
+                return StreamMemory()
+            names = content["stream"]
+            return StreamMemory(
+                StreamId(names["vhost"], names["name"], self._incarnation) if names else None,
+                Offset(int(content["committed_to"])),
+                tuple(Loss(**loss) for loss in content["lost"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidNameError):
+            return StreamMemory()
+
+    def save(self, memory: StreamMemory, *, durably: bool = False) -> None:
+        """Write it so that a crash leaves the old one or the new one; `durably`, the new one, once this returns.
+
+        Raises OSError, as on a full disk.
+        """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, **asdict(memory)}, file, ensure_ascii=False)
+            if durably:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(self._path)
+
+    def forget(self) -> None:
+        """Remove it."""
+        self._path.unlink(missing_ok=True)

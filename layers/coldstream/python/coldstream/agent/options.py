@@ -1,0 +1,101 @@
+"""What the agent is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from coldstream.agent.rules import Rules
+from coldstream.errors import InvalidSettingError
+from coldstream.live.address import BrokerAddress
+from coldstream.units import MIB
+
+MIN_MAX_LAG_S = 3
+MAX_MAX_LAG_S = 24 * 3600
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[kMGT]i?)?B?")
+_FACTORS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+class Source(StrEnum):
+    """Where the agent takes segments from."""
+
+    DISK = "disk"
+    PROTOCOL = "protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """Options of the agent. Times are in seconds, sizes in bytes.
+
+    `state` is the agent's own directory; for the disk source on the file system of `data`, the broker's directory of
+    streams. `release_below_bytes` is the free space below which pins are let go although they are not archived; None
+    keeps them whatever happens.
+    """
+
+    state: Path
+    broker: BrokerAddress
+    data: Path | None = None
+    source: Source = Source.DISK
+    management: str | None = None
+    streams: tuple[tuple[str, str], ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    max_lag_s: float | None = None
+    scan_s: float = 10.0
+    uploads: int = 4
+    bandwidth_bytes_per_s: float | None = None
+    release_below_bytes: int | None = None
+    segment_bytes: int = 64 * MIB
+    max_spool_bytes: int = 1024 * MIB
+    listen_host: str = "127.0.0.1"
+    listen_port: int = 9478
+
+    def __post_init__(self) -> None:
+        if self.source is Source.DISK and self.data is None:
+            raise InvalidSettingError("--data", "is needed: the broker's directory of streams, …/mnesia/<node>/stream")
+        if self.max_lag_s is not None and not MIN_MAX_LAG_S <= self.max_lag_s <= MAX_MAX_LAG_S:
+            raise InvalidSettingError("--max-lag", f"is to be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
+
+    @property
+    def every_ms(self) -> int | None:
+        """The span of time borders: a third of the max-lag, for a span is closed another span after its end."""
+        return None if self.max_lag_s is None else int(self.max_lag_s * 1000 / 3)
+
+    def shown(self) -> tuple[tuple[str, str], ...]:
+        """Return what may be shown: no passwords."""
+        given = {
+            "source": self.source,
+            "data": self.data,
+            "state": self.state,
+            "max-lag": None if self.max_lag_s is None else f"{self.max_lag_s:g} s",
+            "scan": f"{self.scan_s:g} s",
+            "uploads": self.uploads,
+            "bandwidth": self.bandwidth_bytes_per_s,
+            "release-pins-below": self.release_below_bytes,
+            "include": " ".join(self.rules.include) or None,
+            "exclude": " ".join(self.rules.exclude) or None,
+            "include-vhost": " ".join(self.rules.include_vhost) or None,
+            "exclude-vhost": " ".join(self.rules.exclude_vhost) or None,
+        }
+        return tuple((name, str(value)) for name, value in given.items() if value is not None)
+
+
+def parse_duration(option: str, text: str) -> float:
+    """Read a duration, such as 60s, 5m or 0.5h; a number alone is seconds. Raises InvalidSettingError."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSettingError(option, f"{text!r} is not a duration, as 30s, 5m and 1h are")
+    return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
+
+
+def parse_size(option: str, text: str) -> int:
+    """Read a size in bytes, such as 500MB or 2GiB. Raises InvalidSettingError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSettingError(option, f"{text!r} is not a size, as 500MB and 2GiB are")
+    return int(float(match["number"]) * (_FACTORS[match["unit"]] if match["unit"] else 1))

@@ -1,0 +1,156 @@
+"""Pins: hard links to segment files, which keep what the broker deletes until the archive has it.
+
+    <state directory>/pins/<incarnation>/<first offset, 20 digits>.segment
+
+A link is made as soon as a file is seen, the newest segment's too: it shows what the broker appends, and what it
+truncates. It costs no space until the broker deletes its own. Nothing of the broker's is ever written to or removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.units import Offset
+
+SEGMENT_FILE = re.compile(r"(?P<first_offset>[0-9]{20})\.segment")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pinned segment. `is_active` says that the broker may still write to it."""
+
+    path: Path
+    first_offset: Offset
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PinSpace:
+    """Segments pinned, the bytes they have, and the bytes that are on the disk for the sake of the pin alone."""
+
+    segments: int = 0
+    size_bytes: int = 0
+    orphaned_bytes: int = 0
+
+
+class StreamPins:
+    """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own."""
+
+    def __init__(self, directory: Path, source: Path | None) -> None:
+        self.directory = directory
+        self._source = source
+
+    def refresh(self, archived_to: Offset) -> tuple[Pin, ...]:
+        """Pin what is new and not archived, let go of what was truncated away, and return all pins, oldest first.
+
+        The broker deletes its oldest segments first, so one that is gone while an older one is there was not deleted by
+        retention: it held chunks that were never committed, and were truncated. Raises OSError where a link cannot be
+        made, as on a full disk.
+        """
+        live = {} if self._source is None else segment_files(self._source)
+        pinned = segment_files(self.directory)
+        oldest = min(live, default=None)
+        for offset, path in pinned.items():
+            if oldest is not None and offset > oldest and offset not in live:
+                path.unlink(missing_ok=True)
+        for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
+            if next_offset is None or next_offset > archived_to:
+                self._pin(path, pinned.get(offset))
+        newest = max(live, default=None)
+        return tuple(
+            Pin(path, offset, is_active=offset == newest) for offset, path in segment_files(self.directory).items()
+        )
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether the broker has files of the stream here.
+
+        Raises UnavailableError when the directory of all its streams is gone: that says nothing about one of them.
+        """
+        if self._source is None:
+            return True
+        if not self._source.parent.is_dir():
+            raise UnavailableError(f"the broker's data directory is gone: {self._source.parent}")
+        return self._source.is_dir()
+
+    def holds_live(self, pin: Pin) -> bool:
+        """Tell whether the broker still has the very file."""
+        try:
+            return self._source is None or pin.path.samefile(self._source / pin.path.name)
+        except FileNotFoundError:
+            return False
+
+    def release(self, pin: Pin) -> None:
+        """Let go of a segment; its space is free when the broker has deleted it, too."""
+        pin.path.unlink(missing_ok=True)
+
+    def release_all(self) -> None:
+        """Let go of the whole stream."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def space(self) -> PinSpace:
+        """Measure the pins."""
+        segments = size_bytes = orphaned_bytes = 0
+        for path in segment_files(self.directory).values():
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue
+            segments += 1
+            size_bytes += found.st_size
+            if found.st_nlink == 1:
+                orphaned_bytes += found.st_size
+        return PinSpace(segments, size_bytes, orphaned_bytes)
+
+    def _pin(self, path: Path, pinned: Path | None) -> None:
+        try:
+            if pinned is not None and path.samefile(pinned):
+                return
+            self.directory.mkdir(parents=True, exist_ok=True)
+            # Another file of that name: what was pinned was truncated away, or the replica was made anew.
+            fresh = self.directory / f"{path.name}.new"
+            fresh.unlink(missing_ok=True)
+            os.link(path, fresh)
+            fresh.replace(self.directory / path.name)
+        except FileNotFoundError:
+            return  # deleted meanwhile
+
+
+def segment_files(directory: Path) -> dict[Offset, Path]:
+    """Return the segment files of a directory by their first offset, in order; none where it is gone."""
+    try:
+        paths = list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    matches = ((SEGMENT_FILE.fullmatch(path.name), path) for path in paths)
+    return dict(sorted((Offset(int(match["first_offset"])), path) for match, path in matches if match))
+
+
+def check_links(data_directory: Path, pins_directory: Path) -> None:
+    """Try whether files of the broker's can be pinned. Raises InvalidSettingError, which says what to do."""
+    pins_directory.mkdir(parents=True, exist_ok=True)
+    if data_directory.stat().st_dev != pins_directory.stat().st_dev:
+        raise InvalidSettingError(
+            "--state",
+            f"{pins_directory} is on another file system than {data_directory}; hard links need the same one",
+        )
+    sample = next((path for path in data_directory.glob("*/*.segment")), None)
+    if sample is None:
+        return
+    link = pins_directory / "try.link"
+    link.unlink(missing_ok=True)
+    try:
+        os.link(sample, link)
+    except FileNotFoundError:
+        return  # deleted meanwhile
+    except OSError as err:
+        raise InvalidSettingError(
+            "--state", f"cannot link {sample} into {pins_directory}: {err.strerror}; run as the broker's user"
+        ) from err
+    link.unlink()

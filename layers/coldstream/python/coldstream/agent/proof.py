@@ -1,0 +1,159 @@
+"""Proof that chunks on this disk are committed, and which stream they are of.
+
+What a broker delivers to a consumer is committed. Two logs that hold the same chunk, of the same id and epoch, are
+equal up to it (osiris replicates as Raft does). So where the broker delivers a chunk that stands on this disk just so,
+everything on this disk up to it is committed, and the names that it was asked for by are the directory's. Nothing else
+is believed: not that a segment rolled, for a leader that was lost may have rolled what the cluster never committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Protocol
+
+from coldstream.agent.metrics import AgentMetrics, Service
+from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.format.chunk import Chunk, ChunkHeader
+from coldstream.live.address import BrokerAddress
+from coldstream.live.connection import LiveConnection
+from coldstream.manifest.spec import AtOffset, OffsetSpec
+from coldstream.manifest.stream import StreamId
+from coldstream.units import Offset
+
+PROBE_TIMEOUT_S = 3.0
+PROBES_AT_ONCE = 32
+RETRY_CONNECT_S = 1.0
+
+
+class Broker(Protocol):
+    """What the agent asks of a broker."""
+
+    async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
+        """Return the first chunk that a consumer at `spec` is given; None when none came soon.
+
+        Raises UnavailableError, StreamNotFoundError, AccessDeniedError.
+        """
+        ...
+
+
+class Verdict(Enum):
+    """What a delivered chunk says of one on this disk."""
+
+    COMMITTED = auto()
+    """It is the same: all up to it is committed."""
+
+    NOT_YET = auto()
+    """The broker has not got so far."""
+
+    DELETED = auto()
+    """The broker begins later: retention has deleted it."""
+
+    ANOTHER = auto()
+    """The broker has another chunk there: of another stream, or what is on this disk was never committed."""
+
+
+def judge(ours: ChunkHeader, delivered: Chunk | None) -> Verdict:
+    """Compare a user chunk on this disk with what the broker delivered for its offset."""
+    if delivered is None or delivered.header.next_offset <= ours.chunk_id:
+        return Verdict.NOT_YET
+    theirs = delivered.header
+    if theirs.chunk_id > ours.chunk_id and theirs.chunk_id >= ours.next_offset:
+        return Verdict.DELETED
+    return Verdict.COMMITTED if is_same(ours, theirs) else Verdict.ANOTHER
+
+
+def is_same(ours: ChunkHeader, theirs: ChunkHeader) -> bool:
+    """Tell whether two headers are of the same chunk; brokers need not send trailers and bloom filters."""
+    return _identity(ours) == _identity(theirs)
+
+
+def _identity(header: ChunkHeader) -> tuple[object, ...]:
+    return (
+        header.type,
+        header.entries,
+        header.records,
+        header.timestamp,
+        header.epoch,
+        header.chunk_id,
+        header.crc,
+        header.data_bytes,
+    )
+
+
+class BrokerConnections:
+    """Implements `Broker` over one connection a vhost, opened when it is asked for, and again after it broke."""
+
+    def __init__(self, address: BrokerAddress, metrics: AgentMetrics) -> None:
+        self._address = address
+        self._metrics = metrics
+        self._connections: dict[str, LiveConnection] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._failed: dict[str, tuple[float, ColdstreamError]] = {}
+        self._probes = asyncio.Semaphore(PROBES_AT_ONCE)
+
+    async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
+        """Ask by a consumer with a credit of one chunk."""
+        async with self._probes:
+            connection = await self._connection(vhost)
+            try:
+                found = await connection.probe(name, spec, timeout_s=PROBE_TIMEOUT_S)
+            except UnavailableError:
+                await self._drop(vhost, connection)
+                raise
+            self._metrics.contacted(Service.BROKER)
+            return found
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for vhost, connection in list(self._connections.items()):
+            await self._drop(vhost, connection)
+
+    async def _connection(self, vhost: str) -> LiveConnection:
+        loop = asyncio.get_running_loop()
+        async with self._opening.setdefault(vhost, asyncio.Lock()):
+            if (connection := self._connections.get(vhost)) is not None:
+                return connection
+            at, err = self._failed.get(vhost, (0.0, UnavailableError("")))
+            if at and loop.time() - at < RETRY_CONNECT_S:
+                raise err
+            connection = LiveConnection(self._address, vhost, name="coldstream agent")
+            try:
+                await connection.__aenter__()
+            except ColdstreamError as failure:
+                self._failed[vhost] = (loop.time(), failure)
+                raise
+            self._failed.pop(vhost, None)
+            self._connections[vhost] = connection
+            return connection
+
+    async def _drop(self, vhost: str, connection: LiveConnection) -> None:
+        if self._connections.get(vhost) is connection:
+            del self._connections[vhost]
+            await connection.__aexit__(None, None, None)
+
+
+async def prove(
+    broker: Broker,
+    stream: StreamId,
+    witness: ChunkHeader,
+    find: Callable[[Offset], Awaitable[ChunkHeader | None]],
+) -> tuple[Verdict, Offset | None]:
+    """Ask the broker for a user chunk of ours, and return what that says, and up to which offset all is committed.
+
+    Where retention has deleted it, the later chunk that the broker delivered is compared instead: `find` returns ours
+    of that id, None when there is none. Cost: one chunk delivered.
+    """
+    delivered = await broker.probe(stream.vhost, stream.name, AtOffset(Offset(witness.chunk_id)))
+    verdict = judge(witness, delivered)
+    if verdict is Verdict.COMMITTED:
+        return verdict, witness.next_offset
+    if verdict is Verdict.DELETED:
+        assert delivered is not None
+        ours = await find(Offset(delivered.header.chunk_id))
+        if ours is not None:
+            if is_same(ours, delivered.header):
+                return Verdict.COMMITTED, ours.next_offset
+            return Verdict.ANOTHER, None
+    return verdict, None

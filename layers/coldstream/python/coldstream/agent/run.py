@@ -1,0 +1,43 @@
+"""Put an agent together from its options and the environment, and run it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from coldstream.agent.agent import Agent
+from coldstream.agent.archive import Archive
+from coldstream.agent.http import StatusServer
+from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.management import ManagementClient
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.naming import Naming
+from coldstream.agent.options import AgentOptions
+from coldstream.agent.proof import BrokerConnections
+
+log = logging.getLogger(__name__)
+
+THREADS = 16
+"""For what blocks for a moment: the disk's directories, the manifest, the event bus."""
+
+
+async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> None:
+    """Run an agent until cancelled. Raises InvalidSettingError when it cannot begin."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
+    archive = Archive.from_environment(environment, BandwidthLimit(options.bandwidth_bytes_per_s))
+    metrics = AgentMetrics()
+    broker = BrokerConnections(options.broker, metrics)
+    naming = Naming(None if options.management is None else ManagementClient(options.management))
+    agent = Agent(options, archive, broker, naming, metrics)
+    with ExitStack() as stack:
+        if options.listen_host:
+            server = StatusServer(metrics, lambda: agent.turned_s, host=options.listen_host, port=options.listen_port)
+            stack.enter_context(server)
+            log.info("listening on %s port %d", options.listen_host, server.port)
+        try:
+            await agent.run()
+        finally:
+            await broker.close()

@@ -1,0 +1,121 @@
+"""`coldstream agent status`: what a running agent has pinned, archived, and still to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coldstream.cli.options import Output
+from coldstream.cli.output import Format, printable, size_text, write_json_text, write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coldstream.agent.status import AgentStatus, StreamStatus
+    from coldstream.units import TimestampMs
+
+TIMEOUT_S = 10.0
+MAX_STATUS_BYTES = 64 << 20
+
+
+def status(
+    *,
+    url: Annotated[
+        str, typer.Option(envvar="COLDSTREAM_AGENT_URL", help="Where the agent listens.", metavar="URL")
+    ] = "http://127.0.0.1:9478",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what the agent of this node has done, and has to do.
+
+    One line a stream, the one that is farthest behind first.
+    """
+    found = _ask(url.rstrip("/") + "/status")
+    if output is Format.JSON:
+        write_json_text(found.to_json().decode())
+        return
+    streams = sorted(found.streams, key=lambda stream: _rank(stream, found.at), reverse=True)
+    write_table(
+        ("vhost", "stream", "state", "behind", "offsets behind", "pinned", "only here", "retention left", "failure"),
+        [_row(stream, found.at) for stream in streams],
+    )
+    _say(found, streams)
+
+
+def _ask(url: str) -> AgentStatus:
+    import urllib3
+
+    from coldstream.agent.status import AgentStatus
+    from coldstream.errors import InvalidSettingError, UnavailableError
+    from coldstream.serve.http import HttpClient
+
+    def read(response: urllib3.BaseHTTPResponse) -> bytes:
+        body = response.read(MAX_STATUS_BYTES + 1)
+        if response.status != 200:  # noqa: PLR2004 - HTTP's OK
+            raise UnavailableError(f"{url} answered {response.status}: {body[:200].decode(errors='replace')}")
+        if len(body) > MAX_STATUS_BYTES:
+            raise UnavailableError(f"{url} answered more than {MAX_STATUS_BYTES} bytes")
+        return body
+
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError as err:
+        raise InvalidSettingError("--url", str(err)) from err
+    if parts.scheme not in {"http", "https"} or not parts.host:
+        raise InvalidSettingError("--url", f"{url!r} is not a URL, as http://127.0.0.1:9478 is")
+    client = HttpClient(connections=1, read_timeout_s=TIMEOUT_S, attempts=1)
+    return AgentStatus.from_json(client.get(url, dict, read), source=url)
+
+
+def _rank(stream: StreamStatus, now: TimestampMs) -> tuple[float, int, str]:
+    lag_s = stream.lag_s(now)
+    return (-1.0 if lag_s is None else lag_s, stream.lag_offsets, stream.incarnation)
+
+
+def _row(stream: StreamStatus, now: TimestampMs) -> tuple[object, ...]:
+    vhost, name = stream.labels
+    return (
+        vhost or None,
+        name,
+        stream.state,
+        _duration_text(stream.lag_s(now)),
+        stream.lag_offsets,
+        size_text(stream.pinned_bytes),
+        size_text(stream.orphaned_bytes),
+        _duration_text(stream.retention_left_s),
+        stream.last_failure,
+    )
+
+
+def _say(found: AgentStatus, streams: Sequence[StreamStatus]) -> None:
+    from coldstream.units import format_timestamp
+
+    behind = sum(stream.lag_offsets > 0 for stream in streams)
+    pinned_bytes = sum(stream.pinned_bytes for stream in streams)
+    orphaned_bytes = sum(stream.orphaned_bytes for stream in streams)
+    archived = (
+        f"{len(streams)} streams, {behind} of them not archived to the end;"
+        f" {size_text(pinned_bytes)} pinned, {size_text(orphaned_bytes)} of it held here only;"
+        f" {size_text(found.disk_free_bytes)} of {size_text(found.disk_total_bytes)} free"
+    )
+    running = (
+        f"coldstream {found.version} on {found.host} at {format_timestamp(found.at)},"
+        f" up for {_duration_text((found.at - found.started_at) / 1000)};"
+        f" AWS answered {_ago(found.aws_contact_at, found.at)}, the broker {_ago(found.broker_contact_at, found.at)}"
+    )
+    for line in (archived, running, *(f"problem: {problem}" for problem in found.problems)):
+        typer.echo(printable(line), err=True)
+
+
+def _ago(at: TimestampMs | None, now: TimestampMs) -> str:
+    return "never yet" if at is None else f"{_duration_text(max(0, now - at) / 1000)} ago"
+
+
+def _duration_text(seconds: float | None) -> str | None:
+    """Write a duration with the unit that suits it."""
+    if seconds is None:
+        return None
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

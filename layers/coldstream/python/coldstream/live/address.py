@@ -1,0 +1,113 @@
+"""Where a broker is, and who asks: the URI of the stream protocol.
+
+    rabbitmq-stream://user:password@host:5552,host2:5552
+    rabbitmq-stream+tls://user:password@host:5551?cacertfile=/etc/ssl/broker-ca.pem
+
+User and password are percent-encoded, and both `guest` where there are none. A port may be left out: 5552, with TLS
+5551. An IPv6 address stands in brackets. The vhost is no part of it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote
+
+from coldstream.errors import InvalidSettingError
+
+PORT = 5552
+TLS_PORT = 5551
+
+_SCHEMES = {"rabbitmq-stream": False, "rabbitmq-stream+tls": True}
+_FIELD = "broker address"
+_MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Hosts of one cluster, each with its port, in the order in which they are tried; and the credentials.
+
+    The password shows in no repr, text or error. `ca_file` has the authorities to trust instead of the system's.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    username: str = "guest"
+    password: str = field(default="guest", repr=False)
+    tls: bool = False
+    ca_file: str | None = None
+
+    @classmethod
+    def from_uri(cls, text: str) -> BrokerAddress:
+        """Read a URI. Raises InvalidSettingError, which never quotes it: a password may be anywhere in it."""
+        scheme, separator, rest = text.strip().partition("://")
+        if not separator or scheme.lower() not in _SCHEMES:
+            raise InvalidSettingError(_FIELD, f"does not begin with {' or '.join(f'{name}://' for name in _SCHEMES)}")
+        tls = _SCHEMES[scheme.lower()]
+        rest, _, query = rest.partition("?")
+        authority, _, path = rest.partition("/")
+        if path:
+            raise InvalidSettingError(_FIELD, "has a path; the vhost is no part of it")
+        credentials, at, places = authority.rpartition("@")
+        username, _, password = credentials.partition(":")
+        return cls(
+            tuple(_host(place, TLS_PORT if tls else PORT) for place in places.split(",")),
+            _decoded(username) if at else "guest",
+            _decoded(password) if at else "guest",
+            tls,
+            _ca_file(query, tls=tls),
+        )
+
+    def __str__(self) -> str:
+        scheme = "rabbitmq-stream+tls" if self.tls else "rabbitmq-stream"
+        return f"{scheme}://" + ",".join(place_text(host, port) for host, port in self.hosts)
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return what TLS needs, certificates and host names verified; None without TLS.
+
+        Reads files. Raises InvalidSettingError when `ca_file` cannot be read.
+        """
+        if not self.tls:
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as err:  # also ssl.SSLError
+            raise InvalidSettingError(_FIELD, f"cacertfile {self.ca_file} cannot be read: {err}") from err
+
+
+def place_text(host: str, port: int) -> str:
+    """Write a host and its port."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _host(place: str, default_port: int) -> tuple[str, int]:
+    if place.startswith("["):
+        host, bracket, port = place[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise InvalidSettingError(_FIELD, "has a bracket that nothing closes")
+        port = port[1:]
+    else:
+        host, _, port = place.partition(":")
+    if not host:
+        raise InvalidSettingError(_FIELD, "names no host")
+    if not port:
+        return host, default_port
+    if not (port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT):
+        raise InvalidSettingError(_FIELD, f"has a port that is not a number from 1 to {_MAX_PORT}")
+    return host, int(port)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as err:
+        raise InvalidSettingError(_FIELD, "has credentials that are not percent-encoded UTF-8") from err
+
+
+def _ca_file(query: str, *, tls: bool) -> str | None:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    ca_file = options.pop("cacertfile", None)
+    if options:
+        raise InvalidSettingError(_FIELD, "has an option that is not cacertfile")
+    if ca_file is not None and not (tls and ca_file):
+        raise InvalidSettingError(_FIELD, "has a cacertfile that is empty, or without TLS")
+    return ca_file

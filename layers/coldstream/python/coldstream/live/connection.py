@@ -1,0 +1,177 @@
+"""A connection to a broker, by the stream protocol: what the agent and the consumer ask of a live stream.
+
+What a broker delivers is committed. It delivers only streams that have a member on the node that is connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from rstream import schema
+
+from coldstream.errors import AccessDeniedError, ColdstreamError, StreamNotFoundError, UnavailableError
+from coldstream.format.chunk import Chunk
+from coldstream.live import refusals
+from coldstream.live.address import BrokerAddress, place_text
+from coldstream.live.subscription import Subscription, Subscriptions
+from coldstream.live.wire import HEARTBEAT_S, Wire, WireText
+from coldstream.manifest.spec import OffsetSpec
+from coldstream.units import Offset
+
+CONNECT_TIMEOUT_S = 5.0
+"""For each host, until it has taken the credentials and opened the vhost."""
+
+_MECHANISM = "PLAIN"
+_FRAME_MAX_BYTES = 1 << 20
+
+
+class LiveConnection:
+    """One connection to one vhost, used as an asynchronous context manager; by any number of tasks at once.
+
+    Entering it connects to the first host that answers. It does not come back by itself: once `is_lost`, open another.
+    Every wait is bounded, but that for the next chunk of a subscription. Entering raises UnavailableError when no host
+    answers, AccessDeniedError when user, password or vhost are refused, and InvalidSettingError when the file of
+    authorities cannot be read.
+    """
+
+    def __init__(self, address: BrokerAddress, vhost: str, *, name: str = "coldstream") -> None:
+        self._address = address
+        self._vhost = vhost
+        self._name = name
+        self._subscriptions: Subscriptions | None = None
+        self._storing = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        context = await asyncio.to_thread(self._address.ssl_context)
+        problems: list[str] = []
+        for host, port in self._address.hosts:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    wire = await Wire.open(host, port, context)
+                    try:
+                        await self._introduce(wire)
+                    except BaseException:
+                        wire.fail("the connection is given up")
+                        await wire.close()
+                        raise
+            except AccessDeniedError:
+                raise
+            except TimeoutError:
+                problems.append(f"{place_text(host, port)}: no answer within {CONNECT_TIMEOUT_S:g} s")
+            except (OSError, UnicodeError) as err:
+                problems.append(f"{place_text(host, port)}: {err}")
+            except ColdstreamError as err:
+                problems.append(str(err))
+            else:
+                self._subscriptions = Subscriptions(wire)
+                wire.attach(self._subscriptions)
+                return self
+        raise UnavailableError(f"no broker to connect to: {'; '.join(problems)}")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._subscriptions is not None:
+            await self._subscriptions.wire.close()
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the connection is of no more use; an UnavailableError may also be about one stream alone."""
+        return self._subscriptions is None or self._subscriptions.wire.is_lost
+
+    async def probe(self, stream: str, spec: OffsetSpec, *, timeout_s: float) -> Chunk | None:
+        """Return the first chunk that is delivered for a spec; None when none came within `timeout_s`.
+
+        Costs one chunk. Raises what a subscription raises.
+        """
+        async with self.subscribe(stream, spec, credits=1) as chunks:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await anext(chunks)
+            except TimeoutError:
+                return None
+
+    def subscribe(self, stream: str, spec: OffsetSpec, *, credits: int = 10) -> Subscription:  # noqa: A002  the field's word
+        """Return a subscription, to be entered and then iterated. At most `credits` chunks wait in memory."""
+        return Subscription(self._opened(), stream, spec, credits)
+
+    async def query_offset(self, stream: str, reference: str) -> Offset | None:
+        """Return the offset stored under a consumer's name; None when there is none.
+
+        Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+        """
+        answer = await self._opened().wire.request(
+            lambda number: schema.QueryOffset(number, reference=WireText(reference), stream=WireText(stream)),
+            schema.QueryOffsetResponse,
+        )
+        if answer.response_code == refusals.NO_OFFSET:
+            return None
+        refusals.check(answer.response_code, f"stored offset of {reference!r} in {stream!r}")
+        return Offset(answer.offset)
+
+    async def store_offset(self, stream: str, reference: str, offset: Offset) -> None:
+        """Store an offset under a consumer's name, and return when the stream's leader has taken it.
+
+        Brokers do not answer a store, not even to refuse it, so it is asked for afterwards. Raises
+        StreamNotFoundError, AccessDeniedError; UnavailableError also when another offset is stored then.
+        """
+        async with self._storing:
+            await self._opened().wire.send(
+                schema.StoreOffset(reference=WireText(reference), stream=WireText(stream), offset=offset)
+            )
+            stored = await self.query_offset(stream, reference)
+        if stored != offset:
+            raise UnavailableError(f"offset {offset} of {reference!r} in {stream!r} is not stored: {stored} is")
+
+    async def partitions(self, super_stream: str) -> tuple[str, ...]:
+        """Return the streams of a super stream in their order.
+
+        Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+        """
+        what = f"super stream {super_stream!r}"
+        answer = await self._opened().wire.request(
+            lambda number: schema.SuperStreamPartitions(number, super_stream=WireText(super_stream)),
+            schema.SuperStreamPartitionsResponse,
+        )
+        refusals.check(answer.response_code, what)
+        if not answer.streams:
+            raise StreamNotFoundError(f"{what} is not there, or has no partitions")
+        return tuple(answer.streams)
+
+    def _opened(self) -> Subscriptions:
+        if self._subscriptions is None:
+            raise UnavailableError("the connection has not been opened")
+        return self._subscriptions
+
+    async def _introduce(self, wire: Wire) -> None:
+        properties = {"connection_name": self._name, "product": "coldstream", "platform": "Python"}
+        greeted = await wire.request(
+            lambda number: schema.PeerProperties(
+                number, properties=[schema.Property(WireText(key), WireText(text)) for key, text in properties.items()]
+            ),
+            schema.PeerPropertiesResponse,
+        )
+        refusals.check(greeted.response_code, wire.place)
+        user = f"{wire.place}, user {self._address.username!r}"
+        handshake = await wire.request(schema.SaslHandshake, schema.SaslHandshakeResponse)
+        refusals.check(handshake.response_code, user)
+        if _MECHANISM not in handshake.mechanisms:
+            raise AccessDeniedError(f"{user}: the broker takes no user name and password")
+        secret = f"\0{self._address.username}\0{self._address.password}".encode()
+        with wire.expect(schema.Tune) as arrival:  # it comes on the heels of the answer
+            authenticated = await wire.request(
+                lambda number: schema.SaslAuthenticate(number, mechanism=_MECHANISM, data=secret),
+                schema.SaslAuthenticateResponse,
+            )
+            refusals.check(authenticated.response_code, user)
+            offer = await wire.arrived(arrival, schema.Tune)
+        frame_max = min(offer.frame_max or _FRAME_MAX_BYTES, _FRAME_MAX_BYTES)
+        heartbeat_s = min(offer.heartbeat, HEARTBEAT_S)
+        await wire.send(schema.Tune(frame_max=frame_max, heartbeat=heartbeat_s))
+        wire.start_heartbeats(heartbeat_s)
+        opened = await wire.request(
+            lambda number: schema.Open(number, virtual_host=WireText(self._vhost)), schema.OpenResponse
+        )
+        refusals.check(opened.response_code, f"{wire.place}, vhost {self._vhost!r}")

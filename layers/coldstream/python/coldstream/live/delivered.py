@@ -1,0 +1,34 @@
+"""Chunks as brokers deliver them.
+
+    Deliver frame, behind its key and version: subscription id u8 · chunk header 48 · data
+
+The header is the one on the broker's disk, byte for byte, but only the data section follows it: bloom filter and
+trailer are not sent, though the header still says how long they are. Only user chunks are delivered, and only committed
+ones. Upstream: `osiris_log.erl` (send_file). RabbitMQ 3.10.8 does so.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from coldstream.errors import BadCrcError, BadLengthError
+from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkHeader
+
+_NOTHING = memoryview(b"")
+
+
+def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
+    """Read a delivered chunk, its header first, and check its CRC.
+
+    The header is as delivered, so its `trailer_bytes` and `bloom_bytes` may be more than 0; `trailer` and `bloom` are
+    empty. The data is a view of `delivered`. Raises CorruptionError of the kind that fits.
+    """
+    view = memoryview(delivered)
+    header = ChunkHeader.from_bytes(view[:CHUNK_HEADER_BYTES], source=source, position=0)
+    data = view[CHUNK_HEADER_BYTES:]
+    if len(data) != header.data_bytes:
+        raise BadLengthError(source, 0, "data of a delivered chunk", expected=header.data_bytes, found=len(data))
+    found = crc32(data)
+    if found != header.crc:
+        raise BadCrcError(source, 0, "CRC-32 of a delivered chunk's data", expected=header.crc, found=found)
+    return Chunk(header, 0, _NOTHING, data, _NOTHING)

@@ -1,0 +1,216 @@
+"""Subscriptions: chunks of a stream in order, as fast as they are asked for.
+
+A broker sends one chunk for each credit that it was given. A credit goes back when the next chunk is asked for, so at
+most as many chunks wait here as credits were given at first, and a consumer that stops asking stops the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from rstream import schema
+from rstream.constants import OffsetType
+
+from coldstream.errors import BadSequenceError, ColdstreamError, CorruptionError, UnavailableError
+from coldstream.format.chunk import Chunk
+from coldstream.live import refusals
+from coldstream.live.delivered import chunk_of
+from coldstream.live.wire import REQUEST_TIMEOUT_S, Wire, WireText
+from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
+from coldstream.units import Offset
+
+MAX_SUBSCRIPTIONS = 256
+"""Of one connection: their ids are of eight bits."""
+
+_ENDS = {"first": OffsetType.FIRST, "last": OffsetType.LAST, "next": OffsetType.NEXT}
+
+
+class Subscriptions:
+    """All subscriptions of a connection by their ids; implements `Receiver`."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self._free = deque(range(MAX_SUBSCRIPTIONS))  # first in, first out: an id rests as long as can be
+        self._freed = asyncio.Condition()
+        self._open: dict[int, Subscription] = {}
+
+    async def add(self, subscription: Subscription) -> int:
+        """Return the id of a new subscription, once there is one. Raises UnavailableError."""
+        async with self._freed:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    await self._freed.wait_for(lambda: bool(self._free))
+            except TimeoutError as err:
+                raise UnavailableError(f"all {MAX_SUBSCRIPTIONS} subscriptions of the connection are in use") from err
+            number = self._free.popleft()
+        self._open[number] = subscription
+        return number
+
+    async def remove(self, number: int) -> None:
+        """End a subscription here at once, and at the broker; cancelling this does not stop that."""
+        del self._open[number]
+        await asyncio.shield(self.wire.start(self._unsubscribe(number)))
+
+    def delivered(self, subscription_id: int, chunk: memoryview) -> None:
+        """Pass a chunk on; those that were under way when their subscription ended are dropped."""
+        if (subscription := self._open.get(subscription_id)) is not None:
+            subscription.take(chunk)
+
+    def stream_gone(self, stream: str) -> None:
+        """End the subscriptions to a stream, after what they have got."""
+        for subscription in self._open.values():
+            if subscription.stream == stream:
+                subscription.end(None)
+
+    def lost(self, error: UnavailableError) -> None:
+        """End every subscription, after what it has got."""
+        for subscription in self._open.values():
+            subscription.end(error)
+
+    async def _unsubscribe(self, number: int) -> None:
+        # The id is free once the broker has answered: no chunk of the old subscription can come after that.
+        try:
+            answer = await self.wire.request(
+                lambda correlation_id: schema.Unsubscribe(correlation_id, subscription_id=number),
+                schema.UnsubscribeResponse,
+            )
+        except UnavailableError as err:
+            self.wire.fail("a subscription does not end", err)
+            return
+        if answer.response_code not in (refusals.OK, refusals.NO_SUCH_SUBSCRIPTION):
+            self.wire.fail(f"a subscription does not end, response code {answer.response_code}")
+            return
+        async with self._freed:
+            self._free.append(number)
+            self._freed.notify()
+
+
+class Subscription:
+    """An asynchronous context manager, and an iterator of chunks from `spec` on; for one task at a time.
+
+    The first chunk is a whole one, of the offset or the first for the spec: what lies before the offset is for the
+    caller to drop. Ids of chunks rise; where tracking chunks lie between, offsets are left out.
+
+    Raises StreamNotFoundError, AccessDeniedError, UnavailableError when it is entered. Where the next chunk is asked
+    for, it raises, behind the chunks that have arrived: UnavailableError when the connection is lost or the stream's
+    member here is, StreamNotFoundError when the stream was deleted, CorruptionError when a chunk is damaged. After that
+    it has ended.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, stream: str, spec: OffsetSpec, credits_: int) -> None:
+        self.stream = stream
+        self._subscriptions = subscriptions
+        self._spec = spec
+        self._credits = credits_
+        self._number: int | None = None
+        self._arrived: asyncio.Queue[Chunk | ColdstreamError | None] = asyncio.Queue()
+        self._owes_credit = False
+        self._ended = False  # nothing is taken any more
+        self._error: ColdstreamError | None = None  # all that came has been given out
+        self._next_offset = Offset(0)
+
+    async def __aenter__(self) -> Self:
+        number = self._number = await self._subscriptions.add(self)
+        try:
+            answer = await self._subscriptions.wire.request(
+                lambda correlation_id: schema.Subscribe(
+                    correlation_id,
+                    subscription_id=number,
+                    stream=WireText(self.stream),
+                    offset_spec=_encoded(self._spec),
+                    credit=self._credits,
+                    properties=[],
+                ),
+                schema.SubscribeResponse,
+            )
+            refusals.check(answer.response_code, f"subscription to {self.stream!r}")
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if self._error is not None:
+            raise self._error
+        if self._owes_credit:
+            self._owes_credit = False
+            await self._give_credit()
+        item = await self._arrived.get()
+        if isinstance(item, Chunk):
+            self._owes_credit = True
+            return item
+        self._error = item or await self._why_gone()
+        raise self._error
+
+    def take(self, delivered: memoryview) -> None:
+        """Put a chunk where the next one is asked for."""
+        if self._ended:
+            return
+        source = f"stream {self.stream!r} as delivered"
+        try:
+            chunk = chunk_of(delivered, source=source)
+            if chunk.header.chunk_id < self._next_offset:
+                raise BadSequenceError(
+                    source, 0, "chunk id", expected=f"at least {self._next_offset}", found=chunk.header.chunk_id
+                )
+        except CorruptionError as err:
+            self.end(err)
+            return
+        self._next_offset = chunk.header.next_offset
+        self._arrived.put_nowait(chunk)
+
+    def end(self, error: ColdstreamError | None) -> None:
+        """Raise `error` after what has arrived; None: the broker ended it, and is asked why."""
+        if not self._ended:
+            self._ended = True
+            self._arrived.put_nowait(error)
+
+    async def _give_credit(self) -> None:
+        if not self._ended:
+            assert self._number is not None
+            try:
+                await self._subscriptions.wire.send(schema.Credit(subscription_id=self._number, credit=1))
+            except UnavailableError:
+                return  # what has arrived comes first; the error is behind it
+
+    async def _why_gone(self) -> ColdstreamError:
+        what = f"stream {self.stream!r}"
+        try:
+            answer = await self._subscriptions.wire.request(
+                lambda correlation_id: schema.Metadata(correlation_id, streams=[WireText(self.stream)]),
+                schema.MetadataResponse,
+            )
+        except UnavailableError as err:
+            return err
+        code = answer.metadata[0].response_code
+        return (
+            UnavailableError(f"{what} has changed its members") if code == refusals.OK else refusals.refusal(code, what)
+        )
+
+    async def _leave(self) -> None:
+        self._ended = True
+        self._error = self._error or UnavailableError(f"the subscription to {self.stream!r} has ended")
+        if self._number is not None:
+            number, self._number = self._number, None
+            await self._subscriptions.remove(number)
+
+
+def _encoded(spec: OffsetSpec) -> schema.OffsetSpec:
+    match spec:
+        case AtOffset(offset):
+            return schema.OffsetSpecOffset(OffsetType.OFFSET, offset)
+        case AtTimestamp(timestamp):
+            return schema.OffsetSpecTimestamp(OffsetType.TIMESTAMP, timestamp)
+        case _:
+            return schema.OffsetSpec(_ENDS[spec.which])

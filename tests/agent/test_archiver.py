@@ -1,0 +1,398 @@
+"""One stream's archiver: nothing lost, nothing invented, oldest first, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+
+from coldstream.agent import archiver as archiver_module
+from coldstream.agent import proof
+from coldstream.agent.archive import Archive
+from coldstream.agent.archiver import Services, StreamArchiver
+from coldstream.agent.disk import StreamDisk
+from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.memory import MemoryFile
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.naming import Naming
+from coldstream.agent.pins import StreamPins, segment_files
+from coldstream.agent.rules import Rules
+from coldstream.agent.slots import Slots
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.errors import UnavailableError
+from coldstream.manifest.stream import Incarnation
+from coldstream.runtime.events import event_of
+from coldstream.units import Offset
+from tests.support.node import Node, NodeStream
+from tests.support.segments import MemoryArchive
+
+FRAGMENT_BYTES = 8_000
+DEADLINE_S = 10
+
+
+class Bus:
+    """An event bus whose events are handled later, as by a function behind a queue; `fails` makes it refuse them."""
+
+    def __init__(self, archive: MemoryArchive) -> None:
+        self.archive = archive
+        self.waiting: list[str] = []
+        self.announced: list[tuple[int, int]] = []
+        self.lost: list[tuple[int, int, str]] = []
+        self.is_down = False
+
+    def put(self, *, source: str, detail_type: str, detail: str) -> None:
+        if self.is_down:
+            raise UnavailableError("the bus is down")
+        event = json.dumps({"source": source, "detail-type": detail_type, "detail": json.loads(detail)})
+        parsed = json.loads(detail)
+        if detail_type == "Segment Lost":
+            lost = parsed["lost"]
+            self.lost.append((lost["first_offset"], lost["next_offset"], parsed["reason"]))
+            return
+        self.announced.append((parsed["segment"]["first_offset"], parsed["segment"]["next_offset"]))
+        self.waiting.append(event)
+
+    def handle(self) -> None:
+        while self.waiting:
+            segment = event_of(self.waiting.pop(0))
+            assert isinstance(segment, SegmentRolled)
+            self.archive.uploader.upload(segment)
+
+
+class Rig:
+    """An archiver of one stream, beside a node and an archive."""
+
+    def __init__(self, tmp_path: Path, node: Node, stream: NodeStream, *, every_ms: int | None = None) -> None:
+        self.tmp_path = tmp_path
+        self.node = node
+        self.stream = stream
+        self.archive = MemoryArchive(FRAGMENT_BYTES)
+        self.bus = Bus(self.archive)
+        self.metrics = AgentMetrics()
+        self.rules = Rules()
+        self.every_ms = every_ms
+        self.functions_run = True
+
+    @property
+    def pins(self) -> list[int]:
+        return [int(offset) for offset in segment_files(self.tmp_path / "state/pins" / self.stream.incarnation)]
+
+    @property
+    def archived(self) -> list[tuple[int, int]]:
+        entries = self.archive.table.log_from_offset(Incarnation(self.stream.incarnation), Offset(0), 10_000).entries
+        return [(entry.first_offset, entry.next_offset) for entry in entries]
+
+    @property
+    def archived_to(self) -> int:
+        """The tail of an archive without holes."""
+        reached = 0
+        for first, after in self.archived:
+            assert first == reached, f"a hole before {first}"
+            reached = after
+        return reached
+
+    def new_archiver(self) -> StreamArchiver:
+        archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        services = Services(
+            archive, self.node, Naming(None), Slots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
+        )
+        life = Incarnation(self.stream.incarnation)
+        pins = StreamPins(self.tmp_path / "state/pins" / life, self.stream.directory)
+        memory = MemoryFile(self.tmp_path / "state/streams", life)
+        return StreamArchiver(life, StreamDisk(pins, self.every_ms), memory, services, is_backfill=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[StreamArchiver]:
+        archiver = self.new_archiver()
+        tasks = [asyncio.create_task(archiver.run()), asyncio.create_task(self._functions())]
+        try:
+            yield archiver
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _functions(self) -> None:
+        while True:
+            await asyncio.sleep(0.005)
+            if self.functions_run:
+                self.bus.handle()
+
+    async def until(self, condition) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110  what is waited for has no event
+                await asyncio.sleep(0.01)
+
+    async def catches_up(self) -> None:
+        await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FIRST_DELAY_S": 0.02, "MAX_DELAY_S": 0.05, "FIRST_POLL_S": 0.01, "MAX_POLL_S": 0.02}.items():
+        monkeypatch.setattr(archiver_module, name, value)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path / "data")
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, node: Node) -> Rig:
+    return Rig(tmp_path, node, node.declare("orders"))
+
+
+async def test_rolled_segments_are_archived_in_order_and_let_go(rig):
+    rig.stream.publish(500)
+    async with rig.running():
+        await rig.catches_up()
+        rig.stream.publish(500)
+        await rig.catches_up()
+    assert rig.bus.announced == sorted(rig.bus.announced)
+    assert len(rig.bus.announced) == len(rig.stream.segments) - 1
+    assert rig.pins == [int(rig.stream.segments[-1].stem)]
+
+
+async def test_what_retention_deletes_meanwhile_is_archived_all_the_same(rig):
+    rig.functions_run = False
+    async with rig.running():
+        for _ in range(10):
+            rig.stream.publish(100)
+            await asyncio.sleep(0.06)
+            rig.stream.retain(2)
+        await rig.until(lambda: rig.bus.announced)
+        assert len(rig.pins) > 10
+        rig.functions_run = True
+        await rig.catches_up()
+    assert rig.bus.lost == []
+
+
+async def test_nothing_is_announced_before_the_broker_delivers_it(rig):
+    rig.stream.publish(500)
+    second = int(rig.stream.segments[1].stem)
+    rig.stream.committed_to = second
+    async with rig.running():
+        await rig.until(lambda: rig.archived_to == second)
+        await asyncio.sleep(0.2)
+        assert rig.bus.announced == [(0, second)]
+        rig.stream.committed_to = None
+        await rig.catches_up()
+
+
+async def test_chunks_that_the_broker_does_not_have_are_never_archived(rig, node):
+    """This replica's log has gone another way: what the broker delivers at these offsets is something else."""
+    rig.stream.publish(500)
+    other = node.declare("elsewhere")
+    other.publish(500, size=400)
+    async with rig.running() as archiver:
+        await rig.catches_up()
+        tail = rig.archived_to
+        node.streams["/", "orders"], ours = other, rig.stream
+        ours.publish(500)
+        other.publish(1000, size=400)
+        await rig.until(lambda: archiver._last_failure is not None)
+        await asyncio.sleep(0.2)
+        assert rig.archived_to == tail
+        assert "this replica is behind" in archiver._last_failure
+    ours.close()
+
+
+async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
+    rig.bus.is_down = True
+    rig.stream.publish(300)
+    async with rig.running():
+        await asyncio.sleep(0.2)
+        rig.stream.publish(300)
+        await asyncio.sleep(0.1)
+        rig.stream.retain(1)
+        assert rig.bus.announced == []
+        assert b'kind="unavailable"' in generate_latest(rig.metrics.registry)
+        rig.bus.is_down = False
+        await rig.catches_up()
+    assert rig.bus.lost == []
+
+
+async def test_an_outage_of_the_broker_delays_and_loses_nothing(rig, node):
+    node.is_down = True
+    rig.stream.publish(300)
+    async with rig.running():
+        await asyncio.sleep(0.2)
+        assert rig.bus.announced == []
+        node.is_down = False
+        await rig.catches_up()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_an_archiver_that_is_killed_again_and_again_loses_its_place_never(rig, seed):
+    rng = random.Random(seed)
+    for _ in range(12):
+        rig.stream.publish(rng.randrange(10, 200))
+        async with rig.running():
+            await asyncio.sleep(rng.random() * 0.05)
+        rig.functions_run = rng.random() < 0.7
+        if rng.random() < 0.2:
+            for path in (rig.tmp_path / "state/streams").glob("*"):
+                path.unlink()
+    rig.functions_run = True
+    async with rig.running():
+        await rig.catches_up()
+    assert rig.bus.lost == []
+
+
+async def test_what_was_deleted_while_the_agent_was_away_is_a_loss_that_is_told(rig):
+    rig.stream.publish(200)
+    async with rig.running():
+        await rig.catches_up()
+    tail = rig.archived_to
+    rig.stream.publish(500)
+    rig.stream.retain(1)
+    newest = int(rig.stream.segments[0].stem)
+    active_end = None
+    async with rig.running():
+        # The segment that was active was pinned, and is whole.
+        await rig.until(lambda: rig.bus.lost)
+        (first, after, reason) = rig.bus.lost[0]
+        active_end = first
+        assert tail < active_end < after == newest
+        assert reason == "deleted at here before they were pinned"
+        rig.stream.publish(200)
+        await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
+    assert (newest, newest) not in rig.archived
+    assert [entry for entry in rig.archived if entry[0] < active_end][-1][1] == active_end
+
+
+async def test_a_deleted_stream_is_archived_as_far_as_it_was_proven_and_the_rest_is_told(rig, node):
+    rig.stream.publish(300)
+    last = rig.stream.next_offset
+    async with rig.running() as archiver:
+        await rig.catches_up()
+        tail = rig.archived_to
+        node.delete("orders")
+        await rig.until(lambda: archiver.state == "deleted")
+    assert rig.bus.lost == [(tail, last, "deleted before they were known to be committed")]
+    assert rig.pins == []
+    assert not list((rig.tmp_path / "state/streams").iterdir())
+
+
+async def test_a_stream_declared_again_is_another_and_the_old_one_ends(rig, node):
+    rig.stream.publish(300)
+    async with rig.running() as archiver:
+        await rig.catches_up()
+        node.delete("orders")
+        again = node.declare("orders")
+        again.publish(300, size=400)
+        await rig.until(lambda: archiver.state == "deleted")
+    assert again.incarnation != rig.stream.incarnation
+
+
+async def test_a_stream_that_is_excluded_is_let_go(rig):
+    rig.rules = Rules(exclude=("ord*",))
+    rig.stream.publish(300)
+    async with rig.running() as archiver:
+        await rig.until(lambda: archiver.state == "excluded")
+    assert rig.pins == []
+    assert rig.bus.announced == []
+
+
+async def test_with_a_max_lag_quiet_streams_are_archived_without_a_roll(tmp_path, node, monkeypatch):
+    stream = node.declare("orders")
+    rig = Rig(tmp_path, node, stream, every_ms=1000)
+    stream.publish(20)
+    stream.store_offset()
+    async with rig.running():
+        # The clock of the node stands in the past: every span is over.
+        await rig.until(lambda: rig.archived_to == 20)
+    assert len(stream.segments) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_max_lag_changes_nothing_in_what_is_archived(tmp_path, node, seed):
+    """Fragments are the same, byte for byte, whether the agent ran all the time, or came when all had rolled."""
+    rng = random.Random(seed)
+    stream = node.declare("orders")
+    often, late = (
+        Rig(tmp_path / "often", node, stream, every_ms=1000),
+        Rig(tmp_path / "late", node, stream, every_ms=1000),
+    )
+    for _ in range(15):
+        for _ in range(3):
+            stream.publish(rng.randrange(10, 60), step_ms=rng.choice([1, 100, 700]))
+            if rng.random() < 0.4:
+                stream.store_offset()
+            # A quiet span, so that closing it by the clock is right.
+        async with often.running():
+            await asyncio.sleep(0.08)
+        stream.now += 2500
+    async with often.running(), late.running():
+        await often.until(lambda: often.archived_to >= stream.next_offset - 3)
+        await late.until(lambda: late.archived_to == often.archived_to)
+    assert often.archived == late.archived
+    keys = {
+        entry.key
+        for rig in (often, late)
+        for entry in rig.archive.table.log_from_offset(Incarnation(stream.incarnation), Offset(0), 10_000).entries
+    }
+    assert all(often.archive.body(key) == late.archive.body(key) for key in keys)
+
+
+async def test_a_damaged_segment_goes_to_quarantine_and_the_next_ones_are_archived(rig):
+    rig.stream.publish(500)
+    damaged = rig.stream.segments[1]
+    content = bytearray(damaged.read_bytes())
+    content[3000] ^= 1
+    damaged.write_bytes(content)
+    async with rig.running():
+        await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
+        await rig.until(lambda: not rig.pins[:-1])
+    text = generate_latest(rig.metrics.registry).decode()
+    assert 'coldstream_agent_quarantined_segments_total{stream="orders",vhost="/"} 1.0' in text
+
+
+async def test_an_event_that_came_to_nothing_is_announced_again(rig, monkeypatch):
+    monkeypatch.setattr(archiver_module, "ANNOUNCE_AGAIN_S", 0.1)
+    rig.stream.publish(200)
+    rig.functions_run = False
+    async with rig.running():
+        await rig.until(lambda: len(rig.bus.waiting) == 1)
+        rig.bus.waiting.clear()
+        await rig.until(lambda: len(rig.bus.waiting) == 1)
+        rig.functions_run = True
+        await rig.catches_up()
+
+
+async def test_pins_are_given_up_only_when_told_and_the_gap_says_why(rig):
+    rig.bus.is_down = True
+    rig.stream.publish(500)
+    async with rig.running() as archiver:
+        await rig.until(lambda: len(rig.pins) > 2 and archiver.stream is not None)
+        first, second = rig.pins[:2]
+        await archiver.give_up_oldest("the disk of here was nearly full before they were archived")
+        assert rig.pins[0] == second
+        rig.bus.is_down = False
+        await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
+    assert rig.bus.lost == [(first, second, "the disk of here was nearly full before they were archived")]
+    assert rig.archived[0][0] == second
+
+
+async def test_two_agents_make_one_copy(tmp_path, node):
+    stream = node.declare("orders")
+    one, two = Rig(tmp_path / "one", node, stream), Rig(tmp_path / "two", node, stream)
+    two.archive = one.archive
+    two.bus = one.bus
+    stream.publish(500)
+    async with one.running(), two.running():
+        await one.catches_up()
+        await two.catches_up()
+    assert len(set(one.archived)) == len(one.archived)
+    data = [key for key in one.archive.objects.objects if "/data/" in key]
+    assert len(data) == len(one.archived)
+    assert proof.PROBES_AT_ONCE > 0

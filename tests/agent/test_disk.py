@@ -1,0 +1,124 @@
+"""Which slice of a stream's disk is to be archived next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coldstream.agent.disk import Hole, StreamDisk
+from coldstream.agent.pins import StreamPins
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.units import Offset, TimestampMs
+from tests.support.node import START, Node, NodeStream
+
+LONG_AFTER = TimestampMs(START + 10**9)
+NONE = Offset(0)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[NodeStream]:
+    node = Node(tmp_path / "data")
+    yield node.declare("orders")
+    node.close()
+
+
+def disk_of(stream: NodeStream, tmp_path: Path, every_ms: int | None = None) -> StreamDisk:
+    disk = StreamDisk(StreamPins(tmp_path / "pins" / stream.incarnation, stream.directory), every_ms)
+    disk.look(NONE)
+    return disk
+
+
+def bounds(stream: NodeStream) -> list[int]:
+    return [int(path.stem) for path in stream.segments]
+
+
+def test_nothing_is_wanted_of_a_segment_that_has_not_rolled(stream, tmp_path):
+    stream.publish(20)
+    assert disk_of(stream, tmp_path).wanted(NONE, LONG_AFTER) == []
+
+
+def test_rolled_segments_are_wanted_whole_and_oldest_first(stream, tmp_path):
+    stream.publish(200)
+    disk = disk_of(stream, tmp_path)
+    borders = bounds(stream)
+    archived = NONE
+    for path, end in zip(stream.segments, borders[1:], strict=False):
+        (wanted,) = disk.wanted(archived, LONG_AFTER)
+        assert (wanted.slice.first_offset, wanted.slice.next_offset) == (archived, end)
+        assert (wanted.slice.position, wanted.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
+        assert wanted.witness.header.next_offset == end
+        archived = Offset(end)
+        disk.look(archived)
+    assert disk.wanted(archived, LONG_AFTER) == []
+    assert [pin.first_offset for pin in disk.segments] == [borders[-1]]
+
+
+def test_a_segment_that_ends_in_tracking_is_proven_by_the_next_message(stream, tmp_path):
+    stream.publish(10)
+    while len(stream.segments) == 1:
+        stream.store_offset()
+    disk = disk_of(stream, tmp_path)
+    assert disk.wanted(NONE, LONG_AFTER) == []
+    stream.publish(10)
+    (wanted,) = disk.wanted(NONE, LONG_AFTER)
+    assert wanted.slice.next_offset == bounds(stream)[1]
+    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+
+
+def test_what_was_deleted_before_it_was_seen_is_a_hole(stream, tmp_path):
+    stream.publish(200)
+    borders = bounds(stream)
+    stream.retain(2)
+    disk = disk_of(stream, tmp_path)
+    assert disk.wanted(Offset(borders[1]), LONG_AFTER) == Hole(Offset(borders[1]), Offset(borders[-2]))
+
+
+def test_with_a_max_lag_the_active_segment_is_wanted_up_to_the_last_closed_span(stream, tmp_path):
+    stream.publish(20, step_ms=400)
+    first_span = stream.next_offset
+    stream.publish(10, step_ms=2000)
+    disk = disk_of(stream, tmp_path, every_ms=1000)
+    (wanted,) = disk.wanted(NONE, stream.now)
+    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (0, first_span)
+    (wanted,) = disk.wanted(NONE, TimestampMs(stream.now + 2000))
+    assert wanted.slice.next_offset == stream.next_offset
+    (wanted,) = disk.wanted(Offset(first_span), TimestampMs(stream.now + 2000))
+    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (first_span, stream.next_offset)
+
+
+def test_messages_before_trailing_tracking_do_not_wait_for_more(stream, tmp_path):
+    stream.publish(10)
+    stream.store_offset()
+    disk = disk_of(stream, tmp_path, every_ms=1000)
+    (wanted,) = disk.wanted(NONE, LONG_AFTER)
+    assert wanted.slice.next_offset == 10
+    assert disk.wanted(Offset(10), LONG_AFTER) == []
+
+
+def test_a_damaged_segment_is_wanted_whole_so_that_it_goes_to_quarantine(stream, tmp_path):
+    stream.publish(200)
+    damaged = stream.segments[0]
+    content = bytearray(damaged.read_bytes())
+    content[5000:9000] = bytes(4000)
+    damaged.write_bytes(content)
+    (wanted,) = disk_of(stream, tmp_path).wanted(NONE, LONG_AFTER)
+    assert (wanted.slice.next_offset, wanted.slice.end) == (bounds(stream)[1], len(content))
+    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+
+
+def test_an_upload_begins_at_a_border_even_where_half_of_it_is_archived(stream, tmp_path):
+    stream.publish(200)
+    (wanted,) = disk_of(stream, tmp_path).wanted(Offset(10), LONG_AFTER)
+    assert (wanted.slice.first_offset, wanted.slice.position) == (0, SEGMENT_HEADER_BYTES)
+
+
+def test_the_oldest_chunk_and_its_segments_age_are_known(stream, tmp_path):
+    stream.publish(200)
+    disk = disk_of(stream, tmp_path)
+    oldest_at, age = disk.age(NONE)
+    assert oldest_at == START + 10
+    assert age.bytes_behind == sum(path.stat().st_size for path in stream.segments[1:])
+    assert age.newest_at == stream.now
+    assert disk.age(stream.next_offset) == (None, None)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from coldstream.agent.http import MAX_CONNECTIONS, StatusServer
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.status import AgentStatus
+from coldstream.errors import InvalidSettingError
+from tests.support.agent_status import agent_status, stream_status
+
+
+class Running:
+    """A server, its metrics, and how long ago its main loop turned."""
+
+    def __init__(self) -> None:
+        self.metrics = AgentMetrics()
+        self.turned_s = 0.5
+        self.server = StatusServer(self.metrics, self._turned, host="127.0.0.1", port=0, stalled_s=60)
+
+    def _turned(self) -> float:
+        if self.turned_s < 0:
+            raise ValueError("a bug")
+        return self.turned_s
+
+    def get(self, path: str, method: str = "GET") -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=5)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def json(self, path: str) -> tuple[int, Any]:
+        response, body = self.get(path)
+        assert response.getheader("content-type") == "application/json"
+        return response.status, json.loads(body)
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    found = Running()
+    with found.server:
+        yield found
+
+
+def test_metrics_are_prometheus_text(running: Running) -> None:
+    running.metrics.show(agent_status(stream_status()))
+    response, body = running.get("/metrics?name=x")
+    assert response.status == 200
+    assert str(response.getheader("content-type")).startswith("text/plain; version=0.0.4")
+    assert b'coldstream_agent_pinned_bytes{stream="orders",vhost="/"} 3000.0' in body
+
+
+def test_the_status_is_the_last_snapshot(running: Running) -> None:
+    running.metrics.show(agent_status(stream_status()))
+    _, body = running.get("/status")
+    assert AgentStatus.from_json(body, source="") == agent_status(stream_status())
+
+
+def test_before_the_first_snapshot_there_is_no_status(running: Running) -> None:
+    assert running.json("/status") == (503, {"error": "the agent is starting"})
+
+
+def test_an_agent_whose_main_loop_turns_is_healthy(running: Running) -> None:
+    running.metrics.show(agent_status())
+    assert running.json("/healthz") == (200, {"healthy": True, "reasons": [], "problems": []})
+
+
+def test_an_agent_that_starts_is_healthy_and_says_so(running: Running) -> None:
+    assert running.json("/healthz") == (200, {"healthy": True, "reasons": [], "problems": ["the agent is starting"]})
+
+
+def test_an_agent_whose_main_loop_is_stuck_is_not_healthy(running: Running) -> None:
+    running.metrics.show(agent_status())
+    running.turned_s = 75
+    reasons = ["the main loop has not turned for 75 s"]
+    assert running.json("/healthz") == (503, {"healthy": False, "reasons": reasons, "problems": []})
+
+
+def test_that_aws_is_down_is_said_and_no_reason_to_restart(running: Running) -> None:
+    running.metrics.show(agent_status(problems=("AWS does not answer",)))
+    assert running.json("/healthz") == (200, {"healthy": True, "reasons": [], "problems": ["AWS does not answer"]})
+
+
+def test_other_paths_are_not_found(running: Running) -> None:
+    assert running.json("/")[0] == 404
+    assert running.json("/metrics/../../etc/passwd")[0] == 404
+
+
+def test_a_head_has_no_body(running: Running) -> None:
+    response, body = running.get("/healthz", "HEAD")
+    assert (response.status, body) == (200, b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "SPAM"])
+def test_nothing_can_be_changed(running: Running, method: str) -> None:
+    assert running.get("/status", method)[0].status == 501
+
+
+def test_a_failure_inside_is_answered_and_told_to_nobody(running: Running) -> None:
+    running.turned_s = -1
+    assert running.json("/healthz") == (500, {"error": "see the agent's log"})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00\xff\x16\x03\x01\r\n\r\n",
+        b"GET /status HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.0\r\n" + b"x: y\r\n" * 200 + b"\r\n",
+        b"GET",
+        b"\r\n",
+    ],
+    ids=["noise", "version", "long line", "many headers", "cut off", "empty"],
+)
+def test_bad_requests_do_not_hurt_it(running: Running, raw: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", running.server.port), timeout=5) as client:
+        client.sendall(raw)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65536):
+            pass
+    assert running.json("/healthz")[0] == 200
+
+
+def test_connections_past_the_limit_are_closed_and_others_come_again(running: Running) -> None:
+    address = ("127.0.0.1", running.server.port)
+    with ExitStack() as idle:
+        for _ in range(MAX_CONNECTIONS):
+            idle.enter_context(socket.create_connection(address, timeout=5))
+        with socket.create_connection(address, timeout=5) as one_more:
+            assert one_more.recv(1) == b""
+    for _ in range(100):
+        try:
+            assert running.json("/healthz")[0] == 200
+        except (ConnectionError, http.client.HTTPException):
+            continue  # the threads of those that are gone end one by one
+        break
+    else:
+        pytest.fail("no room was made")
+
+
+def test_an_address_in_use_is_a_setting_to_change(running: Running) -> None:
+    with pytest.raises(InvalidSettingError, match=f"cannot listen on 127.0.0.1 port {running.server.port}"):
+        StatusServer(AgentMetrics(), lambda: 0.0, host="127.0.0.1", port=running.server.port)
+
+
+def test_after_the_stop_nothing_listens() -> None:
+    running = Running()
+    running.server.start()
+    running.server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        running.get("/healthz")
+
+
+def test_a_server_that_was_never_started_can_be_stopped() -> None:
+    Running().server.stop()

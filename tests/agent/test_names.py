@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from coldstream.agent.management import BrokerStream
+from coldstream.agent.names import MAX_GUESSES, candidates, written
+
+TIME = "1763700000000000000"
+
+
+@pytest.mark.parametrize(
+    ("vhost", "name", "text"),
+    [
+        ("/", "orders", "__orders"),
+        ("shop", "orders-EU=1", "shop_orders-EU=1"),
+        ("grün/1", "über stream", "gr__n_1___ber_stream"),
+        ("/", "注文", "_" + "_" + "_" * 6),
+        # A line break of two characters is one grapheme, and so one "_"; each alone is one, too.
+        ("/", "a\r\nb", "__a_b"),
+        ("/", "a\rb\nc\n\rd", "__a_b_c__d"),
+    ],
+)
+def test_names_are_written_as_the_broker_writes_them(vhost: str, name: str, text: str) -> None:
+    assert written(vhost, name) == text
+
+
+def test_a_known_stream_that_is_written_so_is_the_candidate() -> None:
+    known = [BrokerStream("/", "orders"), BrokerStream("/", "orders.eu"), BrokerStream("eu", "orders")]
+    assert candidates(f"__orders_eu_{TIME}", known) == [("/", "orders.eu")]
+
+
+def test_known_streams_that_are_written_alike_are_all_candidates() -> None:
+    known = [BrokerStream("a", "b.c"), BrokerStream("a.b", "c"), BrokerStream("a", "b c"), BrokerStream("a", "b")]
+    assert candidates(f"a_b_c_{TIME}", known) == [("a", "b.c"), ("a.b", "c"), ("a", "b c")]
+
+
+def test_a_leading_underscore_is_likeliest_the_default_vhost() -> None:
+    assert candidates(f"__orders_{TIME}", [])[0] == ("/", "orders")
+
+
+def test_without_known_streams_every_underscore_may_end_the_vhost_and_stand_for_a_dot() -> None:
+    assert candidates(f"a_b_c_{TIME}", []) == [("a", "b_c"), ("a_b", "c"), ("a", "b.c")]
+
+
+def test_a_vhost_may_begin_with_a_slash() -> None:
+    assert ("/prod", "orders") in candidates(f"_prod_orders_{TIME}", [])
+
+
+def test_known_streams_that_fit_nothing_leave_the_guesses() -> None:
+    assert candidates(f"__orders_{TIME}", [BrokerStream("/", "invoices")])[0] == ("/", "orders")
+
+
+def test_a_name_of_digits_is_no_time() -> None:
+    assert candidates(f"__1763700000000000000_{TIME}", []) == [
+        ("/", "1763700000000000000"),
+    ]
+
+
+def test_guesses_are_bounded_and_differ() -> None:
+    guesses = candidates("_" * 200 + f"_{TIME}", [])
+    assert len(guesses) <= MAX_GUESSES
+    assert len(set(guesses)) == len(guesses)
+
+
+@pytest.mark.parametrize("directory", ["orders", "", "__orders_12", f"_{TIME}", "pins", f"__a_{TIME}x"])
+def test_a_directory_that_is_not_a_streams_has_no_candidates(directory: str) -> None:
+    assert candidates(directory, [BrokerStream("/", "orders")]) == []
+
+
+def test_guesses_have_a_vhost_and_a_name() -> None:
+    assert all(vhost and name for vhost, name in candidates(f"____a__b____{TIME}", []))

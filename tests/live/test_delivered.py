@@ -1,0 +1,54 @@
+"""Chunks as they are delivered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coldstream.errors import BadCrcError, BadLengthError, BadMagicError, CorruptionError, TruncatedError
+from coldstream.format.message import messages
+from coldstream.live.delivered import chunk_of
+from coldstream.units import Offset
+from tests.support.stream_broker import chunk, header_of
+
+ENCODED = chunk(500, b"one", b"two", b"three")
+
+
+def test_a_delivered_chunk_has_its_messages() -> None:
+    found = chunk_of(ENCODED, source="test")
+    assert found.header == header_of(ENCODED)
+    assert found.position == 0
+    offsets = [message.offset for message in messages(found, source="test", from_offset=Offset(501))]
+    assert offsets == [501, 502]
+
+
+def test_trailer_and_bloom_filter_are_announced_but_not_sent() -> None:
+    header = replace(header_of(ENCODED), trailer_bytes=12, bloom_bytes=16)
+    found = chunk_of(header.to_bytes() + ENCODED[48:], source="test")
+    assert found.header == header
+    assert bytes(found.bloom) == bytes(found.trailer) == b""
+
+
+def test_the_data_is_not_copied() -> None:
+    buffer = bytearray(ENCODED)
+    assert chunk_of(memoryview(buffer), source="test").data.obj is buffer
+
+
+@pytest.mark.parametrize("length", range(len(ENCODED)))
+def test_a_chunk_that_is_cut_short_is_refused(length: int) -> None:
+    with pytest.raises((TruncatedError, BadLengthError)):
+        chunk_of(ENCODED[:length], source="test")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda encoded: encoded + b"!", BadLengthError),
+        (lambda encoded: encoded[:-1] + b"!", BadCrcError),
+        (lambda encoded: b"!" + encoded[1:], BadMagicError),
+    ],
+)
+def test_a_chunk_that_is_not_as_it_was_written_is_refused(change, error: type[CorruptionError]) -> None:
+    with pytest.raises(error, match="orders"):
+        chunk_of(change(ENCODED), source="orders")
