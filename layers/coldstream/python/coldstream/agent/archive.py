@@ -12,6 +12,7 @@ from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import Loss
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.lost import SegmentLost
+from coldstream.archive.multipart import PARTS_IN_FLIGHT
 from coldstream.archive.quarantine import is_quarantined
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.slice import SegmentSlice
@@ -52,14 +53,21 @@ class Archive:
         self._stagers = ThreadPoolExecutor(MAX_UPLOADS, thread_name_prefix="stage")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit) -> Archive:
-        """Make one for the archive that COLDSTREAM_* name. Raises InvalidSettingError, naming the variable."""
+    def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit, uploads: int) -> Archive:
+        """Make one for the archive that COLDSTREAM_* name, for so many uploads at a time.
+
+        Raises InvalidSettingError, naming the variable.
+        """
         settings = Settings.from_environment(environment)
         bus = environment.get("COLDSTREAM_EVENT_BUS")
         if not bus:
             raise InvalidSettingError("COLDSTREAM_EVENT_BUS", "is not set")
         return cls(
-            DynamoTable(settings.table), S3Objects(settings.bucket), EventBridgeBus(bus), Keys(settings.prefix), limit
+            DynamoTable(settings.table),
+            S3Objects(settings.bucket, connections=max(10, PARTS_IN_FLIGHT * uploads)),
+            EventBridgeBus(bus),
+            Keys(settings.prefix),
+            limit,
         )
 
     def stop(self) -> None:
@@ -102,6 +110,6 @@ class Archive:
         return staged is not None and staged.etag == found.etag
 
     def _before_bytes(self, size_bytes: int) -> None:
+        self._limit.take(size_bytes)
         if self._stopped.is_set():
             raise StoppedError
-        self._limit.take(size_bytes)

@@ -8,6 +8,7 @@ truncates. It costs no space until the broker deletes its own. Nothing of the br
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -150,7 +151,8 @@ def check_links(data_directory: Path, pins_directory: Path) -> None:
     except FileNotFoundError:
         return  # deleted meanwhile
     except OSError as err:
+        todo = "put it under the same mount" if err.errno == errno.EXDEV else "run as the broker's user"
         raise InvalidSettingError(
-            "--state", f"cannot link {sample} into {pins_directory}: {err.strerror}; run as the broker's user"
+            "--state", f"cannot link {sample} into {pins_directory}: {err.strerror}; {todo}"
         ) from err
     link.unlink()

@@ -27,7 +27,7 @@ THREADS = 16
 async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> None:
     """Run an agent until cancelled. Raises InvalidSettingError when it cannot begin."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
-    archive = Archive.from_environment(environment, BandwidthLimit(options.bandwidth_bytes_per_s))
+    archive = Archive.from_environment(environment, BandwidthLimit(options.bandwidth_bytes_per_s), options.uploads)
     metrics = AgentMetrics()
     broker = BrokerConnections(options.broker, metrics)
     naming = Naming(None if options.management is None else ManagementClient(options.management))

@@ -78,7 +78,9 @@ def agent(
         ),
     ] = None,
     scan: Annotated[str, typer.Option(help="How often to look, beside being told.", metavar="TIME")] = "10s",
-    uploads: Annotated[int, typer.Option(help="Segments to stage at a time.", min=1, max=64)] = 4,
+    uploads: Annotated[
+        int, typer.Option(help="Segments to stage at a time; each takes up to 48 MiB of memory.", min=1, max=64)
+    ] = 4,
     bandwidth: Annotated[
         str | None, typer.Option(help="How much to send in a second, such as 50MB; else no limit.", metavar="SIZE")
     ] = None,

@@ -44,6 +44,10 @@ class _Commands(TyperGroup):
             raise _failed(ctx, err, str(err), exits.advice(err), exits.exit_code(err)) from err
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
+        except ModuleNotFoundError as err:
+            what = f"this command needs the package {err.name}, which is not installed"
+            advice = "pip install 'coldstream[agent,consumer,local]' has all of them"
+            raise _failed(ctx, err, what, advice, exits.ExitCode.USAGE) from err
         except OSError as err:  # a full disk, a file that may not be read: the machine's, not ours
             raise _failed(ctx, err, str(err), None, exits.ExitCode.UNEXPECTED) from err
         except Exception as err:
