@@ -10,6 +10,8 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 
+from awscrt.checksums import combine_crc32
+
 BLOCK_BYTES = 1 << 18
 
 
@@ -66,6 +68,15 @@ class Body:
             written = os.pwrite(self._fd, view[: BLOCK_BYTES - within], self._starts[-1] + within)
             self.size_bytes += written
             view = view[written:]
+
+    def take_over(self, other: Body) -> None:
+        """Append the bytes of another body, which is of no use any more, without touching them."""
+        if self.size_bytes % BLOCK_BYTES:
+            raise ValueError(f"what comes before another body has to end at a multiple of {BLOCK_BYTES} bytes")
+        self.crc32 = combine_crc32(self.crc32, other.crc32, other.size_bytes)
+        self.size_bytes += other.size_bytes
+        self._starts += other._starts
+        other._starts.clear()
 
     def send(self, connection: socket.socket, at: int, end: int) -> int:
         """Send some of the bytes from `at` on, not past `end`, without touching them; return how many."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import RolledSegment, find_rolled
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import find_rolled
 from coldstream.format.writer import SegmentWriter
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
@@ -25,7 +26,7 @@ def stream(number: int) -> StreamId:
     return StreamId("/", name, Incarnation(f"__{name}_{1_763_700_000_000_000_000 + number}"))
 
 
-def make_segment(directory: Path, *, size_bytes: int, message_bytes: tuple[int, int]) -> RolledSegment:
+def make_segment(directory: Path, *, size_bytes: int, message_bytes: tuple[int, int]) -> SegmentSlice:
     """Write a segment of at least `size_bytes`, of AMQP messages whose bodies have sizes between two bounds."""
     dice = random.Random(1)
     noise = dice.randbytes(1 << 20)

@@ -33,7 +33,8 @@ from bench.harness import (
 from bench.load import make_segment, sqs_event, stream
 from bench.locals3 import LocalS3
 from bench.template import handler_of
-from coldstream.archive.stage import RolledSegment, stage
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import stage
 from coldstream.local.process import Process
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import StreamId
@@ -156,7 +157,7 @@ def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
     return {what: median_run(found, _seconds) for what, found in runs.items()}
 
 
-def _archive(segment: RolledSegment, of: StreamId, sdk: dict[str, str], table: str) -> None:
+def _archive(segment: SegmentSlice, of: StreamId, sdk: dict[str, str], table: str) -> None:
     rolled = stage(segment, of, S3Objects(BUCKET), Keys())
     run = in_child(
         "bench.aws:call_handler",

@@ -3,8 +3,9 @@
     python -m bench.s3server --latency-ms 10 --connection-mib-s 90
 
 It serves PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET with a range, HEAD and DELETE,
-path-style, on the loopback interface. It checks CRC-32s as S3 does, and ignores signatures. It can answer late and cap
-the rate of each connection, in both directions, as S3 does: one connection to S3 carries about 90 MiB/s.
+and multipart uploads (of parts that are multiples of 256 KiB), path-style, on the loopback interface. It checks
+CRC-32s as S3 does, and ignores signatures. It can answer late and cap the rate of each connection, in both directions,
+as S3 does: one connection to S3 carries about 90 MiB/s.
 
 It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/stats sets them to nought.
 """
@@ -12,7 +13,6 @@ It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/sta
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import signal
 import socket
@@ -25,9 +25,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from bench.arena import BLOCK_BYTES, Arena, Body
+from bench.uploads import InvalidPartError, NoSuchUploadError, Uploads, base64_of
 
 STATS_PATH = "/-/stats"
 OTHER_SUMS = ("crc32c", "crc64nvme", "sha1", "sha256")
@@ -62,6 +63,7 @@ class Store:
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena
+        self.uploads = Uploads(arena)
         self.counts: Counter[str] = Counter()
         self._objects: dict[str, StoredObject] = {}
         self._lock = threading.Lock()
@@ -128,8 +130,9 @@ class Connection(socketserver.StreamRequestHandler):
             return False
         self.method, target, _ = line
         self.headers = dict(self._header_lines())
-        path, _, self.query = target.partition("?")
+        path, _, query = target.partition("?")
         self.path = unquote(path)
+        self.parameters = dict(parse_qsl(query, keep_blank_values=True))
         try:
             self._dispatch()
         except RefusedError as refused:
@@ -153,21 +156,34 @@ class Connection(socketserver.StreamRequestHandler):
             return
         is_copy = self.method == "PUT" and "x-amz-copy-source" in self.headers
         kind = "COPY" if is_copy else self.method
+        if "partNumber" in self.parameters:
+            kind += " part"
+        elif self.parameters.keys() & {"uploads", "uploadId"}:
+            kind += " upload"
         serve: dict[str, Callable[[], None]] = {
+            "POST upload": self._post_upload,
+            "PUT part": self._put_part,
+            "GET upload": self._list_upload,
+            "DELETE upload": self._abort_upload,
             "PUT": self._put,
             "COPY": self._copy,
             "GET": self._get,
             "HEAD": self._head,
             "DELETE": self._delete,
         }
-        if kind not in serve or any(word in self.query for word in ("uploads", "uploadId", "list-type", "versionId")):
+        if kind not in serve or self.parameters.keys() & {"list-type", "versionId"}:
             raise RefusedError(501, "NotImplemented", closes=True)
         store.count(kind)
         is_bucket = "/" not in self.path.strip("/")
-        if is_bucket:
+        if is_bucket and not kind.endswith("upload"):
             self._answer(200)
-        else:
+            return
+        try:
             serve[kind]()
+        except NoSuchUploadError as err:
+            raise RefusedError(404, "NoSuchUpload") from err
+        except InvalidPartError as err:
+            raise RefusedError(400, "InvalidPart") from err
 
     def _put(self) -> None:
         store = self.server.store
@@ -176,11 +192,54 @@ class Connection(socketserver.StreamRequestHandler):
             raise RefusedError(412, "PreconditionFailed")
         body, crc32 = self._read_body()
         store.count("bytes in", body.size_bytes)
-        if crc32 not in (None, base64.b64encode(body.crc32.to_bytes(4, "big")).decode()):
+        if crc32 not in {None, base64_of(body.crc32)}:
             raise RefusedError(400, "BadDigest")
         self._wait()
         stored = store.put(self.path, body, crc32, new=is_new)
         self._answer(200, _describe(stored, checksum=True))
+
+    def _post_upload(self) -> None:
+        store = self.server.store
+        if "uploads" in self.parameters:
+            is_summed_whole = self.headers.get("x-amz-checksum-type") == "FULL_OBJECT"
+            upload_id = store.uploads.create(self.path, is_summed_whole=is_summed_whole)
+            self._answer_xml(
+                f"<InitiateMultipartUploadResult><UploadId>{upload_id}</UploadId></InitiateMultipartUploadResult>"
+            )
+            return
+        request = self.rfile.read(int(self.headers["content-length"]))
+        self._wait()
+        is_new = self.headers.get("if-none-match") == "*"
+        if is_new and store.get(self.path) is not None:
+            raise RefusedError(412, "PreconditionFailed")
+        body, crc32 = store.uploads.complete(self.path, self.parameters["uploadId"], request)
+        if crc32 is not None and self.headers.get("x-amz-checksum-crc32", crc32) != crc32:
+            raise RefusedError(400, "BadDigest")
+        stored = store.put(self.path, body, crc32, new=is_new)
+        self._answer_xml(f"<CompleteMultipartUploadResult><ETag>{stored.etag}</ETag></CompleteMultipartUploadResult>")
+
+    def _put_part(self) -> None:
+        body, crc32 = self._read_body()
+        self.server.store.count("bytes in", body.size_bytes)
+        if crc32 not in {None, base64_of(body.crc32)}:
+            raise RefusedError(400, "BadDigest")
+        self._wait()
+        number = int(self.parameters["partNumber"])
+        etag = self.server.store.uploads.put(self.path, self.parameters["uploadId"], number, body)
+        self._answer(200, {"ETag": etag, "x-amz-checksum-crc32": base64_of(body.crc32)})
+
+    def _list_upload(self) -> None:
+        self._wait()
+        uploads = self.server.store.uploads
+        if "uploads" in self.parameters:
+            self._answer_xml(uploads.list_uploads(f"{self.path}/{self.parameters.get('prefix', '')}"))
+        else:
+            self._answer_xml(uploads.list_parts(self.path, self.parameters["uploadId"]))
+
+    def _abort_upload(self) -> None:
+        self._wait()
+        self.server.store.uploads.abort(self.path, self.parameters["uploadId"])
+        self._answer(204)
 
     def _copy(self) -> None:
         source = self.server.store.get("/" + unquote(self.headers["x-amz-copy-source"]).lstrip("/"))
@@ -190,8 +249,7 @@ class Connection(socketserver.StreamRequestHandler):
             raise RefusedError(412, "PreconditionFailed")
         self._wait()
         stored = self.server.store.put(self.path, source.body, source.crc32)
-        answer = f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>"
-        self._answer(200, {"Content-Type": "application/xml"}, answer.encode())
+        self._answer_xml(f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>")
 
     def _get(self) -> None:
         stored = self._find()
@@ -280,6 +338,9 @@ class Connection(socketserver.StreamRequestHandler):
 
     def _answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self._send_head(status, headers or {}, len(body), body)
+
+    def _answer_xml(self, answer: str) -> None:
+        self._answer(200, {"Content-Type": "application/xml"}, answer.encode())
 
     def _send_head(self, status: int, headers: dict[str, str], size_bytes: int, body: bytes = b"") -> None:
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Error')}", f"Content-Length: {size_bytes}"]

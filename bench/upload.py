@@ -31,7 +31,8 @@ from bench.load import make_segment, sqs_event, stream
 from bench.locals3 import LocalS3
 from bench.template import handler_of
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import RolledSegment, stage
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import stage
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
@@ -93,7 +94,7 @@ def measure() -> Section:
 class _Case:
     """The rounds against one server."""
 
-    def __init__(self, name: str, segment: RolledSegment, directory: Path, sdk: dict[str, str], table: str) -> None:
+    def __init__(self, name: str, segment: SegmentSlice, directory: Path, sdk: dict[str, str], table: str) -> None:
         self._name = name
         self._sdk = sdk
         self._table = table
