@@ -13,9 +13,10 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import coldstream
 from coldstream.agent.archive import Archive
@@ -25,13 +26,12 @@ from coldstream.agent.memory import MemoryFile
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.naming import Naming
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.pins import StreamPins, check_links, segment_files
+from coldstream.agent.pins import StreamPins
 from coldstream.agent.proof import Broker
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import AgentStatus, StreamStatus
-from coldstream.agent.watch import SegmentWatch
-from coldstream.errors import ColdstreamError, InvalidNameError, InvalidSettingError
-from coldstream.manifest.stream import Incarnation, incarnation
+from coldstream.errors import ColdstreamError, InvalidSettingError, UnavailableError
+from coldstream.manifest.stream import Incarnation
 from coldstream.units import now_ms
 
 log = logging.getLogger(__name__)
@@ -40,15 +40,29 @@ GUARD_S = 2.0
 SHOW_S = 5.0
 
 
+class Follower(Protocol):
+    """Finds streams as they come and go, and has the agent archive them."""
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps it from seeing everything at once; None when nothing does."""
+        ...
+
+    async def run(self, agent: Agent) -> None:
+        """Run until cancelled; call `agent.turn` now and then. Raises InvalidSettingError when it cannot begin."""
+        ...
+
+
 class Agent:
-    """Archives every stream in the broker's data directory that the rules take."""
+    """Archives the streams that its follower finds and the rules take."""
 
     def __init__(
         self, options: AgentOptions, archive: Archive, broker: Broker, naming: Naming, metrics: AgentMetrics
     ) -> None:
-        self._options = options
+        self.options = options
+        self.metrics = metrics
+        self.archivers: dict[Incarnation, StreamArchiver] = {}
         self._archive = archive
-        self._metrics = metrics
         self._services = Services(
             archive=archive,
             broker=broker,
@@ -60,7 +74,6 @@ class Agent:
             every_ms=options.every_ms,
             host=socket.gethostname(),
         )
-        self.archivers: dict[Incarnation, StreamArchiver] = {}
         self._tasks: dict[Incarnation, asyncio.Task[None]] = {}
         self._excluded: set[Incarnation] = set()
         self._turned_at = time.monotonic()
@@ -68,133 +81,111 @@ class Agent:
         self._problems: dict[str, str] = {}
 
     @property
+    def pins(self) -> Path:
+        """The directory of all pins."""
+        return self.options.state / "pins"
+
+    @property
     def turned_s(self) -> float:
         """Seconds since the main loop last turned."""
         return time.monotonic() - self._turned_at
 
-    async def run(self) -> None:
+    async def run(self, follower: Follower) -> None:
         """Run until cancelled. Raises InvalidSettingError when it cannot begin."""
-        data = self._options.data
-        assert data is not None
-        pins = self._options.state / "pins"
-        with _lock(self._options.state):
-            await asyncio.to_thread(check_links, data, pins)
-            news: asyncio.Queue[str] = asyncio.Queue()
-            loop = asyncio.get_running_loop()
-
-            def tell(name: str) -> None:
-                loop.call_soon_threadsafe(news.put_nowait, name)
-
-            watch = SegmentWatch(data, tell)
-            watch.start()
+        with _lock(self.options.state):
+            helpers = [
+                asyncio.create_task(self._repeat("disk", GUARD_S, self._guard_disk)),
+                asyncio.create_task(self._repeat("status", SHOW_S, lambda: self._show(follower))),
+            ]
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._guard_disk())
-                    tasks.create_task(self._show(watch))
-                    await self._follow(data, pins, news)
+                await follower.run(self)
             finally:
                 self._archive.stop()
-                for task in self._tasks.values():
+                for task in (*helpers, *self._tasks.values()):
                     task.cancel()
-                await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-                await asyncio.to_thread(watch.stop)
+                await asyncio.gather(*helpers, *self._tasks.values(), return_exceptions=True)
 
-    async def _follow(self, data: Path, pins: Path, news: asyncio.Queue[str]) -> None:
-        """Begin with what is there; then turn at each piece of news, and every `scan_s` without any."""
-        scan_at = 0.0
-        is_first = True
-        while True:
-            self._turned_at = time.monotonic()
-            if time.monotonic() >= scan_at:
-                names = await asyncio.to_thread(_directories, data, pins)
-                for name in names:
-                    self._begin(data, pins, name, is_backfill=is_first)
-                for archiver in self.archivers.values():
-                    archiver.wake()
-                scan_at = time.monotonic() + self._options.scan_s
-                is_first = False
-            self._reap()
-            try:
-                async with asyncio.timeout(max(0.0, min(1.0, scan_at - time.monotonic()))):
-                    name = await news.get()
-            except TimeoutError:
-                continue
-            self._begin(data, pins, name, is_backfill=False)
-            if name in self.archivers:
-                self.archivers[Incarnation(name)].wake()
-
-    def _begin(self, data: Path, pins: Path, name: str, *, is_backfill: bool) -> None:
-        try:
-            found = incarnation(name)
-        except InvalidNameError:
-            return
-        if found in self.archivers or found in self._excluded:
-            return
-        disk = StreamDisk(StreamPins(pins / name, data / name), self._options.every_ms)
-        memory = MemoryFile(self._options.state / "streams", found)
-        archiver = StreamArchiver(found, disk, memory, self._services, is_backfill=is_backfill)
-        self.archivers[found] = archiver
-        self._tasks[found] = asyncio.create_task(archiver.run(), name=f"archiver of {name}")
-
-    def _reap(self) -> None:
-        """Take leave of streams that are done."""
-        for name, task in list(self._tasks.items()):
+    def turn(self) -> None:
+        """Take note that the main loop turns, and leave of streams that are done."""
+        self._turned_at = time.monotonic()
+        for life, task in list(self._tasks.items()):
             if task.done():
                 task.result()
-                archiver = self.archivers.pop(name)
-                del self._tasks[name]
+                archiver = self.archivers.pop(life)
+                del self._tasks[life]
                 if archiver.state == "excluded":
-                    self._excluded.add(name)
-                self._metrics.forget(name)
+                    self._excluded.add(life)
+                self.metrics.forget(life)
 
-    async def _show(self, watch: SegmentWatch) -> None:
-        """Take snapshots for who asks."""
+    def memory(self, life: Incarnation) -> MemoryFile:
+        """Return what is remembered of an incarnation."""
+        return MemoryFile(self.options.state / "streams", life)
+
+    def archive(self, life: Incarnation, pins: StreamPins, *, is_backfill: bool) -> StreamArchiver | None:
+        """Archive an incarnation, unless that is done already; return its archiver, None when it is excluded."""
+        if life in self._excluded:
+            return None
+        if life not in self.archivers:
+            disk = StreamDisk(pins, self.options.every_ms)
+            archiver = StreamArchiver(life, disk, self.memory(life), self._services, is_backfill=is_backfill)
+            self.archivers[life] = archiver
+            self._tasks[life] = asyncio.create_task(archiver.run(), name=f"archiver of {life}")
+        return self.archivers[life]
+
+    async def _repeat(self, what: str, pause_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                known = await self._services.naming.known()
-                self._problems.pop("management", None)
-            except ColdstreamError as err:
-                self._problems["management"] = str(err)
-                known = ()
-            retention = {(stream.vhost, stream.name): stream for stream in known}
-            streams: list[StreamStatus] = []
-            for archiver in list(self.archivers.values()):
-                names = (archiver.stream.vhost, archiver.stream.name) if archiver.stream is not None else None
-                streams.append(await archiver.status(retention.get(names) if names is not None else None))
-            problems = [*self._problems.values(), *([watch.problem] if watch.problem is not None else [])]
-            space = os.statvfs(self._options.state)
-            self._metrics.show(
-                AgentStatus(
-                    at=now_ms(),
-                    started_at=self._started_at,
-                    version=coldstream.__version__,
-                    host=self._services.host,
-                    disk_free_bytes=space.f_bavail * space.f_frsize,
-                    disk_total_bytes=space.f_blocks * space.f_frsize,
-                    max_lag_s=self._options.max_lag_s,
-                    problems=tuple(problems),
-                    settings=self._options.shown(),
-                    streams=tuple(streams),
-                )
+                await work()
+                self._problems.pop(what, None)
+            except (ColdstreamError, OSError) as err:
+                self._problem(what, str(err))
+                self.metrics.failed(err)
+            await asyncio.sleep(pause_s)
+
+    def _problem(self, what: str, problem: str) -> None:
+        if self._problems.get(what) != problem:
+            log.error("%s", problem)
+        self._problems[what] = problem
+
+    async def _show(self, follower: Follower) -> None:
+        """Take a snapshot for who asks."""
+        try:
+            known = await self._services.naming.known()
+            self._problems.pop("management", None)
+        except ColdstreamError as err:
+            self._problem("management", str(err))
+            known = ()
+        broker_streams = {(stream.vhost, stream.name): stream for stream in known}
+        streams: list[StreamStatus] = []
+        for archiver in list(self.archivers.values()):
+            names = ("", "") if archiver.stream is None else (archiver.stream.vhost, archiver.stream.name)
+            streams.append(await archiver.status(broker_streams.get(names)))
+        space = os.statvfs(self.options.state)
+        self.metrics.show(
+            AgentStatus(
+                at=now_ms(),
+                started_at=self._started_at,
+                version=coldstream.__version__,
+                host=self._services.host,
+                disk_free_bytes=space.f_bavail * space.f_frsize,
+                disk_total_bytes=space.f_blocks * space.f_frsize,
+                max_lag_s=self.options.max_lag_s,
+                problems=(*self._problems.values(), *([follower.problem] if follower.problem is not None else [])),
+                settings=self.options.shown(),
+                streams=tuple(streams),
             )
-            await asyncio.sleep(SHOW_S)
+        )
 
     async def _guard_disk(self) -> None:
         """Let go of pins while the disk is nearly full, if told to: those that the broker has deleted, oldest first."""
-        limit = self._options.release_below_bytes
-        while limit is not None:
-            await asyncio.sleep(GUARD_S)
-            while _free_bytes(self._options.state) < limit:
-                oldest = min(self._releasable(), key=lambda found: found[0], default=None)
-                if oldest is None:
-                    self._problems["disk"] = "the disk is nearly full, and no pin is left to let go of"
-                    log.error(self._problems["disk"])
-                    break
-                await oldest[1].give_up_oldest(
-                    f"the disk of {self._services.host} was nearly full before they were archived"
-                )
-            else:
-                self._problems.pop("disk", None)
+        limit = self.options.release_below_bytes
+        while limit is not None and _free_bytes(self.options.state) < limit:
+            oldest = min(self._releasable(), key=lambda found: found[0], default=None)
+            if oldest is None:
+                raise UnavailableError("the disk is nearly full, and no pin is left that could be let go")
+            await oldest[1].give_up_oldest(
+                f"the disk of {self._services.host} was nearly full before they were archived"
+            )
 
     def _releasable(self) -> Iterator[tuple[float, StreamArchiver]]:
         for archiver in self.archivers.values():
@@ -219,17 +210,6 @@ def _lock(state: Path) -> Iterator[None]:
         except BlockingIOError as err:
             raise InvalidSettingError("--state", f"another agent runs on {state}") from err
         yield
-
-
-def _directories(data: Path, pins: Path) -> list[str]:
-    """Return the names of the streams here: those of the broker, and those of which only pins are left."""
-    found: set[str] = set()
-    for parent in (data, pins):
-        try:
-            found.update(path.name for path in parent.iterdir() if segment_files(path))
-        except FileNotFoundError:
-            continue
-    return sorted(found)
 
 
 def _free_bytes(path: Path) -> int:

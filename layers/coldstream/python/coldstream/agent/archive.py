@@ -18,7 +18,7 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import stage
 from coldstream.errors import InvalidSettingError
-from coldstream.manifest.entry import Quarantine
+from coldstream.manifest.entry import FragmentEntry, Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
 from coldstream.runtime.settings import Settings
@@ -28,6 +28,9 @@ from coldstream.store.objects import S3Objects
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.table import DynamoTable
 from coldstream.units import MAX_OFFSET, Offset
+
+LAST_ENTRIES = 10
+"""Fragments among which the last message is looked for; others of tracking chunks alone are rare."""
 
 MAX_UPLOADS = 64
 """Slices staged at a time."""
@@ -108,6 +111,18 @@ class Archive:
             return False
         staged = await asyncio.to_thread(self._objects.info, rolled.staged_key)
         return staged is not None and staged.etag == found.etag
+
+    async def newest_life(self, vhost: str, name: str) -> Incarnation | None:
+        """Return the newest incarnation of a stream that is archived."""
+        return await asyncio.to_thread(self._table.incarnation_of, vhost, name)
+
+    async def last_entry(self, life: Incarnation) -> FragmentEntry | None:
+        """Return the last fragment of an incarnation that has messages."""
+        return await asyncio.to_thread(self._last_entry, life)
+
+    def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
+        entries = self._table.log_before(life, Offset(MAX_OFFSET), LAST_ENTRIES)
+        return next((entry for entry in entries if entry.last_user_chunk is not None), None)
 
     def _before_bytes(self, size_bytes: int) -> None:
         self._limit.take(size_bytes)

@@ -281,7 +281,9 @@ class StreamArchiver:
         self._end("deleted")
 
     def _end_if_deleted(self) -> None:
-        if not self.disk.pins.is_live:
+        if self.disk.pins.is_live:
+            self.state = "following"
+        else:
             self._end("deleted")
 
     def _end(self, state: str) -> None:
@@ -334,7 +336,7 @@ class StreamArchiver:
             state=self.state,
             disk_from=self.disk.segments[0].first_offset if self.disk.segments else disk_to,
             disk_to=disk_to,
-            committed_to=self.identity.committed_to,
+            committed_to=min(self.identity.committed_to, disk_to),
             archived_to=self._archived_to,
             pinned_segments=space.segments,
             pinned_bytes=space.size_bytes,

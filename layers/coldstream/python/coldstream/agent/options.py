@@ -58,6 +58,8 @@ class AgentOptions:
     def __post_init__(self) -> None:
         if self.source is Source.DISK and self.data is None:
             raise InvalidSettingError("--data", "is needed: the broker's directory of streams, …/mnesia/<node>/stream")
+        if self.source is Source.PROTOCOL and not self.streams and self.management is None:
+            raise InvalidSettingError("--source protocol", "needs --management, or a --stream for each stream")
         if self.max_lag_s is not None and not MIN_MAX_LAG_S <= self.max_lag_s <= MAX_MAX_LAG_S:
             raise InvalidSettingError("--max-lag", f"is to be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
 

@@ -41,11 +41,15 @@ class PinSpace:
 
 
 class StreamPins:
-    """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own."""
+    """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own.
+
+    Those have `is_ended` set when nothing more comes.
+    """
 
     def __init__(self, directory: Path, source: Path | None) -> None:
         self.directory = directory
         self._source = source
+        self.is_ended = False
 
     def refresh(self, archived_to: Offset) -> tuple[Pin, ...]:
         """Pin what is new and not archived, let go of what was truncated away, and return all pins, oldest first.
@@ -75,7 +79,7 @@ class StreamPins:
         Raises UnavailableError when the directory of all its streams is gone: that says nothing about one of them.
         """
         if self._source is None:
-            return True
+            return not self.is_ended
         if not self._source.parent.is_dir():
             raise UnavailableError(f"the broker's data directory is gone: {self._source.parent}")
         return self._source.is_dir()

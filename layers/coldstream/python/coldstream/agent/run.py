@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from coldstream.agent.agent import Agent
+from coldstream.agent.agent import Agent, Follower
 from coldstream.agent.archive import Archive
+from coldstream.agent.follow_disk import DiskFollower
+from coldstream.agent.follow_protocol import ProtocolFollower
 from coldstream.agent.http import StatusServer
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.management import ManagementClient
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.naming import Naming
-from coldstream.agent.options import AgentOptions
-from coldstream.agent.proof import BrokerConnections
+from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.proof import Broker, BrokerConnections
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,13 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
             stack.enter_context(server)
             log.info("listening on %s port %d", options.listen_host, server.port)
         try:
-            await agent.run()
+            await agent.run(_follower(options, archive, broker, naming))
         finally:
             await broker.close()
+
+
+def _follower(options: AgentOptions, archive: Archive, broker: Broker, naming: Naming) -> Follower:
+    if options.source is Source.PROTOCOL:
+        return ProtocolFollower(archive, broker, naming)
+    assert options.data is not None
+    return DiskFollower(options.data)

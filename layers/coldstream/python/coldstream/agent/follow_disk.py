@@ -1,0 +1,81 @@
+"""The disk source: streams as they come and go in the broker's data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from coldstream.agent.agent import Agent
+from coldstream.agent.archiver import StreamArchiver
+from coldstream.agent.pins import StreamPins, check_links, segment_files
+from coldstream.agent.watch import SegmentWatch
+from coldstream.errors import InvalidNameError
+from coldstream.manifest.stream import incarnation
+
+TURN_S = 1.0
+
+
+class DiskFollower:
+    """Has every stream in the directory `data` archived, and those of which only pins are left."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._watch: SegmentWatch | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the file system's events; None when they tell everything."""
+        return None if self._watch is None else self._watch.problem
+
+    async def run(self, agent: Agent) -> None:
+        """Begin with what is there; then turn at each piece of news, and every `scan_s` without any."""
+        await asyncio.to_thread(check_links, self._data, agent.pins)
+        loop = asyncio.get_running_loop()
+        news: asyncio.Queue[str] = asyncio.Queue()
+
+        def tell(name: str) -> None:
+            loop.call_soon_threadsafe(news.put_nowait, name)
+
+        self._watch = SegmentWatch(self._data, tell)
+        self._watch.start()
+        try:
+            await self._follow(agent, news)
+        finally:
+            await asyncio.to_thread(self._watch.stop)
+
+    async def _follow(self, agent: Agent, news: asyncio.Queue[str]) -> None:
+        scan_at = 0.0
+        is_backfill = True
+        while True:
+            agent.turn()
+            if time.monotonic() >= scan_at:
+                for name in await asyncio.to_thread(_directories, self._data, agent.pins):
+                    self._archiver(agent, name, is_backfill=is_backfill)
+                is_backfill = False
+                scan_at = time.monotonic() + agent.options.scan_s
+            try:
+                async with asyncio.timeout(min(TURN_S, max(0.0, scan_at - time.monotonic()))):
+                    archiver = self._archiver(agent, await news.get(), is_backfill=False)
+            except TimeoutError:
+                continue
+            if archiver is not None:
+                archiver.wake()
+
+    def _archiver(self, agent: Agent, name: str, *, is_backfill: bool) -> StreamArchiver | None:
+        try:
+            life = incarnation(name)
+        except InvalidNameError:  # no broker's directory
+            return None
+        return agent.archive(life, StreamPins(agent.pins / life, self._data / life), is_backfill=is_backfill)
+
+
+def _directories(data: Path, pins: Path) -> list[str]:
+    """Return the names of the directories here that hold segments: the broker's, and those of pins."""
+    found: set[str] = set()
+    for parent in (data, pins):
+        try:
+            found.update(path.name for path in parent.iterdir() if segment_files(path))
+        except FileNotFoundError:
+            continue
+    return sorted(found)

@@ -1,0 +1,80 @@
+"""The spool of segments that the agent writes itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coldstream.agent.spool import SegmentSpool
+from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.units import Offset
+from tests.support.stream_broker import chunk
+
+FIRST, SECOND = chunk(100, b"a", b"b"), chunk(102, b"c" * 50)
+NAME = f"{100:020}.segment"
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> SegmentSpool:
+    made = SegmentSpool(tmp_path)
+    made.recover()
+    return made
+
+
+def test_a_segment_gets_its_name_when_it_is_closed(spool: SegmentSpool, tmp_path: Path) -> None:
+    spool.append(FIRST, Offset(100), Offset(102))
+    spool.append(SECOND, Offset(102), Offset(103))
+    assert [path.name for path in tmp_path.iterdir()] == [f"{NAME}.part"]
+    assert spool.open_bytes == spool.size_bytes() == 8 + len(FIRST) + len(SECOND)
+    closed = spool.close_segment()
+    assert closed is not None
+    assert (closed.path, closed.first_offset, closed.next_offset) == (tmp_path / NAME, 100, 103)
+    assert (tmp_path / NAME).read_bytes() == SEGMENT_HEADER + FIRST + SECOND
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert spool.open_bytes == 0
+    assert spool.close_segment() is None
+
+
+def test_the_next_segment_is_counted_with_those_that_are_still_there(spool: SegmentSpool, tmp_path: Path) -> None:
+    spool.append(FIRST, Offset(100), Offset(102))
+    spool.close_segment()
+    spool.append(SECOND, Offset(102), Offset(103))
+    assert spool.size_bytes() == 16 + len(FIRST) + len(SECOND)
+    (tmp_path / NAME).unlink()
+    assert spool.size_bytes() == spool.open_bytes == 8 + len(SECOND)
+    spool.abandon()
+
+
+@pytest.mark.parametrize("length", range(len(SEGMENT_HEADER + FIRST + SECOND) + 1))
+def test_a_segment_cut_anywhere_is_closed_behind_its_last_whole_chunk(tmp_path: Path, length: int) -> None:
+    whole = SEGMENT_HEADER + FIRST + SECOND
+    (tmp_path / f"{NAME}.part").write_bytes(whole[:length])
+    found = SegmentSpool(tmp_path).recover()
+    kept = 2 if length == len(whole) else int(length >= len(SEGMENT_HEADER + FIRST))
+    if not kept:
+        assert (found.closed, found.last) == ((), None)
+        assert list(tmp_path.iterdir()) == []
+        return
+    (closed,) = found.closed
+    assert closed.path.read_bytes() == (whole if kept == 2 else SEGMENT_HEADER + FIRST)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert found.last is not None
+    assert closed.next_offset == found.last.next_offset == (103 if kept == 2 else 102)
+
+
+def test_what_does_not_match_its_crc_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(SEGMENT_HEADER + FIRST + SECOND[:-1] + b"!")
+    (closed,) = SegmentSpool(tmp_path).recover().closed
+    assert closed.path.read_bytes() == SEGMENT_HEADER + FIRST
+
+
+def test_the_last_chunk_of_closed_segments_is_found(spool: SegmentSpool, tmp_path: Path) -> None:
+    spool.append(FIRST, Offset(100), Offset(102))
+    spool.close_segment()
+    spool.append(SECOND, Offset(102), Offset(103))
+    spool.close_segment()
+    found = SegmentSpool(tmp_path).recover()
+    assert found.closed == ()
+    assert found.last is not None
+    assert found.last.chunk_id == 102
