@@ -140,7 +140,8 @@ def segment_files(directory: Path) -> dict[Offset, Path]:
 def check_links(data_directory: Path, pins_directory: Path) -> None:
     """Try whether files of the broker's can be pinned. Raises InvalidSettingError, which says what to do."""
     pins_directory.mkdir(parents=True, exist_ok=True)
-    if data_directory.stat().st_dev != pins_directory.stat().st_dev:
+    made = data_directory if data_directory.exists() else data_directory.parent
+    if made.stat().st_dev != pins_directory.stat().st_dev:
         raise InvalidSettingError(
             "--state",
             f"{pins_directory} is on another file system than {data_directory}; hard links need the same one",

@@ -164,7 +164,8 @@ async def _run(options: AgentOptions) -> None:
 
 def _find_data(given: Path | None) -> Path:
     if given is not None:
-        if not given.is_dir():
+        # A broker makes it with its first stream.
+        if not given.is_dir() and not (given.name == "stream" and given.parent.is_dir()):
             raise InvalidSettingError("--data", f"{given} is not a directory")
         return given.absolute()
     found = sorted(Path(DATA_DIRECTORIES).glob("*/stream"))

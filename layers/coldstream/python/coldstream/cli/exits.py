@@ -68,4 +68,6 @@ def advice(err: ColdstreamError) -> str | None:
     """Say what to do about an error, None where the error itself says it all."""
     if isinstance(err, GapError):
         return f"go on behind it, from offset {err.next_offset}"
+    if isinstance(err, InvalidSettingError) and not err.field.startswith("COLDSTREAM_"):
+        return None
     return next((text for kind, text in _ADVICE if isinstance(err, kind)), None)
