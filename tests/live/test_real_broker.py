@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -280,7 +278,7 @@ def test_a_broker_that_is_killed_ends_every_wait_at_once(broker: Broker) -> None
         async with LiveConnection(address_of(victim), "/") as live, live.subscribe("s", NEXT) as chunks:
             waiting = asyncio.ensure_future(anext(chunks))
             await asyncio.sleep(0)
-            os.killpg(victim.process_ids[1], signal.SIGKILL)
+            victim.kill()
             async with asyncio.timeout(5):
                 with pytest.raises(UnavailableError):
                     await waiting

@@ -16,6 +16,7 @@ from typing import Self
 from rstream import CompressionType, OffsetType, schema
 from rstream.client import Client
 from rstream.compression import CompressionHelper
+from rstream.exceptions import LeaderNotAvailable, StreamNotAvailable
 
 from coldstream.live.wire import WireText
 from tests.support.codecs import register_codecs
@@ -97,6 +98,14 @@ class StreamConnection:
         """
         return self._runner.run(self._publish(WireText(stream), entries, WireText(publisher)))
 
+    def send(self, stream: str, messages: Iterable[bytes]) -> None:
+        """Publish messages without waiting for confirms: for a leader that cannot commit them."""
+        self._runner.run(self._send(WireText(stream), messages))
+
+    def ports(self, stream: str) -> tuple[int | None, list[int]]:
+        """Return the ports of the stream's leader, None while there is none, and of its other replicas that run."""
+        return self._runner.run(self._ports(WireText(stream)))
+
     def store_offset(self, stream: str, reference: str, offset: int) -> None:
         """Store a consumer's offset, and wait until the broker knows it: it ends in a tracking chunk."""
         self._runner.run(self._store_offset(WireText(stream), WireText(reference), offset))
@@ -136,6 +145,20 @@ class StreamConnection:
         self._client.remove_handler(schema.PublishError, name=str(publisher_id))
         await self._client.delete_publisher(publisher_id)
         return messages
+
+    async def _send(self, stream: str, messages: Iterable[bytes]) -> None:
+        publisher_id = next(self._publisher_ids)
+        await self._client.declare_publisher(stream, "", publisher_id)
+        for frame, _, _ in _frames(publisher_id, 0, messages):
+            assert isinstance(frame, schema.Publish)
+            await self._client.send_publish_frame(frame)
+
+    async def _ports(self, stream: str) -> tuple[int | None, list[int]]:
+        try:
+            leader, replicas = await self._client.query_leader_and_replicas(stream)
+        except (LeaderNotAvailable, StreamNotAvailable):
+            return None, []
+        return leader.port, [replica.port for replica in replicas]
 
     async def _store_offset(self, stream: str, reference: str, offset: int) -> None:
         # The command has no answer of its own, but the query behind it is answered after it.

@@ -100,7 +100,8 @@ class BrokerConnections:
             try:
                 found = await connection.probe(name, spec, timeout_s=PROBE_TIMEOUT_S)
             except UnavailableError:
-                await self._drop(vhost, connection)
+                if connection.is_lost:  # else it is about the stream alone
+                    await self._drop(vhost, connection)
                 raise
             self._metrics.contacted(Service.BROKER)
             return found

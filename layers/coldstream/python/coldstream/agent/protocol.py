@@ -154,23 +154,23 @@ class ProtocolSource:
         async with connection.subscribe(self._stream.name, AtOffset(start), credits=CREDITS) as chunks:
             while True:
                 await self._wait_for_room()
-                taken = await self._take_waiting(connection, chunks)
+                taken_bytes = await self._take_waiting(connection, chunks)
                 await self._write()
-                if not taken:
+                if not taken_bytes:
                     await self._close_if_over()
 
     async def _take_waiting(self, connection: LiveConnection, chunks: Subscription) -> int:
-        """Take the next chunk and those behind it that are here already; return how many, 0 when none came soon."""
-        taken = 0
-        while not taken or (chunks.waiting and self._pending_bytes < BATCH_BYTES):
+        """Take the next chunk, and some that are here already; return the bytes of data, 0 when none came soon."""
+        taken_bytes = 0
+        while not taken_bytes or (chunks.waiting and taken_bytes < BATCH_BYTES):
             try:
-                async with asyncio.timeout(None if taken else self._idle_s):
+                async with asyncio.timeout(None if taken_bytes else self._idle_s):
                     chunk = await anext(chunks)
             except TimeoutError:
                 break
             await self._take(connection, chunk)
-            taken += 1
-        return taken
+            taken_bytes += chunk.header.data_bytes
+        return taken_bytes
 
     async def _take(self, connection: LiveConnection, chunk: Chunk) -> None:
         header = chunk.header

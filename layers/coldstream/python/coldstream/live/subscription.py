@@ -140,6 +140,11 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
+    @property
+    def waiting(self) -> int:
+        """Count the chunks, or the error, that can be had without waiting."""
+        return self._arrived.qsize()
+
     async def __anext__(self) -> Chunk:
         if self._error is not None:
             raise self._error

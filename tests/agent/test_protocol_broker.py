@@ -1,0 +1,218 @@
+"""The protocol source beside a real broker: what it rebuilds is what is on the broker's disk."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from pathlib import Path
+from typing import Self
+
+import pytest
+from rstream import CompressionType
+
+from coldstream.agent import protocol
+from coldstream.agent.pins import segment_files
+from coldstream.agent.protocol import LOST, ProtocolSource
+from coldstream.agent.rebuild import rebuilt
+from coldstream.agent.spool import ClosedSegment, SegmentSpool
+from coldstream.errors import ColdstreamError, StreamNotFoundError
+from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
+from coldstream.format.scanner import SegmentScanner
+from coldstream.format.segment import SEGMENT_HEADER_BYTES, first_offset_of
+from coldstream.live.address import BrokerAddress
+from coldstream.live.connection import LiveConnection
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import Offset
+from tests.support.broker import Broker
+from tests.support.streams import StreamConnection, SubBatch
+
+SEGMENT_BYTES = 100_000
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.05)
+
+
+class Run:
+    """A source that runs while its context is entered."""
+
+    def __init__(self, broker: Broker, name: str, directory: Path, **settings) -> None:
+        address = BrokerAddress(((broker.host, broker.stream_port),))
+        self.closed: list[ClosedSegment] = []
+        self.lost: list[tuple[int, int, str]] = []
+        self.failures: list[ColdstreamError] = []
+        self.source = ProtocolSource(
+            lambda: LiveConnection(address, "/"),
+            StreamId("/", name, Incarnation(f"__{name}_1763700000000000000")),
+            directory,
+            Offset(0),
+            on_closed=self.closed.append,
+            on_lost=lambda *what: self.lost.append(what),
+            on_failure=self.failures.append,
+            **{"segment_bytes": 50_000, "max_spool_bytes": 1 << 30, **settings},
+        )
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.create_task(self.source.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    async def until(self, next_offset: int) -> None:
+        async with asyncio.timeout(20):
+            while self.source.next_offset < next_offset:  # noqa: ASYNC110  nobody tells
+                await asyncio.sleep(0.01)
+
+
+def chunks_in(directory: Path) -> list[Chunk]:
+    """Return all chunks, each segment checked whole."""
+    found: list[Chunk] = []
+    for first_offset, path in segment_files(directory).items():
+        content = path.read_bytes()
+        scanner = SegmentScanner(path.name, first_offset=first_offset)
+        for _ in scanner.feed(content):
+            pass
+        scanner.close()
+        found += iter_chunks(content[SEGMENT_HEADER_BYTES:], source=path.name)
+    return found
+
+
+def publish_all_kinds(streams: StreamConnection, name: str, rounds: int) -> None:
+    for at in range(rounds):
+        streams.publish(name, [b"plain %d" % at * 20] * 30)
+        streams.publish(name, [b"deduplicated %d" % at * 20] * 30, publisher="p")
+        streams.publish(
+            name, [SubBatch([b"packed %d" % at * 20] * 20, kind) for kind in (CompressionType.No, CompressionType.Gzip)]
+        )
+        for consumer in range(at % 3):
+            streams.store_offset(name, f"consumer {consumer}", at)
+
+
+def cut_short(directory: Path, dice: random.Random) -> int:
+    """Do to the open segment what a crash may do; return how many there are."""
+    parts = list(directory.glob("*.part"))
+    for part in parts:
+        content = part.read_bytes()
+        part.write_bytes(content[: dice.randrange(len(content) + 1)])
+    return len(parts)
+
+
+def assert_same(rebuilt_chunks: list[Chunk], broker_chunks: list[Chunk]) -> None:
+    """Every offset is there, and every user chunk is the broker's but for its trailer."""
+    assert [chunk.header.chunk_id for chunk in rebuilt_chunks] == [chunk.header.chunk_id for chunk in broker_chunks]
+    ours, theirs = (
+        [chunk for chunk in chunks if chunk.header.type is ChunkType.USER] for chunks in (rebuilt_chunks, broker_chunks)
+    )
+    assert [chunk.header.to_bytes() + chunk.data for chunk in ours] == [rebuilt(chunk) for chunk in theirs]
+
+
+async def test_all_kinds_of_chunks_are_rebuilt(broker: Broker, tmp_path: Path) -> None:
+    name = "protocol-kinds"
+
+    def prepare() -> list[Chunk]:
+        with broker.connect() as streams:
+            streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
+            publish_all_kinds(streams, name, 20)
+            streams.publish(name, [b"the end"])
+        return chunks_in(broker.stream_directory(name))
+
+    on_disk = await asyncio.to_thread(prepare)
+    assert {chunk.header.type for chunk in on_disk} == set(ChunkType)
+    assert any(chunk.header.trailer_bytes for chunk in on_disk)
+    async with Run(broker, name, tmp_path) as run:
+        await run.until(on_disk[-1].header.next_offset)
+    assert len(run.closed) > 2
+    SegmentSpool(tmp_path).recover()
+    assert_same(chunks_in(tmp_path), on_disk)
+    assert (run.lost, run.failures) == ([], [])
+
+
+async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(broker: Broker, tmp_path: Path) -> None:
+    name, dice = "protocol-killed", random.Random(7)
+
+    def prepare() -> None:
+        with broker.connect() as streams:
+            streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
+            streams.publish(name, [b"the start"])
+
+    def publish() -> None:
+        with broker.connect() as streams:
+            publish_all_kinds(streams, name, 40)
+            streams.publish(name, [b"the end"])
+
+    await asyncio.to_thread(prepare)
+    publishing = asyncio.create_task(asyncio.to_thread(publish))
+    runs = 0
+    while not publishing.done():
+        async with Run(broker, name, tmp_path) as run:
+            await asyncio.sleep(dice.uniform(0.01, 0.2))
+        assert (run.lost, run.failures) == ([], [])
+        runs += cut_short(tmp_path, dice)
+    await publishing
+    assert runs
+    on_disk = await asyncio.to_thread(lambda: chunks_in(broker.stream_directory(name)))
+    async with Run(broker, name, tmp_path) as run:
+        await run.until(on_disk[-1].header.next_offset)
+    SegmentSpool(tmp_path).recover()
+    assert_same(chunks_in(tmp_path), on_disk)
+
+
+async def test_what_retention_deletes_before_it_is_read_is_told(broker: Broker, tmp_path: Path) -> None:
+    name = "protocol-overtaken"
+
+    def publish(streams: StreamConnection) -> None:
+        for _ in range(100):
+            streams.publish(name, [b"z" * 1000] * 10)
+
+    def publish_until_retained() -> None:
+        directory = broker.stream_directory(name)
+        with broker.connect() as streams:
+            while min(first_offset_of(path.name) or 0 for path in directory.glob("*.segment")) <= 3000:
+                publish(streams)
+
+    def prepare() -> None:
+        with broker.connect() as streams:
+            streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=4 * SEGMENT_BYTES)
+            streams.publish(name, [b"z" * 1000] * 10)
+
+    await asyncio.to_thread(prepare)
+    async with Run(broker, name, tmp_path, max_spool_bytes=5000) as run:
+        await run.until(10)
+        await asyncio.to_thread(publish_until_retained)
+        async with asyncio.timeout(15):
+            while not run.lost or run.closed[-1].first_offset < run.lost[0][1]:
+                for segment in run.closed:
+                    segment.path.unlink(missing_ok=True)
+                await asyncio.sleep(0.01)
+    (lost,) = run.lost
+    assert lost[2] == LOST
+    assert lost[1] - lost[0] > 1000
+    told = sorted([(segment.first_offset, segment.next_offset) for segment in run.closed] + [lost[:2]])
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(told))
+    assert run.failures == []
+
+
+async def test_a_deleted_stream_ends_the_run(broker: Broker, tmp_path: Path) -> None:
+    name = "protocol-deleted"
+
+    def prepare() -> None:
+        with broker.connect() as streams:
+            streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
+            streams.publish(name, [b"only"])
+
+    def delete() -> None:
+        with broker.connect() as streams:
+            streams.delete_stream(name)
+
+    await asyncio.to_thread(prepare)
+    async with Run(broker, name, tmp_path) as run:
+        await run.until(1)
+        await asyncio.to_thread(delete)
+        async with asyncio.timeout(10):
+            await run.task
+    assert [type(failure) for failure in run.failures] == [StreamNotFoundError]
+    assert [chunk.header.next_offset for chunk in chunks_in(tmp_path)] == [1]
