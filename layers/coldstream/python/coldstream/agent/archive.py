@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -32,6 +33,8 @@ from coldstream.units import MAX_OFFSET, Offset
 LAST_ENTRIES = 10
 """Fragments among which the last message is looked for; others of tracking chunks alone are rare."""
 
+RENEW_S = 60.0
+
 MAX_UPLOADS = 64
 """Slices staged at a time."""
 
@@ -51,6 +54,8 @@ class Archive:
         self._bus = bus
         self._keys = keys
         self._limit = limit
+        self._connect: Callable[[], tuple[ManifestTable, ObjectStore, EventBus]] | None = None
+        self._renewed_at = time.monotonic()
         self._stopped = threading.Event()
         # Threads of their own, as many as may ever be asked for: these wait for bandwidth, and nothing else has to.
         self._stagers = ThreadPoolExecutor(MAX_UPLOADS, thread_name_prefix="stage")
@@ -65,13 +70,20 @@ class Archive:
         bus = environment.get("COLDSTREAM_EVENT_BUS")
         if not bus:
             raise InvalidSettingError("COLDSTREAM_EVENT_BUS", "is not set")
-        return cls(
-            DynamoTable(settings.table),
-            S3Objects(settings.bucket, connections=max(10, PARTS_IN_FLIGHT * uploads)),
-            EventBridgeBus(bus),
-            Keys(settings.prefix),
-            limit,
-        )
+
+        def connect() -> tuple[ManifestTable, ObjectStore, EventBus]:
+            objects = S3Objects(settings.bucket, connections=max(10, PARTS_IN_FLIGHT * uploads))
+            return DynamoTable(settings.table), objects, EventBridgeBus(bus)
+
+        archive = cls(*connect(), Keys(settings.prefix), limit)
+        archive._connect = connect
+        return archive
+
+    def renew(self) -> None:
+        """Make the clients of AWS anew, once a minute at most: they find credentials that were renewed in a file."""
+        if self._connect is not None and time.monotonic() - self._renewed_at > RENEW_S:
+            self._renewed_at = time.monotonic()
+            self._table, self._objects, self._bus = self._connect()
 
     def stop(self) -> None:
         """End what is being staged, at the next piece, by a StoppedError."""

@@ -27,7 +27,7 @@ from coldstream.agent.rules import Rules
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import StreamStatus
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.errors import ColdstreamError, NotFoundError, UnavailableError
+from coldstream.errors import AccessDeniedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset, TimestampMs, now_ms
@@ -358,6 +358,8 @@ class StreamArchiver:
             log.warning("%s: %s", self.stream or self.incarnation, err, exc_info=None if expected else err)
         self._last_failure = text
         self._services.metrics.failed(err, self.stream)
+        if isinstance(err, AccessDeniedError):
+            self._services.archive.renew()
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

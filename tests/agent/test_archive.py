@@ -1,0 +1,58 @@
+"""The archive as the agent uses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coldstream.agent import archive as archive_module
+from coldstream.agent.archive import Archive
+from coldstream.agent.limiter import BandwidthLimit
+from coldstream.errors import AccessDeniedError, InvalidSettingError
+from coldstream.manifest.entry import Head
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.units import Offset
+
+LIFE = Incarnation("__orders_1763700000000000000")
+SETTINGS = {
+    "COLDSTREAM_BUCKET": "bucket",
+    "COLDSTREAM_TABLE": "table",
+    "COLDSTREAM_EVENT_BUS": "bus",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+}
+
+
+class Denied(MemoryTable):
+    def head(self, incarnation: Incarnation) -> Head | None:
+        raise AccessDeniedError("ExpiredToken")
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """An archive whose first clients have credentials that are expired, and those after them good ones."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    tables = iter([Denied(), MemoryTable()])
+    monkeypatch.setattr(archive_module, "DynamoTable", lambda _: next(tables))
+    monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
+    return Archive.from_environment(SETTINGS, BandwidthLimit(None), 4)
+
+
+async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
+    monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
+    with pytest.raises(AccessDeniedError):
+        await archive.covered_to(LIFE, Offset(0), None)
+    archive.renew()
+    assert await archive.covered_to(LIFE, Offset(0), None) == 0
+
+
+async def test_clients_are_not_made_anew_all_the_time(archive):
+    archive.renew()
+    with pytest.raises(AccessDeniedError):
+        await archive.covered_to(LIFE, Offset(0), None)
+
+
+@pytest.mark.parametrize("missing", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
+def test_what_names_the_archive_has_to_be_set(missing):
+    settings = {name: value for name, value in SETTINGS.items() if name != missing}
+    with pytest.raises(InvalidSettingError, match=missing):
+        Archive.from_environment(settings, BandwidthLimit(None), 4)

@@ -1,0 +1,72 @@
+"""What the agent is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coldstream.agent.options import AgentOptions, Source, parse_duration, parse_size
+from coldstream.errors import InvalidSettingError
+from coldstream.live.address import BrokerAddress
+
+BROKER = BrokerAddress.from_uri("rabbitmq-stream://user:secret@localhost")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60s", 60), ("60", 60), ("1.5m", 90), ("2h", 7200), ("1d", 86400), ("250ms", 0.25), (" 5 s", 5)],
+)
+def test_a_duration_has_a_unit_or_is_in_seconds(text, seconds):
+    assert parse_duration("--scan", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-5s", "5 weeks", "1e3", "5S", "\u0665s"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(InvalidSettingError, match=r"--scan: .* is not a duration"):
+        parse_duration("--scan", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("500", 500),
+        ("500B", 500),
+        ("50MB", 50_000_000),
+        ("64MiB", 64 << 20),
+        ("2GiB", 2 << 30),
+        ("1.5kB", 1500),
+        ("1T", 10**12),
+    ],
+)
+def test_a_size_has_a_unit_or_is_in_bytes(text, size):
+    assert parse_size("--bandwidth", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-5MB", "5 parsecs", "5mb", "0x10"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(InvalidSettingError, match=r"--bandwidth: .* is not a size"):
+        parse_size("--bandwidth", text)
+
+
+def test_spans_of_time_are_a_third_of_the_max_lag():
+    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d"), max_lag_s=60).every_ms == 20_000
+    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d")).every_ms is None
+
+
+def test_the_disk_source_needs_a_directory():
+    with pytest.raises(InvalidSettingError, match="--data"):
+        AgentOptions(state=Path("/s"), broker=BROKER)
+
+
+def test_the_protocol_source_needs_to_know_streams():
+    with pytest.raises(InvalidSettingError, match="--management, or a --stream"):
+        AgentOptions(state=Path("/s"), broker=BROKER, source=Source.PROTOCOL)
+
+
+def test_what_is_shown_has_no_secrets():
+    options = AgentOptions(
+        state=Path("/s"), broker=BROKER, data=Path("/d"), management="http://user:secret@localhost", max_lag_s=60
+    )
+    assert "secret" not in str(options.shown())
+    assert ("max-lag", "60 s") in options.shown()
