@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,14 @@ def test_failures_that_a_function_does_not_report_by_contract_are_not_looked_at(
 def test_a_queue_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.local.poller.WAIT_S", 0)
     sqs, _ = poll_all(lambda _: None, EndpointConnectionError(endpoint_url="http://x"), ["a"])
+    assert sqs.deleted == ["a"]
+
+
+def test_messages_stay_hidden_for_as_long_as_they_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.local.poller.HIDDEN_S", 0.06)
+    sqs, _ = poll_all(lambda _: time.sleep(0.2), ["a"])
+    assert sqs.asked["VisibilityTimeout"] == 0.06
+    assert 3 <= len(sqs.returned) <= 10
     assert sqs.deleted == ["a"]
 
 

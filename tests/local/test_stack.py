@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -222,12 +223,43 @@ def test_a_function_that_cannot_be_imported_is_told_and_everything_is_ended(tmp_
     assert threading.active_count() == threads
 
 
-def test_a_process_that_died_is_noticed(tmp_path: Path) -> None:
-    running = Running(write_project(tmp_path, worker="import os\ndef handler(*_): os._exit(1)"), {})
+def test_a_function_that_died_is_started_again_and_its_message_comes_back(tmp_path: Path) -> None:
+    marker = tmp_path / "died"
+    code = WORKER.replace(
+        "    failed = []", f"    if not os.path.exists({str(marker)!r}):\n        kill()\n    failed = []"
+    )
+    code += f"def kill():\n    open({str(marker)!r}, 'w').close()\n    os._exit(1)\n"
+    running = Running(write_project(tmp_path, worker=code), {})
     with running.stack as stack:
+        first = stack.process_id("Worker")
         running.put(number=1)
-        with pytest.raises(UnavailableError, match="a process of the local stack died"):
-            stack.wait_idle(20)
+        stack.wait_idle(20)
+        running.wait_handled(1)
+        assert running.details(failed=False) == [{"number": 1}]
+        assert marker.exists()
+        assert stack.process_id("Worker") != first
+        assert stack.check() == ("Worker",)
+        assert stack.check() == ()
+
+
+def test_an_http_function_that_was_killed_is_back_at_the_same_place(running: Running) -> None:
+    killed = running.stack.process_id("Server")
+    os.kill(killed, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while running.stack.process_id("Server") == killed:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.stack._functions["Server"].ready()
+    assert running.get("/again")["path"] == "/again"
+
+
+def test_an_emulated_aws_that_died_is_the_end(tmp_path: Path) -> None:
+    with Running(write_project(tmp_path), {}).stack as stack:
+        assert stack._emulator is not None
+        os.kill(stack._emulator.process_id, signal.SIGKILL)
+        stack._emulator.stop()
+        with pytest.raises(UnavailableError, match="the emulated AWS of the local stack died"):
+            stack.check()
 
 
 def test_a_parameter_that_the_template_does_not_have_is_refused(tmp_path: Path) -> None:

@@ -8,34 +8,32 @@ runs as whoever starts it, root included.
         streams.create_stream("orders", max_segment_bytes=1_000_000)
         streams.publish("orders", [b"one", b"two"])
         directory = broker.stream_directory("orders")
+        broker.kill()
+        broker.start()
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.epmd import HOST, BrokerError, Epmd, check, end, free_ports, kill, spawn
 from tests.support.streams import StreamConnection
 
-HOST = "127.0.0.1"
 ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
-# Below the ports that systems hand out to outgoing connections (32768 on Linux), so that none is taken meanwhile.
-PORTS = range(15_000, 32_000)
 DEBIAN_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 
-
-class BrokerError(Exception):
-    """The private broker could not be started, or refused a command."""
+__all__ = ["HOST", "Broker", "BrokerError", "find_rabbitmq"]
 
 
 def find_rabbitmq() -> Path | None:
@@ -55,17 +53,36 @@ def find_rabbitmq() -> Path | None:
 class Broker:
     """One node with the stream plugin. Ready when its context is entered; takes about 6 s to start and 1 s to stop.
 
-    It ends with the thread that started it, so that one has to last. Raises BrokerError where it cannot be started.
+    It ends with the thread that started it, so that one has to last. `epmd` is for nodes of a cluster; else it has one
+    of its own. `settings` are lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM.
+    Raises BrokerError where it cannot be started.
     """
 
-    def __init__(self, *, start_timeout_s: float = 60, stop_timeout_s: float = 20) -> None:
+    def __init__(
+        self,
+        *,
+        management: bool = False,
+        epmd: Epmd | None = None,
+        settings: str = "",
+        erlang: str = "",
+        start_timeout_s: float = 60,
+        stop_timeout_s: float = 20,
+    ) -> None:
         self.host = HOST
-        self.amqp_port, self.stream_port, self._distribution_port, self._epmd_port = _free_ports(4)
+        self.amqp_port, self.stream_port, self._distribution_port, self._management_port = free_ports(4)
         self.node = f"coldstream-{os.getpid()}-{self.stream_port}@localhost"
+        self.settings = settings
+        self._management = management
+        self._epmd = Epmd() if epmd is None else epmd
+        self._has_own_epmd = epmd is None
+        self._erlang = f"{ON_LOOPBACK} {erlang}".strip()
         self._start_timeout_s = start_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._directory = Path()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._notices: socket.socket | None = None
+        self._is_paused = False
+        self._exit = contextlib.ExitStack()
 
     @property
     def data_directory(self) -> Path:
@@ -73,32 +90,115 @@ class Broker:
         return self._directory / "mnesia" / self.node / "stream"
 
     @property
+    def log(self) -> Path:
+        """The node's log file."""
+        return self._directory / "log" / f"{self.node}.log"
+
+    @property
+    def management_url(self) -> str:
+        """The management API, credentials included."""
+        return f"http://guest:guest@{HOST}:{self._management_port}"
+
+    @property
+    def stream_uri(self) -> str:
+        """The stream protocol, credentials included."""
+        return f"rabbitmq-stream://guest:guest@{HOST}:{self.stream_port}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the node was started, and neither ended nor paused since."""
+        return self._process is not None and not self._is_paused
+
+    @property
     def process_ids(self) -> list[int]:
-        """The node's process and its epmd's."""
-        return [process.pid for process in self._processes]
+        """The node's process, while it runs, and its epmd's."""
+        return [*([self._process.pid] if self._process is not None else []), self._epmd.process_id]
 
     @property
     def ports(self) -> list[int]:
         """Every port that the broker listens on."""
-        return [self.amqp_port, self.stream_port, self._distribution_port, self._epmd_port]
+        management = [self._management_port] if self._management else []
+        return [self.amqp_port, self.stream_port, self._distribution_port, self._epmd.port, *management]
 
     def __enter__(self) -> Self:
-        scripts = find_rabbitmq()
-        if scripts is None:
-            raise BrokerError("RabbitMQ is not installed (on Debian: apt-get install rabbitmq-server)")
-        self._scripts = scripts
-        self._directory = Path(tempfile.mkdtemp(prefix="coldstream-broker-"))
-        try:
-            self._start()
-        except BaseException:
-            self._stop()
-            raise
+        with contextlib.ExitStack() as opening:
+            opening.enter_context(self.prepared())
+            if self._has_own_epmd:
+                opening.enter_context(self._epmd)
+            opening.callback(self.stop)
+            self.start()
+            self._exit = opening.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        self._exit.close()
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Have the node's directory, for a node that is not started yet."""
+        scripts = find_rabbitmq()
+        if scripts is None:
+            raise BrokerError("RabbitMQ is not installed (on Debian: apt-get install rabbitmq-server)")
+        self._scripts = scripts
+        with tempfile.TemporaryDirectory(prefix="coldstream-broker-", ignore_cleanup_errors=True) as directory:
+            self._directory = Path(directory)
+            self._configure()
+            yield
+
+    def begin(self) -> None:
+        """Start the node, on the directory and ports that it had before, without waiting for it."""
+        notify = self._directory / "notify"
+        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.unlink(missing_ok=True)
+        self._notices.bind(str(notify))
+        # As under systemd: the broker says there when it is ready, and no shell runs around it.
+        environment = self._environment() | {"NOTIFY_SOCKET": str(notify)}
+        command = [str(self._scripts / "rabbitmq-server")]
+        self._process = spawn(command, environment=environment, directory=self._directory)
+
+    def wait_ready(self) -> None:
+        """Wait until the node that `begin` started takes connections."""
+        assert self._process is not None
+        assert self._notices is not None
+        deadline = time.monotonic() + self._start_timeout_s
+        self._notices.settimeout(0.5)
+        is_ready = False
+        while not is_ready:
+            check(self._process, deadline, self._directory)
+            with contextlib.suppress(TimeoutError):
+                is_ready = b"READY=1" in self._notices.recv(4096)
+        self._notices.close()
+
+    def start(self) -> None:
+        """Start the node, again after it was stopped or killed; about 6 s."""
+        self.begin()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Let the node end in order; about 1 s. Its data stay until the context ends."""
+        if self._process is not None:
+            end(self._process, self._stop_timeout_s)
+            self._forget_process()
+
+    def kill(self) -> None:
+        """End the node at once, as a crash does. Within a second of its first stream it would forget that one."""
+        if self._process is not None:
+            kill(self._process)
+            self._forget_process()
+
+    def pause(self) -> None:
+        """Stop the node where it is: it keeps its connections and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Let a paused node go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        self._is_paused = False
 
     def connect(self, vhost: str = "/") -> StreamConnection:
         """Return a connection by the stream protocol, to be used as a context manager."""
@@ -129,65 +229,37 @@ class Broker:
             raise BrokerError(f"rabbitmqctl {' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def _start(self) -> None:
-        (self._directory / "home").mkdir()
+    def _forget_process(self) -> None:
+        assert self._notices is not None
+        self._notices.close()
+        self._process = None
+        self._is_paused = False
+
+    def _configure(self) -> None:
+        plugins = ["rabbitmq_stream", *(["rabbitmq_management"] if self._management else [])]
         (self._directory / "rabbitmq-env.conf").touch()
-        (self._directory / "enabled_plugins").write_text("[rabbitmq_stream].\n")
+        (self._directory / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
         (self._directory / "rabbitmq.conf").write_text(
             f"listeners.tcp.1 = {HOST}:{self.amqp_port}\n"
             f"stream.listeners.tcp.1 = {HOST}:{self.stream_port}\n"
             f"stream.advertised_host = {HOST}\n"
             f"stream.advertised_port = {self.stream_port}\n"
             "disk_free_limit.absolute = 50MB\n"
+            f"{self._management_settings()}{self.settings}"
         )
-        deadline = time.monotonic() + self._start_timeout_s
-        # A node that finds no epmd starts one, which outlives it.
-        epmd = self._spawn("epmd", "-address", HOST, "-port", str(self._epmd_port))
-        while not _accepts(self._epmd_port):
-            self._check(epmd, deadline)
-            time.sleep(0.01)
-        # As under systemd: the broker says here when it is ready, and no shell runs around it.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
-            notices.bind(str(self._directory / "notify"))
-            node = self._spawn(str(self._scripts / "rabbitmq-server"), NOTIFY_SOCKET=str(self._directory / "notify"))
-            notices.settimeout(0.5)
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    if b"READY=1" in notices.recv(4096):
-                        return
-                self._check(node, deadline)
 
-    def _check(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        if process.poll() is None and time.monotonic() < deadline:
-            return
-        problem = "was not ready in time" if process.poll() is None else "ended while it started"
-        output = (self._directory / "output").read_text(errors="replace")[-4000:]
-        raise BrokerError(f"{process.args} {problem}:\n{output}")
-
-    def _spawn(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
-        # A session of its own keeps Ctrl-C from it; setpriv ends it also when this process is killed.
-        tied_to_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
-        with (self._directory / "output").open("ab") as output:
-            process = subprocess.Popen(
-                [*tied_to_us, *command],
-                env=self._environment() | environment,
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-        return process
+    def _management_settings(self) -> str:
+        if not self._management:
+            return ""
+        return (
+            f"management.tcp.ip = {HOST}\n"
+            f"management.tcp.port = {self._management_port}\n"
+            "collect_statistics_interval = 1000\n"
+        )
 
     def _environment(self) -> dict[str, str]:
         directory = str(self._directory)
-        return {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": f"{directory}/home",  # of the Erlang cookie
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_ADDRESS": HOST,
-            "ERL_EPMD_PORT": str(self._epmd_port),
+        return self._epmd.environment | {
             "RABBITMQ_CONF_ENV_FILE": f"{directory}/rabbitmq-env.conf",
             "RABBITMQ_CONFIG_FILE": f"{directory}/rabbitmq.conf",
             "RABBITMQ_CTL_ERL_ARGS": ON_LOOPBACK,
@@ -196,38 +268,8 @@ class Broker:
             "RABBITMQ_LOG_BASE": f"{directory}/log",
             "RABBITMQ_MNESIA_BASE": f"{directory}/mnesia",
             "RABBITMQ_NODENAME": self.node,
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ON_LOOPBACK,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": self._erlang,
         }
-
-    def _stop(self) -> None:
-        try:
-            for process in reversed(self._processes):
-                process.send_signal(signal.SIGTERM)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(self._stop_timeout_s)
-        finally:
-            for process in self._processes:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-            self._processes.clear()
-            shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            candidate = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                candidate.bind((HOST, random.SystemRandom().choice(PORTS)))
-                ports.append(candidate.getsockname()[1])
-        return ports
-
-
-def _accepts(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex((HOST, port)) == 0
 
 
 def _erlang_binary(text: str) -> str:

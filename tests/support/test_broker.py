@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rstream import CompressionType
 
+from coldstream.agent.management import ManagementClient
 from tests.support import broker as module
 from tests.support.broker import Broker, BrokerError
 from tests.support.streams import SubBatch
@@ -128,6 +129,40 @@ def test_nothing_is_left_when_its_context_ends(broker):
     assert not any(map(accepts, another.ports))
 
 
+def test_one_that_was_killed_starts_again_with_what_it_had(broker):
+    with Broker(management=True) as victim:
+        ports = victim.ports
+        with victim.connect() as streams:
+            streams.create_stream("kept", max_segment_bytes=100_000)
+            streams.publish("kept", [b"1", b"2"])
+        time.sleep(1)
+        victim.kill()
+        assert not any(map(accepts, set(ports) - {victim._epmd.port}))
+        victim.start()
+        assert victim.ports == ports
+        with victim.connect() as streams:
+            assert happens(lambda: streams.ports("kept")[0] == victim.stream_port)
+            assert [message for _, message in streams.read("kept", 2)] == [b"1", b"2"]
+        assert [stream.name for stream in ManagementClient(victim.management_url).streams()] == ["kept"]
+        victim.stop()
+        assert not accepts(victim.stream_port)
+
+
+def test_a_paused_node_says_nothing_until_it_is_resumed(broker):
+    assert broker.is_running
+    broker.pause()
+    try:
+        assert not broker.is_running
+        with socket.create_connection((broker.host, broker.amqp_port), timeout=1) as asking:
+            asking.sendall(b"AMQP\x00\x00\x09\x01")
+            with pytest.raises(TimeoutError):
+                asking.recv(1)
+    finally:
+        broker.resume()
+    with broker.connect() as streams:
+        streams.create_stream("after a pause", max_segment_bytes=100_000)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs setpriv")
 def test_it_ends_when_the_process_that_started_it_is_killed(broker, tmp_path):
     script = (
@@ -138,7 +173,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(broker, tmp_path):
         "    time.sleep(600)\n"
     )
     root = Path(module.__file__).parents[2]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     starter = subprocess.Popen(
         [sys.executable, "-c", script], cwd=root, env=environment, stdout=subprocess.PIPE, text=True
     )

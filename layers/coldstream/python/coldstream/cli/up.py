@@ -65,7 +65,8 @@ def up(
                 written = _write(env_file, f"{exports}\n")
             while True:
                 time.sleep(_CHECK_EVERY_S)
-                stack.check()
+                for function in stack.check():
+                    _say(f"{function}: its process died and was started again")
     except KeyboardInterrupt:
         _say("ended")
     finally:

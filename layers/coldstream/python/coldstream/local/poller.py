@@ -2,7 +2,8 @@
 
 A batch goes to the handler in one event. What succeeded is deleted. What failed comes back to the queue, and after
 `maxReceiveCount` times goes to the dead-letter queue by SQS's own doing. One thing is quicker here than on AWS, where a
-failed message stays hidden for the rest of the queue's visibility timeout: it comes back after RETRY_AFTER_S.
+failed message stays hidden for the rest of the queue's visibility timeout: it comes back after RETRY_AFTER_S, and after
+HIDDEN_S when the process died that was handling it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -18,6 +20,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from coldstream.local.messages import Handled, QueueConfig
 
 RETRY_AFTER_S = 1
+HIDDEN_S = 3
+"""How long a message stays hidden without a sign of life. Signs are given three times as often."""
+
 WAIT_S = 1
 """For messages, in one poll: as long as stopping may take."""
 
@@ -40,6 +45,7 @@ def poll(
             batch = sqs.receive_message(
                 QueueUrl=queue.url,
                 MaxNumberOfMessages=min(queue.batch_size, MAX_BATCH),
+                VisibilityTimeout=HIDDEN_S,
                 WaitTimeSeconds=WAIT_S,
                 MessageSystemAttributeNames=["All"],
             ).get("Messages", [])
@@ -63,7 +69,8 @@ def _handle(
     sent = [message["MessageId"] for message in batch]
     error = "the handler reported it as failed"
     try:
-        result = invoke(sqs_event(batch, queue))
+        with _hidden(batch, queue, sqs=sqs):
+            result = invoke(sqs_event(batch, queue))
         failed = failures(result, sent) if queue.reports_failures else set()
     except Exception as err:  # noqa: BLE001 - whatever a handler raises, its messages failed and the next ones come
         traceback.print_exc()
@@ -77,6 +84,27 @@ def _handle(
         else:
             sqs.delete_message(**handle)
             report(Handled(function, message["Body"], seconds))
+
+
+@contextmanager
+def _hidden(batch: list[dict[str, Any]], queue: QueueConfig, *, sqs: Any) -> Iterator[None]:
+    """Keep messages hidden, as long as this process lives."""
+    done = threading.Event()
+
+    def hide() -> None:
+        while not done.wait(HIDDEN_S / 3):
+            for message in batch:
+                handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
+                with suppress(BotoCoreError, ClientError):
+                    sqs.change_message_visibility(**handle, VisibilityTimeout=HIDDEN_S)
+
+    signs = threading.Thread(target=hide, name="hide messages", daemon=True)
+    signs.start()
+    try:
+        yield
+    finally:
+        done.set()
+        signs.join()
 
 
 def sqs_event(batch: list[dict[str, Any]], queue: QueueConfig) -> dict[str, Any]:

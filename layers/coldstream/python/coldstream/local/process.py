@@ -70,6 +70,11 @@ class Process:
             raise UnavailableError(f"{self._name} did not start: {message['error']}")
         return message
 
+    @property
+    def process_id(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def is_alive(self) -> bool:
         """Tell whether the process runs."""
         return self._process.poll() is None

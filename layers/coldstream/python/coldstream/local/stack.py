@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
+from urllib.parse import urlsplit
 
 import coldstream
 from coldstream.errors import InvalidSettingError, UnavailableError
@@ -22,6 +24,7 @@ from coldstream.local.process import Process
 from coldstream.local.template import find_template, load_template
 
 _POLL_S = 0.05
+_RESTART_S = 0.5
 _COUNTS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesDelayed",
@@ -34,7 +37,8 @@ class LocalStack:
 
     The AWS is an embedded one, unless `inherited` (this process's environment) names an endpoint in AWS_ENDPOINT_URL.
     Neither this process's environment nor its signal handlers are touched: everything runs in processes of its own,
-    which end with this one, however that ends.
+    which end with this one, however that ends. A function's process that dies is started again, as on Lambda, and the
+    messages that it had come back to their queue.
 
     `parameters` are the template's, by name; InvalidSettingError is raised for one that it does not have. `port` is the
     resolver's, any free one where it is 0. `on_handled` is called, in other threads, for each event that a function has
@@ -62,7 +66,10 @@ class LocalStack:
         self._inherited = os.environ if inherited is None else inherited
         self._emulator: Process | None = None
         self._deployment: Deployment | None = None
-        self._functions: list[Process] = []
+        self._functions: dict[str, Process] = {}
+        self._died: list[str] = []
+        self._stopping = threading.Event()
+        self._keeper: threading.Thread | None = None
         self.environment: dict[str, str] = {}
         """What clients need in their environment: the SDK's endpoint and credentials, and our settings."""
 
@@ -89,16 +96,23 @@ class LocalStack:
         """The functions that run: those that a queue or an HTTP API calls."""
         return tuple(deployed.config.name for deployed in self._deployed())
 
-    def check(self) -> None:
-        """Raise UnavailableError when a process of the stack died."""
-        processes = [*self._functions, *([self._emulator] if self._emulator is not None else [])]
-        if not all(process.is_alive() for process in processes):
-            raise UnavailableError("a process of the local stack died")
+    def process_id(self, function: str) -> int:
+        """Return the process that runs a function now."""
+        return self._functions[function].process_id
+
+    def check(self) -> tuple[str, ...]:
+        """Return the functions whose process died, and was started again, since the last call.
+
+        Raises UnavailableError when the emulated AWS died: nothing brings back what it held.
+        """
+        self._check_emulator()
+        died, self._died = tuple(self._died), []
+        return died
 
     def wait_idle(self, timeout_s: float) -> None:
         """Wait until the queues of the functions are empty and no message is in flight.
 
-        Raises UnavailableError when a process of the stack died, or when the time is up.
+        Raises UnavailableError when the emulated AWS died, or when the time is up.
         """
         sqs = client("sqs", self.environment)
         urls = [queue.url for deployed in self._deployed() for queue in deployed.config.queues]
@@ -108,7 +122,7 @@ class LocalStack:
 
         deadline = time.monotonic() + timeout_s
         while not (is_empty() and is_empty()):  # twice: the counts of a queue are not taken at one moment
-            self.check()
+            self._check_emulator()
             if time.monotonic() > deadline:
                 raise UnavailableError(f"the local stack still had messages to handle after {timeout_s:g} s")
             time.sleep(_POLL_S)
@@ -126,11 +140,15 @@ class LocalStack:
 
     def stop(self) -> None:
         """Let the functions finish what they are doing, delete what was created, and end every process."""
-        for process in self._functions:
+        self._stopping.set()
+        if self._keeper is not None:
+            self._keeper.join()
+            self._keeper = None
+        for process in self._functions.values():
             process.ask_to_stop()
-        for process in self._functions:
+        for process in self._functions.values():
             process.stop()
-        self._functions = []
+        self._functions = {}
         if self._deployment is not None and (self._emulator is None or self._deployment.elsewhere):
             undeploy(self._deployment.stack_name, self._deployment.environment, self._deployment.elsewhere)
         self._deployment = None
@@ -148,19 +166,37 @@ class LocalStack:
         stack_name = f"coldstream-local-{uuid.uuid4().hex[:8]}"
         self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
         for deployed in self._deployed():  # one by one: each that runs is one to stop, whatever the next one does
-            self._functions.append(self._run(deployed, aws))
-        urls = [process.ready()["url"] for process in self._functions]
+            self._functions[deployed.config.name] = self._run(deployed, aws, self._port)
+        urls = [process.ready()["url"] for process in self._functions.values()]
         outputs = dict(self._deployment.outputs)
         outputs.update(dict.fromkeys(self._template.api_outputs, next(filter(None, urls), "")))
         self.environment = {**aws, **{_setting(name): value for name, value in outputs.items()}}
+        port = urlsplit(next(filter(None, urls), "")).port or self._port
+        self._stopping.clear()
+        self._keeper = threading.Thread(target=self._keep_running, args=(aws, port), name="keep functions", daemon=True)
+        self._keeper.start()
+
+    def _keep_running(self, aws: Mapping[str, str], port: int) -> None:
+        """Start functions again whose process died, on the port that is known of them."""
+        while not self._stopping.wait(_RESTART_S):
+            for deployed in self._deployed():
+                dead = self._functions[deployed.config.name]
+                if not dead.is_alive():
+                    dead.stop()
+                    self._functions[deployed.config.name] = self._run(deployed, aws, port)
+                    self._died.append(deployed.config.name)
+
+    def _check_emulator(self) -> None:
+        if self._emulator is not None and not self._emulator.is_alive():
+            raise UnavailableError("the emulated AWS of the local stack died")
 
     def _deployed(self) -> list[DeployedFunction]:
         deployed = self._deployment.functions if self._deployment is not None else ()
         return [function for function in deployed if function.config.queues or function.config.http]
 
-    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str]) -> Process:
+    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str], port: int) -> Process:
         """Start the process of a function, with the variables that it would have on AWS."""
-        function, config = deployed.function, replace(deployed.config, port=self._port)
+        function, config = deployed.function, replace(deployed.config, port=port)
         environment = process_environment(
             self._inherited,
             aws,
