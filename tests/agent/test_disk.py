@@ -26,7 +26,7 @@ def stream(tmp_path: Path) -> Iterator[NodeStream]:
 
 def disk_of(stream: NodeStream, tmp_path: Path, every_ms: int | None = None) -> StreamDisk:
     disk = StreamDisk(StreamPins(tmp_path / "pins" / stream.incarnation, stream.directory), every_ms)
-    disk.look(NONE)
+    disk.look(NONE, NONE)
     return disk
 
 
@@ -50,7 +50,7 @@ def test_rolled_segments_are_wanted_whole_and_oldest_first(stream, tmp_path):
         assert (wanted.slice.position, wanted.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
         assert wanted.witness.header.next_offset == end
         archived = Offset(end)
-        disk.look(archived)
+        disk.look(archived, NONE)
     assert disk.wanted(archived, LONG_AFTER) == []
     assert [pin.first_offset for pin in disk.segments] == [borders[-1]]
 

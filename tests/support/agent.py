@@ -45,6 +45,10 @@ class AgentProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         command = [sys.executable, "-m", "coldstream.cli.main", "agent", "--state", str(self.state)]
         command += ["--listen", "127.0.0.1:0", "--scan", "500ms", *self._options]

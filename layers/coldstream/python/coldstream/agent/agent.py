@@ -86,6 +86,11 @@ class Agent:
         return self.options.state / "pins"
 
     @property
+    def memories(self) -> Path:
+        """The directory of what is remembered of each stream."""
+        return self.options.state / "streams"
+
+    @property
     def turned_s(self) -> float:
         """Seconds since the main loop last turned."""
         return time.monotonic() - self._turned_at
@@ -119,7 +124,7 @@ class Agent:
 
     def memory(self, life: Incarnation) -> MemoryFile:
         """Return what is remembered of an incarnation."""
-        return MemoryFile(self.options.state / "streams", life)
+        return MemoryFile(self.memories, life)
 
     def archive(self, life: Incarnation, pins: StreamPins, *, is_backfill: bool) -> StreamArchiver | None:
         """Archive an incarnation, unless that is done already; return its archiver, None when it is excluded."""

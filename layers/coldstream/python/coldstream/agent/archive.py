@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import Loss
@@ -30,6 +32,10 @@ from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.table import DynamoTable
 from coldstream.units import MAX_OFFSET, Offset
 
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+
 LAST_ENTRIES = 10
 """Fragments among which the last message is looked for; others of tracking chunks alone are rare."""
 
@@ -37,6 +43,9 @@ RENEW_S = 60.0
 
 MAX_UPLOADS = 64
 """Slices staged at a time."""
+
+MAX_REQUESTS = 32
+"""Other requests to AWS at a time, of all streams."""
 
 
 class StoppedError(Exception):
@@ -59,6 +68,8 @@ class Archive:
         self._stopped = threading.Event()
         # Threads of their own, as many as may ever be asked for: these wait for bandwidth, and nothing else has to.
         self._stagers = ThreadPoolExecutor(MAX_UPLOADS, thread_name_prefix="stage")
+        # And for requests: when AWS does not answer, each takes a thread for half a minute, and pinning must not wait.
+        self._requests = ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="aws")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit, uploads: int) -> Archive:
@@ -83,18 +94,22 @@ class Archive:
         """Make the clients of AWS anew, once a minute at most: they find credentials that were renewed in a file."""
         if self._connect is not None and time.monotonic() - self._renewed_at > RENEW_S:
             self._renewed_at = time.monotonic()
-            self._table, self._objects, self._bus = self._connect()
+            try:
+                self._table, self._objects, self._bus = self._connect()
+            except Exception as err:  # noqa: BLE001  the SDK's own, for one as a file is half written
+                log.warning("no new clients of AWS: %s", err)
 
     def stop(self) -> None:
         """End what is being staged, at the next piece, by a StoppedError."""
         self._stopped.set()
         self._limit.stop()
-        self._stagers.shutdown(wait=False)
+        self._stagers.shutdown(wait=False, cancel_futures=True)
+        self._requests.shutdown(wait=False, cancel_futures=True)
 
     async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: int | None) -> Offset:
         """Return how far the manifest covers a stream, from `first_offset` on, without a hole, and up to `limit`."""
         end = Offset(MAX_OFFSET if limit is None else limit)
-        return await asyncio.to_thread(covered_to, self._table, incarnation, first_offset, end)
+        return await self._request(covered_to, self._table, incarnation, first_offset, end)
 
     async def stage(self, chunk: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
         """Stage a slice, within the bandwidth."""
@@ -105,32 +120,35 @@ class Archive:
 
     async def announce(self, rolled: SegmentRolled) -> None:
         """Put the event of a staged slice."""
-        await asyncio.to_thread(self._bus.put, source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+        await self._request(self._bus.put, source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
 
     async def announce_loss(self, stream: StreamId, loss: Loss) -> None:
         """Put the event of offsets that will never come."""
         lost = SegmentLost(stream, loss.first_offset, loss.next_offset, loss.reason)
-        await asyncio.to_thread(self._bus.put, source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+        await self._request(self._bus.put, source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
 
     async def quarantine_of(self, rolled: SegmentRolled) -> Quarantine | None:
         """Return what is said of the last copy of a slice that went to quarantine, None when none did."""
-        return await asyncio.to_thread(is_quarantined, self._table, rolled)
+        return await self._request(is_quarantined, self._table, rolled)
 
     async def is_copy_in_quarantine(self, rolled: SegmentRolled) -> bool:
         """Tell whether the very bytes that are staged went to quarantine before."""
         found = await self.quarantine_of(rolled)
         if found is None:
             return False
-        staged = await asyncio.to_thread(self._objects.info, rolled.staged_key)
+        staged = await self._request(self._objects.info, rolled.staged_key)
         return staged is not None and staged.etag == found.etag
 
     async def newest_life(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream that is archived."""
-        return await asyncio.to_thread(self._table.incarnation_of, vhost, name)
+        return await self._request(self._table.incarnation_of, vhost, name)
 
     async def last_entry(self, life: Incarnation) -> FragmentEntry | None:
         """Return the last fragment of an incarnation that has messages."""
-        return await asyncio.to_thread(self._last_entry, life)
+        return await self._request(self._last_entry, life)
+
+    async def _request(self, call: Callable[..., Found], *arguments: object, **named: object) -> Found:
+        return await asyncio.get_running_loop().run_in_executor(self._requests, partial(call, *arguments, **named))
 
     def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
         entries = self._table.log_before(life, Offset(MAX_OFFSET), LAST_ENTRIES)

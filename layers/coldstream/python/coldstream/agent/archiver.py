@@ -15,22 +15,23 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from coldstream.agent.archive import Archive
+from coldstream.agent.delivery import Delivery
 from coldstream.agent.disk import Hole, StreamDisk, Wanted
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
-from coldstream.agent.metrics import AgentMetrics, Service
+from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.naming import Naming
-from coldstream.agent.proof import Broker, Verdict
+from coldstream.agent.proof import Broker, Proof, Verdict
 from coldstream.agent.retention import retention_left_s
 from coldstream.agent.rules import Rules
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import StreamStatus
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.slice import SegmentSlice
 from coldstream.errors import AccessDeniedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import ChunkId, Offset, TimestampMs, now_ms
+from coldstream.units import ChunkId, Offset, now_ms
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,9 @@ Found = TypeVar("Found")
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 60.0
 LOOK_AGAIN_S = 0.05
-FIRST_POLL_S = 0.1
-MAX_POLL_S = 5.0
-
-ANNOUNCE_AGAIN_S = 600.0
-"""An event that has come to nothing for so long is put again: it may have ended in the dead-letter queue."""
-
-MAX_QUARANTINES = 2
-"""Copies of a slice that fail verification before it is left there: the first may have been another replica's."""
+MAX_LOOK_AGAIN_S = 1.0
+UNPROVEN = "deleted before they were known to be committed"
+ENDED = frozenset({"deleted", "excluded"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +72,15 @@ class StreamArchiver:
         self.incarnation = incarnation
         self.disk = disk
         self.state = "starting"
-        self.identity = StreamIdentity(incarnation, memory, services.broker, services.naming, self._find)
+        self.identity = StreamIdentity(incarnation, memory, services.broker, services.naming, self)
         self._services = services
+        self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._is_backfill = is_backfill
         self._archived_to: Offset | None = None
         self._last_failure: str | None = None
         self._rolled = asyncio.Event()
         self._news = asyncio.Event()
+        self._pinned = asyncio.Event()
         self._disk_turn = asyncio.Lock()
 
     @property
@@ -97,34 +95,60 @@ class StreamArchiver:
     async def run(self) -> None:
         """Archive until the stream is gone. What fails is told, and tried again later: nothing here gives up."""
         pinning = asyncio.create_task(self._pin(), name=f"pins of {self.incarnation}")
+        proving = asyncio.create_task(self._prove_ahead(), name=f"proofs of {self.incarnation}")
         try:
             await self._archive_on()
+            proving.cancel()
+            self.wake()
+            await pinning
+            await asyncio.to_thread(self.disk.pins.release_all)
+            self.identity.forget()
         finally:
             pinning.cancel()
-            await asyncio.gather(pinning, return_exceptions=True)
+            proving.cancel()
+            await asyncio.gather(pinning, proving, return_exceptions=True)
 
     async def _pin(self) -> None:
         """Pin what comes, whatever the rest is busy with."""
-        while True:
+        while self.state not in ENDED:
             self._rolled.clear()
             try:
-                await self._on_disk(self.disk.look, self._archived_to or Offset(0))
+                await self._look()
+                if self.disk.pins.failure is not None:
+                    self._failed(self.disk.pins.failure)
             except FileNotFoundError:
                 pass  # deleted while it was looked at
-            except (ColdstreamError, OSError) as err:
+            except Exception as err:  # noqa: BLE001  not even a bug may let retention delete what is not pinned
                 self._failed(err)
             self._news.set()
+            self._pinned.set()
             await _wait(self._rolled, random.uniform(0.8, 1.0) * self._services.scan_s)  # noqa: S311  jitter
+
+    async def _prove_ahead(self) -> None:
+        """Prove what is pinned before its turn: it may have to wait, and a stream that is deleted proves nothing."""
+        while True:
+            await self._pinned.wait()
+            self._pinned.clear()
+            try:
+                found = await self._on_disk(self.disk.provable, self._archived_to or Offset(0), now_ms())
+                if found is not None and self.stream and found.header.next_offset > self.identity.committed_to:
+                    await self.identity.prove(found.header)
+            except Exception as err:  # noqa: BLE001  what matters fails again, and is told, when its turn comes
+                log.debug("%s: not proven yet: %s", self.stream, err)
 
     async def _archive_on(self) -> None:
         delay_s = FIRST_DELAY_S
-        while self.state not in {"deleted", "excluded"}:
+        again_s = LOOK_AGAIN_S
+        while self.state not in ENDED:
             self._news.clear()
             try:
                 goes_on = await self._step()
-            except FileNotFoundError:  # a pin was let go, or the broker truncated: look again
+            except FileNotFoundError as err:  # a pin was let go, or the broker truncated: look again
+                if again_s > MAX_LOOK_AGAIN_S:
+                    self._failed(err)
                 self.wake()
-                await asyncio.sleep(LOOK_AGAIN_S)
+                await asyncio.sleep(again_s)
+                again_s = min(2 * again_s, 2 * MAX_LOOK_AGAIN_S)
                 continue
             except Exception as err:  # noqa: BLE001  one stream's trouble, even a bug, must not stop the others
                 self._failed(err)
@@ -132,24 +156,27 @@ class StreamArchiver:
                 delay_s = min(2 * delay_s, MAX_DELAY_S)
                 continue
             delay_s = FIRST_DELAY_S
+            again_s = LOOK_AGAIN_S
             self._last_failure = None
-            if not goes_on:
+            if not goes_on and self.state not in ENDED:
                 self._is_backfill = False
                 await _wait(self._news, self._pause_s())
 
     async def give_up_oldest(self, why: str) -> None:
         """Let go of the oldest pin although it is not archived; what is lost by that is written down first.
 
-        Raises OSError when it cannot be written down.
+        What the broker still has is kept. Raises OSError when it cannot be written down.
         """
-        given_up = await self._on_disk(self.disk.oldest)
-        if given_up is None:
-            return
-        first_offset = max(given_up.first_offset, self._archived_to or Offset(0))
-        if first_offset < given_up.next_offset:
-            self._lose(Loss(first_offset, given_up.next_offset, why))
-        await self._on_disk(self.disk.release_oldest)
-        await self._go_on(max(first_offset, given_up.next_offset))
+        async with self._disk_turn:
+            oldest = await asyncio.to_thread(self.disk.oldest)
+            if oldest is None:
+                return
+            pin, offsets = oldest
+            first_offset = max(offsets.first_offset, self._archived_to or Offset(0))
+            if first_offset < offsets.next_offset:
+                self._lose(Loss(first_offset, offsets.next_offset, why))
+            await asyncio.to_thread(self.disk.release, pin)
+        await self._go_on(offsets.next_offset)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
         """Take a snapshot; `known` is what the broker says of the stream's retention."""
@@ -157,27 +184,55 @@ class StreamArchiver:
 
     async def _step(self) -> bool:
         """Do one thing; return whether there may be more to do at once."""
-        if not self.disk.segments:
-            self._end_if_deleted()
+        oldest = next(iter(self.disk.segments), None)
+        if oldest is None:
+            return await self._begin()
+        if not await self._is_wanted():
             return False
         if self._archived_to is None:
-            await self._go_on(await self._covered_to(self.disk.segments[0].first_offset))
-        if self._archived_to is None or not await self._is_wanted():
-            return False
+            await self._go_on(await self._covered_to(oldest.first_offset))
+        assert self._archived_to is not None
         await self._tell_losses()
+        # What is proven from here on may be of chunks that took the place of those which are found.
+        committed_to = self.identity.committed_to
         found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)
             return True
-        return await self._archive_one_of(found)
+        return await self._archive_one_of(found, committed_to)
 
-    async def _archive_one_of(self, found: list[Wanted]) -> bool:
+    async def _begin(self) -> bool:
+        """Look for the first segment; end when there is none, and none will come."""
+        await self._look()
+        if self.disk.segments:
+            return True
+        self.state = "following"
+        if not self.disk.pins.is_live:
+            await self._tell_losses()
+            self.state = "deleted"
+        return False
+
+    async def _archive_one_of(self, found: list[Wanted], committed_to: Offset) -> bool:
+        refuted: ChunkHeader | None = None
         for wanted in found:
-            if await self._is_committed(wanted):
-                await self._archive(wanted)
+            if wanted.slice.next_offset <= committed_to:
+                await self._archive(wanted.slice)
                 return True
+            proof = await self._prove(wanted.witness.header)
+            if proof is None:
+                continue
+            if proof.verdict is Verdict.COMMITTED:
+                if proof.chunk == wanted.witness.header:
+                    await self._archive(wanted.slice)
+                return True
+            if proof.verdict in {Verdict.ANOTHER, Verdict.APART}:
+                apart = wanted.witness.header if proof.verdict is Verdict.APART else proof.chunk
+                refuted = refuted or apart
+        if refuted is not None:
+            return await self._let_go_of(refuted, committed_to)
         if not self.disk.pins.is_live and await self.identity.is_gone():
-            await self._finish_deleted()
+            if not await self._archive_proven(committed_to):
+                await self._finish_deleted()
             return True
         self.state = "following"
         return False
@@ -187,77 +242,57 @@ class StreamArchiver:
         if self.stream is None:
             chunk = await self._on_disk(self.disk.first_user_chunk)
             self.state = "empty" if chunk is None else "unnamed"
-            if chunk is None or not await self.identity.find_names(chunk.header):
-                if not self.disk.pins.is_live:
+            verdict = Verdict.ANOTHER if chunk is None else await self.identity.find_names(chunk.header)
+            if verdict is not Verdict.COMMITTED:
+                if verdict is Verdict.ANOTHER and not self.disk.pins.is_live:
                     log.error("%s was deleted before it had a name; what it held is not archived", self.incarnation)
-                    self._end("deleted")
+                    self.state = "deleted"
                 return False
         assert self.stream is not None
         if not self._services.rules.take(self.stream):
-            self._end("excluded")
+            self.state = "excluded"
             return False
         return True
 
-    async def _is_committed(self, wanted: Wanted) -> bool:
-        if wanted.slice.next_offset <= self.identity.committed_to:
-            return True
+    async def _prove(self, witness: ChunkHeader) -> Proof | None:
+        """Prove by a user chunk on this disk; None when the broker has no such stream, nor has it files of it here."""
         try:
-            verdict = await self.identity.prove(wanted.witness.header)
+            return await self.identity.prove(witness)
         except NotFoundError:
             if self.disk.pins.is_live:
                 raise
+            return None
+
+    async def _let_go_of(self, refuted: ChunkHeader, committed_to: Offset) -> bool:
+        """Let go of a segment that cannot be proven any more, but for what is, unless the broker still has it."""
+        found = await self._on_disk(self.disk.refuted, refuted, self._archived_to)
+        if found is None:
+            raise UnavailableError(
+                f"{self.stream}: the broker has another chunk at {refuted.chunk_id}; this replica is behind"
+            )
+        if await self._archive_proven(committed_to):
+            return True
+        pin, lost = found
+        if lost is not None:
+            self._lose(Loss(lost.first_offset, lost.next_offset, UNPROVEN))
+        log.warning("%s: let go of %s, which is not known to be committed", self.stream, pin.path.name)
+        await self._on_disk(self.disk.release, pin)
+        is_next = lost is not None and lost.first_offset == self._archived_to
+        await self._go_on(lost.next_offset if lost is not None and is_next else self._archived_to or Offset(0))
+        return True
+
+    async def _archive_proven(self, committed_to: Offset) -> bool:
+        """Archive what is proven of a segment that will not be proven whole; return whether there was anything."""
+        part = await self._on_disk(self.disk.proven, self._archived_to or Offset(0), committed_to)
+        if part is None:
             return False
-        if verdict is Verdict.ANOTHER and self.disk.pins.is_live:
-            chunk_id = wanted.witness.header.chunk_id
-            if await self._on_disk(self.disk.drop_uncommitted, chunk_id):
-                log.warning("%s: let go of a segment with chunks that were never committed", self.stream)
-                raise FileNotFoundError
-            raise UnavailableError(f"{self.stream}: the broker has another chunk at {chunk_id}; this replica is behind")
-        return wanted.slice.next_offset <= self.identity.committed_to
+        await self._archive(part)
+        return True
 
-    async def _archive(self, wanted: Wanted) -> None:
-        """Stage and announce a slice, and wait until the manifest covers it, or it is in quarantine."""
+    async def _archive(self, chunk: SegmentSlice) -> None:
         assert self.stream is not None
-        metrics, archive, chunk = self._services.metrics, self._services.archive, wanted.slice
-        since = TimestampMs(chunk.path.stat().st_mtime_ns // 1_000_000)
-        quarantined = 0
-        while await self._covered_to(chunk.first_offset, chunk.next_offset) < chunk.next_offset:
-            self.state = "waiting"
-            async with self._services.slots.take(backfill=self._is_backfill, since=since):
-                self.state = "staging"
-                rolled = await archive.stage(chunk, self.stream, self._services.every_ms)
-            metrics.staged(self.stream, rolled.size_bytes)
-            is_known_bad = await archive.is_copy_in_quarantine(rolled)
-            before = await archive.quarantine_of(rolled)
-            await archive.announce(rolled)
-            metrics.announced(self.stream, rolled.size_bytes)
-            self.state = "announced"
-            if is_known_bad or not await self._is_archived(rolled, before):
-                quarantined += 1
-                if quarantined == MAX_QUARANTINES:
-                    log.error("%s failed verification and is in quarantine", rolled)
-                    metrics.quarantined(self.stream)
-                    break
-            else:
-                metrics.archived(self.stream, rolled.size_bytes)
-        await self._go_on(max(self._archived_to or Offset(0), chunk.next_offset))
-
-    async def _is_archived(self, rolled: SegmentRolled, before: object) -> bool:
-        """Wait until an announced slice is archived, or in quarantine. Raises UnavailableError when neither comes."""
-        deadline = asyncio.get_running_loop().time() + ANNOUNCE_AGAIN_S
-        delay_s = FIRST_POLL_S
-        while True:
-            if await self._covered_to(rolled.first_offset, rolled.next_offset) >= rolled.next_offset:
-                return True
-            if await self._services.archive.quarantine_of(rolled) != before:
-                return False
-            if asyncio.get_running_loop().time() > deadline:
-                raise UnavailableError(
-                    f"{rolled} was announced {ANNOUNCE_AGAIN_S:.0f} s ago and is not archived; it is announced again."
-                    " See the upload function's log and its dead-letter queue"
-                )
-            await asyncio.sleep(random.uniform(0.5, 1) * delay_s)  # noqa: S311  jitter, not a secret
-            delay_s = min(1.5 * delay_s, MAX_POLL_S)
+        await self._delivery.deliver(chunk, self.stream, is_backfill=self._is_backfill, tell=self._tell)
+        await self._go_on(chunk.next_offset)
 
     async def _pass(self, hole: Hole) -> None:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them."""
@@ -266,35 +301,30 @@ class StreamArchiver:
             self._lose(Loss(covered_to, hole.next_offset, f"deleted at {self._services.host} before they were pinned"))
         await self._go_on(hole.next_offset)
 
+    def _tell(self, state: str) -> None:
+        self.state = state
+
     async def _go_on(self, archived_to: Offset) -> None:
         """Take note of how far the archive is, and let go of what it has."""
-        self._archived_to = archived_to
-        await self._on_disk(self.disk.look, archived_to)
+        self._archived_to = max(archived_to, self._archived_to or Offset(0))
+        await self._look()
         self._news.set()
+
+    async def _look(self) -> None:
+        await self._on_disk(self.disk.look, self._archived_to or Offset(0), self.identity.committed_to)
 
     async def _finish_deleted(self) -> None:
         """End a stream that the broker has deleted: what could not be proven is given up, and that is said."""
         left = await self._on_disk(self.disk.unproven, self._archived_to or Offset(0))
         if left is not None:
-            self._lose(Loss(left.first_offset, left.next_offset, "deleted before they were known to be committed"))
+            self._lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
         await self._tell_losses()
-        self._end("deleted")
-
-    def _end_if_deleted(self) -> None:
-        if self.disk.pins.is_live:
-            self.state = "following"
-        else:
-            self._end("deleted")
-
-    def _end(self, state: str) -> None:
-        self.state = state
-        self.disk.pins.release_all()
-        self.identity.forget()
+        self.state = "deleted"
 
     async def _tell_losses(self) -> None:
-        assert self.stream is not None
         for loss in self.identity.lost:
-            await self._services.archive.announce_loss(self.stream, loss)
+            if self.stream is not None:
+                await self._services.archive.announce_loss(self.stream, loss)
             self.identity.told(loss)
 
     def _lose(self, loss: Loss) -> None:
@@ -303,13 +333,16 @@ class StreamArchiver:
             self._services.metrics.lost(self.stream, loss.next_offset - loss.first_offset)
 
     async def _covered_to(self, first_offset: Offset, limit: int | None = None) -> Offset:
-        found = await self._services.archive.covered_to(self.incarnation, first_offset, limit)
-        self._services.metrics.contacted(Service.AWS)
-        return found
+        return await self._delivery.covered_to(self.incarnation, first_offset, limit)
 
-    async def _find(self, chunk_id: Offset) -> ChunkHeader | None:
-        found = await self._on_disk(self.disk.find, ChunkId(chunk_id))
+    async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
+        """Find a chunk on this disk."""
+        found = await self._on_disk(self.disk.find, chunk_id)
         return None if found is None else found.header
+
+    async def is_linked(self, earlier: ChunkHeader, later: ChunkHeader) -> bool:
+        """Tell whether two chunks on this disk are of one log."""
+        return await self._on_disk(self.disk.is_linked, earlier, later)
 
     async def _on_disk(self, call: Callable[..., Found], *arguments: object) -> Found:
         """Look at the disk in a thread, one at a time."""

@@ -11,6 +11,7 @@ from coldstream.agent.pins import Pin, StreamPins
 from coldstream.agent.retention import SegmentAge
 from coldstream.agent.walk import Border, FoundChunk, Place, SegmentWalk
 from coldstream.archive.slice import SegmentSlice
+from coldstream.format.chunk import ChunkHeader
 from coldstream.units import ChunkId, Offset, TimestampMs
 
 
@@ -31,7 +32,12 @@ class Hole:
 
 
 class StreamDisk:
-    """The pinned segments of one stream; `every_ms` is the span of time borders, None without them."""
+    """The pinned segments of one stream; `every_ms` is the span of time borders, None without them.
+
+    Pins are of one log for as long as the broker has their files. Those that it has not may overlap others, or stand
+    apart from them: after retention, or of a replica that was truncated, or made anew, while nobody looked. The oldest
+    that holds an offset goes first, until the broker shows that it is another log's.
+    """
 
     def __init__(self, pins: StreamPins, every_ms: int | None) -> None:
         self.pins = pins
@@ -39,16 +45,17 @@ class StreamDisk:
         self._walks: dict[Offset, SegmentWalk] = {}
         self.segments: tuple[Pin, ...] = ()
 
-    def look(self, archived_to: Offset) -> None:
-        """Pin what is new, let go of what is archived, and walk the newest segment on."""
-        self.segments = self.pins.refresh(archived_to)
+    def look(self, archived_to: Offset, committed_to: Offset) -> None:
+        """Pin what is new, let go of what is archived or was truncated away, and walk the newest segment on."""
+        self.segments = self.pins.refresh(archived_to, committed_to)
         for number, pin in enumerate(self.segments):
-            if not pin.is_active and self._end(number) <= archived_to:
+            if self._is_archived(number, archived_to):
                 self.pins.release(pin)
         self.segments = tuple(pin for pin in self.segments if pin.path.exists())
         self._walks = {
             pin.first_offset: self._walks[pin.first_offset] for pin in self.segments if pin.first_offset in self._walks
         }
+        self._drop_truncated(committed_to)
         if self.segments:
             self._walk(self.segments[-1])
 
@@ -68,15 +75,46 @@ class StreamDisk:
         if not pin.is_active:
             end = self._rolled_end(number, walk)
             if end.offset <= archived_to:
-                later = self._later(number)
-                return Hole(archived_to, later[0].first_offset) if later else []
+                return self._hole_behind(number, archived_to) or []
             witness = self._witness(number, walk)
             if witness is not None:
                 found.append(Wanted(self._slice(walk, archived_to, end), witness))
-        border = walk.last_border(now)
-        if border.behind is not None and border.place.offset > archived_to:
-            found.append(Wanted(self._slice(walk, archived_to, border.place), border.behind))
+        ends = [walk.last_border(now)]
+        if not pin.is_live and walk.last_user is not None and walk.last_user is not walk.last:
+            # What follows the last message may never be proven, as the broker has no more of this.
+            ends.insert(0, Border(walk.last_user.end, walk.last_user))
+        found += [
+            Wanted(self._slice(walk, archived_to, border.place), border.behind)
+            for border in ends
+            if border.behind is not None and border.place.offset > archived_to
+        ]
+        if not found and not pin.is_live and not self._may_be_followed(number):
+            return self._hole_behind(number, archived_to) or []
         return found
+
+    def proven(self, archived_to: Offset, committed_to: Offset) -> SegmentSlice | None:
+        """Return what is known to be committed of the segment of which not all can be proven any more."""
+        number = self._holding(archived_to)
+        if number is None or committed_to <= archived_to:
+            return None
+        walk = self._walk(self.segments[number])
+        end = walk.place_at_or_before(committed_to)
+        return self._slice(walk, archived_to, end) if end.offset > archived_to else None
+
+    def provable(self, archived_to: Offset, now: TimestampMs) -> FoundChunk | None:
+        """Return the newest chunk that is worth a proof before its turn: what it proves needs none later."""
+        if not self.segments:
+            return None
+        number = newest = self._holding(archived_to) or 0
+        while not self.segments[number].is_active:
+            newest = number
+            following = self._following(number)
+            if following is None:
+                break
+            number = following
+        pin = self.segments[number]
+        closed = self._walk(pin).last_border(now).behind if pin.is_active else None
+        return closed or (None if self.segments[newest].is_active else self._walk(self.segments[newest]).last_user)
 
     def unproven(self, archived_to: Offset) -> Hole | None:
         """Return what is on this disk past `archived_to`, None when nothing is."""
@@ -84,33 +122,60 @@ class StreamDisk:
         return Hole(archived_to, end) if end is not None and end > archived_to else None
 
     def find(self, chunk_id: ChunkId) -> FoundChunk | None:
-        """Find a chunk on this disk."""
-        number = self._holding(Offset(chunk_id))
+        """Find a chunk on this disk, the broker's own before what it has deleted."""
+        number = self._named(Offset(chunk_id))
         return None if number is None else self._walk(self.segments[number]).find(chunk_id)
+
+    def is_linked(self, earlier: ChunkHeader, later: ChunkHeader) -> bool:
+        """Tell whether two chunks on this disk are of one log, so that the later one proves the earlier.
+
+        They are if one leader wrote both, for what a leader writes in its epoch is one log; else if one segment leads
+        to the next all the way.
+        """
+        if earlier.epoch == later.epoch:
+            return True
+        number, last = self._holding(Offset(earlier.chunk_id)), self._named(Offset(later.chunk_id))
+        while number is not None and last is not None and number < last:
+            number = self._following(number)
+        return number is not None and number == last
 
     def first_user_chunk(self) -> FoundChunk | None:
         """Return the first user chunk on this disk: if any is committed, it is."""
         walks = (self._walk(pin) for pin in self.segments)
         return next((walk.first_user for walk in walks if walk.first_user is not None), None)
 
-    def oldest(self) -> Hole | None:
-        """Return the offsets of the oldest rolled segment, None when there is none."""
-        if not self.segments or self.segments[0].is_active:
+    def oldest(self) -> tuple[Pin, Hole] | None:
+        """Return the oldest segment and its offsets, None where the broker still has it, or may write to it."""
+        if not self.segments or self.segments[0].is_active or self.pins.holds_live(self.segments[0]):
             return None
-        return Hole(self.segments[0].first_offset, self._end(0))
+        return self.segments[0], Hole(self.segments[0].first_offset, self._end(0))
 
-    def release_oldest(self) -> None:
-        """Let go of the oldest segment, which is there and rolled."""
-        self.pins.release(self.segments[0])
-        self.segments = self.segments[1:]
+    def refuted(self, chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
+        """Return the segment of a chunk that never can be proven, and what is lost with it; None if that is live.
 
-    def drop_uncommitted(self, chunk_id: ChunkId) -> bool:
-        """Let go of the segment that holds a chunk which the cluster does not have, unless the broker still has it."""
-        number = self._holding(Offset(chunk_id))
+        Nothing is lost where the broker still has an older one: it has those offsets too, or will.
+        """
+        number = self._named(Offset(chunk.chunk_id))
+        oldest = self._holding(Offset(chunk.chunk_id))
+        while number is not None and oldest is not None and number > oldest:
+            found = self._walk(self.segments[number]).find(chunk.chunk_id)
+            if found is not None and found.header == chunk:
+                break
+            number -= 1
         if number is None or self.pins.holds_live(self.segments[number]):
-            return False
-        self.pins.release(self.segments[number])
-        return True
+            return None
+        pin = self.segments[number]
+        if any(older.is_live for older in self.segments[:number]):
+            return pin, None
+        before = self._walk(self.segments[number - 1]).end.offset if number else Offset(0)
+        first_offset = max(archived_to, pin.first_offset, before)
+        next_offset = self._end(number)
+        return pin, Hole(first_offset, next_offset) if first_offset < next_offset else None
+
+    def release(self, pin: Pin) -> None:
+        """Let go of a segment."""
+        self.pins.release(pin)
+        self.segments = tuple(other for other in self.segments if other != pin)
 
     def age(self, archived_to: Offset) -> tuple[TimestampMs | None, SegmentAge | None]:
         """Return when the oldest chunk not archived was written, and what retention looks at for its segment."""
@@ -136,12 +201,77 @@ class StreamDisk:
         walk.advance()
         return walk
 
+    def _drop_truncated(self, committed_to: Offset) -> None:
+        """Let go of segments that the broker has written over: an older one of its own now has their offsets.
+
+        That a file is gone says nothing: osiris deletes neither by retention nor with a stream the oldest first.
+        """
+        kept: list[Pin] = []
+        for pin in self.segments:
+            if (
+                not pin.is_live
+                and pin.first_offset >= committed_to
+                and kept
+                and kept[-1].is_live
+                and self._walk(kept[-1]).end.offset > pin.first_offset
+            ):
+                self.pins.release(pin)
+            else:
+                kept.append(pin)
+        self.segments = tuple(kept)
+
     def _later(self, number: int) -> tuple[Pin, ...]:
         return self.segments[number + 1 :]
 
-    def _holding(self, offset: Offset) -> int | None:
-        """Return the number of the segment that `offset` belongs to, None when it is older than all."""
+    def _named(self, offset: Offset) -> int | None:
+        """Return the number of the newest segment that may hold an offset, None when it is older than all."""
         return next((n for n in reversed(range(len(self.segments))) if self.segments[n].first_offset <= offset), None)
+
+    def _holding(self, offset: Offset) -> int | None:
+        """Return the number of the oldest segment that holds `offset`, or will; None when it is older than all."""
+        number = self._named(offset)
+        while number and not self._are_live(number - 1, number):
+            if self._walk(self.segments[number - 1]).end.offset <= offset:
+                break
+            number -= 1
+        return number
+
+    def _are_live(self, number: int, other: int) -> bool:
+        return self.segments[number].is_live and self.segments[other].is_live
+
+    def _following(self, number: int) -> int | None:
+        """Return the number of the segment behind a rolled one in the same log, None where it is not on this disk."""
+        after = number + 1
+        if after == len(self.segments):
+            return None
+        if self._are_live(number, after):
+            return after
+        walk = self._walk(self.segments[number])
+        if walk.is_at_end:
+            for other in range(after, len(self.segments)):
+                if self.segments[other].first_offset == walk.end.offset:
+                    return other
+        first, last = self._walk(self.segments[after]).first, walk.last
+        if first is None or last is None or first.header.chunk_id < last.end.offset:
+            return None
+        return after if first.header.epoch == last.header.epoch else None
+
+    def _may_be_followed(self, number: int) -> bool:
+        """Tell whether something behind a segment proves it, or may in time."""
+        later = self._later(number)
+        return self._following(number) is not None or not later or self._walk(later[0]).first is None
+
+    def _hole_behind(self, number: int, archived_to: Offset) -> Hole | None:
+        later = next((other for other in self._later(number) if other.first_offset > archived_to), None)
+        return None if later is None else Hole(archived_to, later.first_offset)
+
+    def _is_archived(self, number: int, archived_to: Offset) -> bool:
+        pin, after = self.segments[number], number + 1
+        if pin.is_active or (after < len(self.segments) and self.segments[after].first_offset > archived_to):
+            return False
+        if after < len(self.segments) and self._are_live(number, after):
+            return True
+        return self._walk(pin).end.offset <= archived_to
 
     def _end(self, number: int) -> Offset:
         """Return where a rolled segment ends: the broker names the next one by that."""
@@ -151,9 +281,8 @@ class StreamDisk:
 
     def _rolled_end(self, number: int, walk: SegmentWalk) -> Place:
         """Return the end of a rolled segment. One that is damaged is taken whole: it is to go to quarantine."""
-        if walk.is_at_end or number + 1 == len(self.segments):
-            return walk.end
-        return Place(self.segments[number + 1].first_offset, walk.size_bytes)
+        end = self._end(number)
+        return walk.end if walk.is_at_end or end <= walk.end.offset else Place(end, walk.size_bytes)
 
     def _slice(self, walk: SegmentWalk, archived_to: Offset, end: Place) -> SegmentSlice:
         start = Border(walk.start) if end.offset > walk.end.offset else walk.border_at_or_before(archived_to)
@@ -163,5 +292,10 @@ class StreamDisk:
         """Return a user chunk that proves a rolled segment: its last chunk, or else one behind it."""
         if walk.is_at_end and walk.last is not None and walk.last is walk.last_user:
             return walk.last
-        later = (self._walk(pin).first_user for pin in self._later(number))
-        return next((chunk for chunk in later if chunk is not None), None)
+        following = self._following(number)
+        while following is not None:
+            later = self._walk(self.segments[following])
+            if later.first_user is not None or self.segments[following].is_active:
+                return later.first_user
+            following = self._following(following)
+        return None

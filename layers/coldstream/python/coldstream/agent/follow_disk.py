@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from coldstream.agent.agent import Agent
@@ -50,7 +51,7 @@ class DiskFollower:
         while True:
             agent.turn()
             if time.monotonic() >= scan_at:
-                for name in await asyncio.to_thread(_directories, self._data, agent.pins):
+                for name in await asyncio.to_thread(_names, self._data, agent.pins, agent.memories):
                     self._archiver(agent, name, is_backfill=is_backfill)
                 is_backfill = False
                 scan_at = time.monotonic() + agent.options.scan_s
@@ -70,12 +71,14 @@ class DiskFollower:
         return agent.archive(life, StreamPins(agent.pins / life, self._data / life), is_backfill=is_backfill)
 
 
-def _directories(data: Path, pins: Path) -> list[str]:
-    """Return the names of the directories here that hold segments: the broker's, and those of pins."""
+def _names(data: Path, pins: Path, memories: Path) -> list[str]:
+    """Return the names of the directories here that hold segments, the broker's and those of pins, and of memories.
+
+    Of a stream whose pins were all let go, a loss may still be to be told.
+    """
     found: set[str] = set()
     for parent in (data, pins):
-        try:
+        with suppress(FileNotFoundError):
             found.update(path.name for path in parent.iterdir() if segment_files(path))
-        except FileNotFoundError:
-            continue
+    found.update(path.stem for path in memories.glob("*.json"))
     return sorted(found)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.agent.names import candidates
 from coldstream.agent.naming import Naming
-from coldstream.agent.proof import Broker, Verdict, is_same, prove
+from coldstream.agent.proof import Broker, Log, Proof, Verdict, is_same, prove
 from coldstream.errors import AccessDeniedError, NotFoundError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.spec import FIRST
@@ -18,20 +17,17 @@ from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
 
-Find = Callable[[Offset], Awaitable[ChunkHeader | None]]
-"""Finds the chunk on this disk that has an id."""
-
 
 class StreamIdentity:
     """One incarnation: its names and its commit offset, once they are proven, and the losses still to be told."""
 
-    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, naming: Naming, find: Find) -> None:
+    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, naming: Naming, disk: Log) -> None:
         self.incarnation = incarnation
         self._file = file
         self._memory = file.load()
         self._broker = broker
         self._naming = naming
-        self._find = find
+        self._disk = disk
 
     @property
     def stream(self) -> StreamId | None:
@@ -48,28 +44,34 @@ class StreamIdentity:
         """The losses that are still to be told."""
         return self._memory.lost
 
-    async def find_names(self, ours: ChunkHeader) -> bool:
-        """Prove the names by a user chunk on this disk; return whether that is done. Raises what the broker does."""
+    async def find_names(self, ours: ChunkHeader) -> Verdict:
+        """Prove the names by a user chunk on this disk; COMMITTED once that is done. Raises what the broker does.
+
+        NOT_YET when a stream may be the one, and ANOTHER when the broker has none that is.
+        """
+        found = Verdict.ANOTHER
         for vhost, name in candidates(self.incarnation, await self._naming.known()):
             candidate = StreamId(vhost, name, self.incarnation)
             try:
-                verdict, committed_to = await prove(self._broker, candidate, ours, self._find)
+                proof = await prove(self._broker, candidate, ours, self._disk)
             except (NotFoundError, AccessDeniedError) as err:
                 log.debug("%s is not %s: %s", self.incarnation, candidate, err)
                 continue
-            if verdict is Verdict.COMMITTED and committed_to is not None:
-                self._save(stream=candidate, committed_to=max(committed_to, self.committed_to))
+            if proof.verdict in {Verdict.COMMITTED, Verdict.APART}:
                 log.info("%s is %s", self.incarnation, candidate)
-                return True
-        return False
+                self._save(stream=candidate)
+                self._take(proof, ours)
+                return Verdict.COMMITTED
+            if proof.verdict is Verdict.NOT_YET:
+                found = Verdict.NOT_YET
+        return found
 
-    async def prove(self, witness: ChunkHeader) -> Verdict:
+    async def prove(self, witness: ChunkHeader) -> Proof:
         """Prove by a user chunk on this disk that all up to it is committed. Raises what the broker does."""
         assert self.stream is not None
-        verdict, committed_to = await prove(self._broker, self.stream, witness, self._find)
-        if committed_to is not None and committed_to > self.committed_to:
-            self._save(committed_to=committed_to)
-        return verdict
+        proof = await prove(self._broker, self.stream, witness, self._disk)
+        self._take(proof, witness)
+        return proof
 
     async def is_gone(self) -> bool:
         """Tell whether the broker has this life of the stream no more. Raises what the broker does."""
@@ -80,12 +82,12 @@ class StreamIdentity:
             return True
         if delivered is None:
             return False
-        ours = await self._find(Offset(delivered.header.chunk_id))
+        ours = await self._disk.find(delivered.header.chunk_id)
         return ours is None or not is_same(ours, delivered.header)
 
     def lose(self, loss: Loss) -> None:
         """Write down a loss, durably, and say it. Raises OSError when that cannot be done."""
-        self._save(lost=(*self.lost, loss))
+        self._save(lost=(*(other for other in self.lost if other != loss), loss))
         log.error(
             "%s: offsets %d to %d are lost: %s",
             self.stream or self.incarnation,
@@ -103,6 +105,10 @@ class StreamIdentity:
         if not self.lost:
             self._file.forget()
 
+    def _take(self, proof: Proof, witness: ChunkHeader) -> None:
+        if proof.verdict is Verdict.COMMITTED and witness.next_offset > self.committed_to:
+            self._save(committed_to=witness.next_offset)
+
     def _save(
         self,
         *,
@@ -117,5 +123,11 @@ class StreamIdentity:
             committed_to=before.committed_to if committed_to is None else committed_to,
             lost=before.lost if lost is None else lost,
         )
-        self._file.save(after, durably=lost is not None)
+        try:
+            self._file.save(after, durably=bool(before.lost or after.lost))
+        except OSError as err:
+            if len(after.lost) > len(before.lost):
+                raise
+            # A full disk must not keep the archive from what makes room. It is found again.
+            log.warning("%s: what was proven is not written down: %s", self.stream or self.incarnation, err)
         self._memory = after

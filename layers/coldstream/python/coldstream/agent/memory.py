@@ -76,6 +76,12 @@ class MemoryFile:
                 file.flush()
                 os.fsync(file.fileno())
         fresh.replace(self._path)
+        if durably:
+            directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
 
     def forget(self) -> None:
         """Remove it."""

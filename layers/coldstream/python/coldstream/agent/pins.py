@@ -24,11 +24,12 @@ SEGMENT_FILE = re.compile(r"(?P<first_offset>[0-9]{20})\.segment")
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pinned segment. `is_active` says that the broker may still write to it."""
+    """A pinned segment. `is_live` says that the broker has the file, `is_active` that it may still write to it."""
 
     path: Path
     first_offset: Offset
     is_active: bool
+    is_live: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +44,43 @@ class PinSpace:
 class StreamPins:
     """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own.
 
-    Those have `is_ended` set when nothing more comes.
+    Those have `is_ended` set when nothing more comes. `failure` is why a file could not be pinned, the last time.
     """
 
     def __init__(self, directory: Path, source: Path | None) -> None:
         self.directory = directory
         self._source = source
         self.is_ended = False
+        self.failure: OSError | None = None
 
-    def refresh(self, archived_to: Offset) -> tuple[Pin, ...]:
-        """Pin what is new and not archived, let go of what was truncated away, and return all pins, oldest first.
+    def refresh(self, archived_to: Offset, committed_to: Offset) -> tuple[Pin, ...]:
+        """Pin what is new and not archived, and return all pins, oldest first.
 
-        The broker deletes its oldest segments first, so one that is gone while an older one is there was not deleted by
-        retention: it held chunks that were never committed, and were truncated. Raises OSError where a link cannot be
-        made, as on a full disk.
+        A file that takes the place of a pinned one is pinned in its stead, but for one that holds committed chunks and
+        is longer: then the broker makes its replica anew. Raises OSError where the broker's directory cannot be read; a
+        link that cannot be made, as on a full disk, is a `failure` and keeps no other from being made.
         """
         live = {} if self._source is None else segment_files(self._source)
         pinned = segment_files(self.directory)
-        oldest = min(live, default=None)
-        for offset, path in pinned.items():
-            if oldest is not None and offset > oldest and offset not in live:
-                path.unlink(missing_ok=True)
+        self.failure = None
+        kept: set[Offset] = set()
         for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
-            if next_offset is None or next_offset > archived_to:
-                self._pin(path, pinned.get(offset))
+            try:
+                if next_offset is not None and next_offset <= archived_to:
+                    continue
+                if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
+                    kept.add(offset)
+            except OSError as err:
+                self.failure = err
         newest = max(live, default=None)
         return tuple(
-            Pin(path, offset, is_active=offset == newest) for offset, path in segment_files(self.directory).items()
+            Pin(
+                path,
+                offset,
+                is_active=offset == newest and offset not in kept,
+                is_live=self._source is None or (offset in live and offset not in kept),
+            )
+            for offset, path in segment_files(self.directory).items()
         )
 
     @property
@@ -113,18 +124,22 @@ class StreamPins:
                 orphaned_bytes += found.st_size
         return PinSpace(segments, size_bytes, orphaned_bytes)
 
-    def _pin(self, path: Path, pinned: Path | None) -> None:
+    def _pin(self, path: Path, pinned: Path | None, *, is_committed: bool) -> bool:
+        """Pin a file; return whether its pin is that file now."""
         try:
             if pinned is not None and path.samefile(pinned):
-                return
-            self.directory.mkdir(parents=True, exist_ok=True)
+                return True
             # Another file of that name: what was pinned was truncated away, or the replica was made anew.
+            if pinned is not None and is_committed and path.stat().st_size < pinned.stat().st_size:
+                return False
+            self.directory.mkdir(parents=True, exist_ok=True)
             fresh = self.directory / f"{path.name}.new"
             fresh.unlink(missing_ok=True)
             os.link(path, fresh)
             fresh.replace(self.directory / path.name)
         except FileNotFoundError:
-            return  # deleted meanwhile
+            return False  # deleted meanwhile
+        return True
 
 
 def segment_files(directory: Path) -> dict[Offset, Path]:

@@ -3,13 +3,14 @@
 What a broker delivers to a consumer is committed. Two logs that hold the same chunk, of the same id and epoch, are
 equal up to it (osiris replicates as Raft does). So where the broker delivers a chunk that stands on this disk just so,
 everything on this disk up to it is committed, and the names that it was asked for by are the directory's. Nothing else
-is believed: not that a segment rolled, for a leader that was lost may have rolled what the cluster never committed.
+is believed: not that a segment rolled, for a leader that was lost may have rolled what the cluster never committed; nor
+that what stands before it on this disk is of the same log, for pins of what the broker has deleted need not be.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.manifest.spec import AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Offset
 
 PROBE_TIMEOUT_S = 3.0
 PROBES_AT_ONCE = 32
@@ -50,8 +51,31 @@ class Verdict(Enum):
     DELETED = auto()
     """The broker begins later: retention has deleted it."""
 
+    APART = auto()
+    """The broker begins later, with a chunk that is on this disk too, in another log: nothing will ever prove it."""
+
     ANOTHER = auto()
     """The broker has another chunk there: of another stream, or what is on this disk was never committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was learned of the chunk that was asked for. `chunk` is ours that was compared; ANOTHER is said of it."""
+
+    verdict: Verdict
+    chunk: ChunkHeader
+
+
+class Log(Protocol):
+    """What the agent has on its disk of a stream."""
+
+    async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
+        """Find a chunk by its id."""
+        ...
+
+    async def is_linked(self, earlier: ChunkHeader, later: ChunkHeader) -> bool:
+        """Tell whether two chunks that it has are of one log."""
+        ...
 
 
 def judge(ours: ChunkHeader, delivered: Chunk | None) -> Verdict:
@@ -135,26 +159,20 @@ class BrokerConnections:
             await connection.__aexit__(None, None, None)
 
 
-async def prove(
-    broker: Broker,
-    stream: StreamId,
-    witness: ChunkHeader,
-    find: Callable[[Offset], Awaitable[ChunkHeader | None]],
-) -> tuple[Verdict, Offset | None]:
-    """Ask the broker for a user chunk of ours, and return what that says, and up to which offset all is committed.
+async def prove(broker: Broker, stream: StreamId, witness: ChunkHeader, log: Log) -> Proof:
+    """Ask the broker for a user chunk of ours, and return what that says.
 
-    Where retention has deleted it, the later chunk that the broker delivered is compared instead: `find` returns ours
-    of that id, None when there is none. Cost: one chunk delivered.
+    Where retention has deleted it, the later chunk that the broker delivered is compared instead. Cost: one chunk
+    delivered.
     """
     delivered = await broker.probe(stream.vhost, stream.name, AtOffset(Offset(witness.chunk_id)))
     verdict = judge(witness, delivered)
-    if verdict is Verdict.COMMITTED:
-        return verdict, witness.next_offset
-    if verdict is Verdict.DELETED:
-        assert delivered is not None
-        ours = await find(Offset(delivered.header.chunk_id))
-        if ours is not None:
-            if is_same(ours, delivered.header):
-                return Verdict.COMMITTED, ours.next_offset
-            return Verdict.ANOTHER, None
-    return verdict, None
+    if verdict is not Verdict.DELETED:
+        return Proof(verdict, witness)
+    assert delivered is not None
+    ours = await log.find(delivered.header.chunk_id)
+    if ours is None:
+        return Proof(Verdict.DELETED, witness)
+    if not is_same(ours, delivered.header):
+        return Proof(Verdict.ANOTHER, ours)
+    return Proof(Verdict.COMMITTED if await log.is_linked(witness, ours) else Verdict.APART, ours)

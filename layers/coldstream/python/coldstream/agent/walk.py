@@ -9,6 +9,8 @@ stands.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +101,8 @@ class SegmentWalk:
 
     def border_at_or_before(self, offset: Offset) -> Border:
         """Return the last border that is not past `offset`, and forget those before it."""
-        while len(self.borders) > 1 and self.borders[1].place.offset <= offset:
-            del self.borders[0]
+        passed = bisect_right(self.borders, offset, key=lambda border: border.place.offset)
+        del self.borders[: max(0, passed - 1)]
         return self.borders[0]
 
     def last_border(self, now: TimestampMs) -> Border:
@@ -121,17 +123,32 @@ class SegmentWalk:
 
     def find(self, chunk_id: ChunkId) -> FoundChunk | None:
         """Find a chunk by its id, by a walk from the start. Raises FileNotFoundError."""
+        found = next((chunk for chunk in self._chunks() if chunk.header.chunk_id >= chunk_id), None)
+        return found if found is not None and found.header.chunk_id == chunk_id else None
+
+    def place_at_or_before(self, offset: Offset) -> Place:
+        """Return the last place between two chunks that is not past `offset`, by a walk from the start.
+
+        Raises FileNotFoundError.
+        """
+        place = self.start
+        for chunk in self._chunks():
+            if chunk.end.offset > offset:
+                break
+            place = chunk.end
+        return place
+
+    def _chunks(self) -> Iterator[FoundChunk]:
+        """Read the headers of the chunks that were walked."""
         with self.path.open("rb") as file:
             place = self.start
-            while place.offset <= chunk_id:
+            while place.position < self.end.position:
                 header = self._header_at(file.fileno(), place.position)
                 if header is None or int(header.chunk_id) != place.offset:
-                    return None
+                    return
                 chunk = FoundChunk(header, place.position)
-                if header.chunk_id == chunk_id:
-                    return chunk
+                yield chunk
                 place = chunk.end
-        return None
 
     def _take(self, chunk: FoundChunk) -> None:
         if self._time_borders.take(chunk.header) is Side.PART:

@@ -1,0 +1,387 @@
+"""One stream's archiver in trouble: leaders lost, streams deleted, replicas made anew, full disks, crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from coldstream.agent import archiver as archiver_module
+from coldstream.agent import delivery
+from coldstream.agent.disk import StreamDisk
+from coldstream.agent.memory import Loss, MemoryFile
+from coldstream.agent.rules import Rules
+from coldstream.format.chunk import iter_chunks
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.manifest.stream import Incarnation
+from coldstream.units import Offset
+from tests.support.replica import Replica
+from tests.support.rig import Rig, make_quick
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_quick(monkeypatch)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Replica:
+    return Replica(tmp_path / "data")
+
+
+@pytest.fixture
+def rig(tmp_path: Path, stream: Replica) -> Rig:
+    return Rig(tmp_path, stream, stream)
+
+
+def chunks_archived(rig: Rig) -> list[object]:
+    """Return the headers of all chunks in the archive, in order."""
+    entries = rig.archive.table.log_from_offset(Incarnation(rig.stream.incarnation), Offset(0), 10_000).entries
+    found: list[object] = []
+    for entry in entries:
+        body = rig.archive.body(entry.key)[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes]
+        found += [chunk.header for chunk in iter_chunks(body, source=entry.key, position=SEGMENT_HEADER_BYTES)]
+    return found
+
+
+def committed(stream: Replica, next_offset: int) -> list[object]:
+    return [chunk.header for chunk in stream.log if chunk.header.next_offset <= next_offset]
+
+
+def starts(stream: Replica) -> list[int]:
+    return [int(path.stem) for path in stream.segments]
+
+
+async def archived_up_to_the_last_roll(rig: Rig, stream: Replica) -> None:
+    await rig.until(lambda: rig.archived and rig.archived[-1][1] >= starts(stream)[-1])
+
+
+async def test_pins_of_a_stream_that_was_deleted_while_the_agent_was_away_are_archived(rig, stream):
+    stream.publish(30)
+    last = starts(stream)[-1]
+    rig.functions_run = False
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.bus.announced and archiver.identity.committed_to >= last)
+    stream.delete()
+    rig.functions_run = True
+    async with rig.running() as archiver:
+        await rig.until(lambda: archiver.state == "deleted")
+    assert chunks_archived(rig) == committed(stream, last)
+    assert [loss[:2] for loss in rig.bus.lost] == [(last, stream.next_offset)]
+    assert rig.pins == []
+
+
+async def test_what_rolled_during_an_outage_of_aws_outlives_the_deletion_of_its_stream(rig, stream):
+    stream.publish(10)
+    async with rig.running() as archiver:
+        await archived_up_to_the_last_roll(rig, stream)
+        rig.bus.is_down = True
+        for _ in range(5):
+            stream.publish(10)
+            await asyncio.sleep(0.02)
+        last = starts(stream)[-1]
+        await rig.until(lambda: archiver.identity.committed_to >= last)
+        stream.delete()
+        await asyncio.sleep(0.1)
+        rig.bus.is_down = False
+        await rig.until(lambda: archiver.state == "deleted")
+    assert chunks_archived(rig) == committed(stream, last)
+
+
+async def test_a_deleted_stream_is_archived_up_to_the_very_chunk_that_was_proven(rig, stream):
+    stream.publish(4)
+    proven = stream.log[1].header.next_offset
+    async with rig.running() as archiver:
+        await rig.until(lambda: archiver.stream is not None and rig.pins)
+        archiver.identity._save(committed_to=Offset(proven))
+        stream.delete()
+        await rig.until(lambda: archiver.state == "deleted")
+    assert chunks_archived(rig) == committed(stream, proven)
+    assert [loss[:2] for loss in rig.bus.lost] == [(proven, stream.next_offset)]
+
+
+async def test_an_excluded_stream_is_pinned_no_more(rig, stream):
+    rig.rules = Rules(exclude=("ord*",))
+    stream.publish(30)
+    stream.is_down = True
+    archiver = rig.new_archiver()
+    task = asyncio.create_task(archiver.run())
+    await rig.until(lambda: rig.pins == starts(stream) and archiver._last_failure)
+    stream.is_down = False
+    async with asyncio.timeout(10):
+        await task
+    assert archiver.state == "excluded"
+    await asyncio.sleep(0.1)
+    assert rig.pins == []
+
+
+async def test_retention_that_deletes_newer_segments_first_takes_no_pin(rig, stream):
+    """As osiris does it by max-length-bytes; and the agent may look at any moment in between."""
+    rig.functions_run = False
+    stream.publish(60)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream))
+        for path in stream.expendable(2):
+            stream.delete_file(path)
+            archiver.wake()
+            await asyncio.sleep(0.01)
+        rig.functions_run = True
+        await archived_up_to_the_last_roll(rig, stream)
+    assert rig.bus.lost == []
+    assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
+
+
+async def test_a_stream_whose_files_are_deleted_in_any_order_keeps_its_pins(rig, stream):
+    rig.functions_run = False
+    stream.publish(60)
+    last = starts(stream)[-1]
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and archiver.identity.committed_to >= last)
+        for path in [*stream.segments[1:], stream.segments[0]]:
+            path.unlink()
+            archiver.wake()
+            await asyncio.sleep(0.01)
+        stream.on_disk.clear()
+        stream.directory.rmdir()
+        stream.is_deleted = True
+        rig.functions_run = True
+        await rig.until(lambda: archiver.state == "deleted")
+    assert rig.archived_to >= last
+    assert chunks_archived(rig) == committed(stream, rig.archived_to)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_what_a_lost_leader_wrote_is_never_archived_and_what_replaced_it_is(rig, stream, is_away):
+    stream.publish(12)
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+        stream.publish_alone(25)
+        await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
+        if not is_away:
+            stream.lose_leader(20, messages=2)
+            stream.truncate()
+            await archived_up_to_the_last_roll(rig, stream)
+    if is_away:
+        stream.lose_leader(20, messages=2)
+        stream.truncate()
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+        stream.publish(30)  # past what was truncated
+        await archived_up_to_the_last_roll(rig, stream)
+        await rig.until(lambda: rig.pins == starts(stream)[-1:])
+    assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
+    assert rig.bus.lost == []
+
+
+async def test_a_leaders_tail_that_was_deleted_before_it_was_proven_is_no_part_of_what_came_later(rig, stream):
+    """The replica was made anew behind a hole: chunks there say nothing of the tail of the file before."""
+    stream.publish(12)
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+    good = committed(stream, starts(stream)[-1])
+    stream.publish_alone(3)  # into the active segment, which is pinned already
+    stream.lose_leader(60, messages=2)
+    stream.kept_from = stream.log[-25].header.chunk_id
+    stream.make_anew()
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+        await rig.until(lambda: rig.pins == starts(stream)[-1:])
+    archived = chunks_archived(rig)
+    assert archived[: len(good)] == good
+    assert all(header in committed(stream, stream.next_offset) for header in archived)
+    assert rig.bus.lost
+
+
+async def test_a_pin_that_can_be_proven_is_not_let_go_for_one_that_cannot(rig, stream):
+    """Retention has deleted what is on the pin; the chunk that the broker delivers instead is another one here."""
+    rig.bus.is_down = True
+    rig.functions_run = False
+    stream.publish(20)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and archiver.stream is not None)
+    stream.publish_alone(30)
+    async with rig.running():
+        await rig.until(lambda: rig.pins == starts(stream))
+    stream.lose_leader(40, messages=2)
+    stream.truncate()
+    rig.bus.is_down, rig.functions_run = False, True
+    stream.retain(2)
+    oldest = starts(stream)[0]
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+        stream.publish(20)
+        await archived_up_to_the_last_roll(rig, stream)
+        await rig.until(lambda: rig.pins == starts(stream)[-1:])
+    archived = chunks_archived(rig)
+    assert all(header in committed(stream, stream.next_offset) for header in archived)
+    # The segment that was truncated was pinned, and written on; those behind it came and went unseen.
+    assert rig.archived[0] == (0, 18)
+    assert rig.archived[3][1] == rig.bus.lost[0][0]
+    assert rig.bus.lost[-1][1] == oldest == rig.archived[4][0]
+    assert [after for _, after, _ in rig.bus.lost[:-1]] == [first for first, _, _ in rig.bus.lost[1:]]
+
+
+async def test_a_replica_made_anew_does_not_cost_what_is_pinned(rig, stream):
+    """It is as short as that of a beginner at first, and the leader's retention may be faster than it."""
+    rig.functions_run = False
+    stream.publish(40)
+    last = starts(stream)[-1]
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and archiver.identity.committed_to >= last)
+        log, stream.log = stream.log, stream.log[:2]
+        stream.make_anew()
+        archiver.wake()
+        await asyncio.sleep(0.1)
+        stream.log = log
+        stream.kept_from = log[-8].header.chunk_id
+        stream.make_anew()
+        archiver.wake()
+        rig.functions_run = True
+        stream.publish(20)
+        await archived_up_to_the_last_roll(rig, stream)
+        await rig.until(lambda: rig.archived[-1][1] == starts(stream)[-1])
+    assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
+    assert rig.bus.lost == []
+
+
+async def test_a_replica_that_was_removed_ends_when_all_of_it_is_archived(rig, stream):
+    stream.publish(40)
+    async with rig.running() as archiver:
+        await archived_up_to_the_last_roll(rig, stream)
+        end = stream.next_offset
+        stream.remove()
+        await rig.until(lambda: archiver.state == "deleted")
+    assert chunks_archived(rig) == committed(stream, end)
+    assert rig.bus.lost == []
+    assert rig.pins == []
+
+
+async def test_a_broker_that_is_slow_to_deliver_costs_no_unnamed_stream_its_pins(rig, stream, monkeypatch):
+    stream.publish(40)
+    delivered = stream.probe
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(stream, "probe", nothing)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and archiver.state == "unnamed")
+        stream.remove()
+        archiver.wake()
+        await asyncio.sleep(0.3)
+        assert archiver.state != "deleted"
+        monkeypatch.setattr(stream, "probe", delivered)
+        await rig.until(lambda: archiver.state == "deleted")
+    assert chunks_archived(rig) == committed(stream, stream.next_offset)
+
+
+async def test_a_full_disk_stops_neither_proofs_nor_the_release_of_pins(rig, stream, monkeypatch):
+    stream.publish(30)
+    async with rig.running():
+        await archived_up_to_the_last_roll(rig, stream)
+        link = os.link
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        stream.publish(60)
+        await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
+        monkeypatch.setattr(MemoryFile, "save", full)
+        monkeypatch.setattr(os, "link", full)
+        stream.publish(30)
+        archived_to = rig.pins[-1]
+        await rig.until(lambda: rig.archived[-1][1] >= archived_to)
+        await rig.until(lambda: rig.pins == [archived_to])
+        monkeypatch.setattr(os, "link", link)
+        await archived_up_to_the_last_roll(rig, stream)
+    assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
+
+
+async def test_not_even_a_bug_stops_pinning(rig, stream, monkeypatch):
+    look, calls = StreamDisk.look, []
+
+    def broken(self: StreamDisk, *arguments: object) -> None:
+        calls.append(1)
+        if 2 <= len(calls) <= 10:
+            raise ZeroDivisionError
+        look(self, *arguments)
+
+    monkeypatch.setattr(StreamDisk, "look", broken)
+    stream.publish(30)
+    async with rig.running():
+        await rig.until(lambda: len(calls) > 1)
+        stream.publish(60)
+        await archived_up_to_the_last_roll(rig, stream)
+
+
+async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, stream, monkeypatch):
+    """The archiver lets go of the oldest pin between the two steps of giving it up."""
+    rig.functions_run = False
+    stream.publish(60)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and rig.bus.announced)
+        stream.retain(1)
+        first, second, third = rig.pins[:3]
+        lose = archiver._lose
+
+        def raced(loss: Loss) -> None:
+            lose(loss)
+            archiver.disk.release(archiver.disk.segments[0])
+
+        monkeypatch.setattr(archiver, "_lose", raced)
+        await archiver.give_up_oldest("full")
+        assert rig.pins[:2] == [second, third]
+    assert [(loss.first_offset, loss.next_offset) for loss in archiver.identity.lost] == [(first, second)]
+
+
+async def test_what_the_broker_still_has_is_not_given_up_when_the_oldest_pin_went_meanwhile(rig, stream):
+    rig.functions_run = False
+    stream.publish(60)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.pins == starts(stream) and rig.bus.announced)
+        await archiver.give_up_oldest("full")
+        assert rig.pins == starts(stream)
+    assert archiver.identity.lost == ()
+
+
+async def test_pins_do_not_wait_for_an_archive_that_does_not_answer(rig, stream, monkeypatch):
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    monkeypatch.setattr(delivery, "ANNOUNCE_AGAIN_S", 0.1)
+    stream.publish(30)
+    head = rig.archive.table.head
+    answers = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang(incarnation: Incarnation) -> object:
+        asyncio.run_coroutine_threadsafe(answers.wait(), loop).result()
+        return head(incarnation)
+
+    monkeypatch.setattr(rig.archive.table, "head", hang)
+    async with rig.running(), rig.running(), rig.running():
+        await rig.until(lambda: rig.pins == starts(stream))
+        await asyncio.sleep(0.1)
+        stream.publish(60)
+        try:
+            await rig.until(lambda: rig.pins == starts(stream))
+        finally:
+            answers.set()
+
+
+async def test_a_file_that_is_gone_for_good_is_told_and_not_looked_for_again_at_once(rig, stream, monkeypatch):
+    stream.publish(30)
+    calls: list[int] = []
+
+    def gone(*_: object) -> None:
+        calls.append(1)
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+    monkeypatch.setattr(StreamDisk, "wanted", gone)
+    monkeypatch.setattr(archiver_module, "MAX_LOOK_AGAIN_S", 0.2)
+    async with rig.running() as archiver:
+        await rig.until(lambda: archiver._last_failure is not None)
+        assert len(calls) < 10
+        assert "gone" in archiver._last_failure

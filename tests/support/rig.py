@@ -1,0 +1,144 @@
+"""An archiver of one stream, beside a node and an archive in memory: what the agent's tests drive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coldstream.agent import archiver, delivery
+from coldstream.agent.archive import Archive
+from coldstream.agent.archiver import Services, StreamArchiver
+from coldstream.agent.disk import StreamDisk
+from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.memory import MemoryFile
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.naming import Naming
+from coldstream.agent.pins import StreamPins, segment_files
+from coldstream.agent.rules import Rules
+from coldstream.agent.slots import Slots
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.errors import UnavailableError
+from coldstream.manifest.stream import Incarnation
+from coldstream.runtime.events import event_of
+from coldstream.units import Offset
+from tests.support.node import Node, NodeStream
+from tests.support.replica import Replica
+from tests.support.segments import MemoryArchive
+
+FRAGMENT_BYTES = 8_000
+DEADLINE_S = 10
+
+
+def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have archivers wait less."""
+    for module, names in {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), delivery: ("FIRST_POLL_S", "MAX_POLL_S")}.items():
+        for name, value_s in zip(names, (0.01, 0.04), strict=True):
+            monkeypatch.setattr(module, name, value_s)
+
+
+class Bus:
+    """An event bus whose events are handled later, as by a function behind a queue; `fails` makes it refuse them."""
+
+    def __init__(self, archive: MemoryArchive) -> None:
+        self.archive = archive
+        self.waiting: list[str] = []
+        self.announced: list[tuple[int, int]] = []
+        self.lost: list[tuple[int, int, str]] = []
+        self.is_down = False
+
+    def put(self, *, source: str, detail_type: str, detail: str) -> None:
+        if self.is_down:
+            raise UnavailableError("the bus is down")
+        event = json.dumps({"source": source, "detail-type": detail_type, "detail": json.loads(detail)})
+        parsed = json.loads(detail)
+        if detail_type == "Segment Lost":
+            lost = parsed["lost"]
+            self.lost.append((lost["first_offset"], lost["next_offset"], parsed["reason"]))
+            return
+        self.announced.append((parsed["segment"]["first_offset"], parsed["segment"]["next_offset"]))
+        self.waiting.append(event)
+
+    def handle(self) -> None:
+        while self.waiting:
+            segment = event_of(self.waiting.pop(0))
+            assert isinstance(segment, SegmentRolled)
+            self.archive.uploader.upload(segment)
+
+
+class Rig:
+    """An archiver of one stream, beside a node and an archive."""
+
+    def __init__(
+        self, tmp_path: Path, node: Node | Replica, stream: NodeStream | Replica, *, every_ms: int | None = None
+    ) -> None:
+        self.tmp_path = tmp_path
+        self.node = node
+        self.stream = stream
+        self.archive = MemoryArchive(FRAGMENT_BYTES)
+        self.bus = Bus(self.archive)
+        self.metrics = AgentMetrics()
+        self.rules = Rules()
+        self.every_ms = every_ms
+        self.functions_run = True
+        self.agents_table: Any = None
+        self.agents_objects: Any = None
+
+    @property
+    def pins(self) -> list[int]:
+        return [int(offset) for offset in segment_files(self.tmp_path / "state/pins" / self.stream.incarnation)]
+
+    @property
+    def archived(self) -> list[tuple[int, int]]:
+        entries = self.archive.table.log_from_offset(Incarnation(self.stream.incarnation), Offset(0), 10_000).entries
+        return [(entry.first_offset, entry.next_offset) for entry in entries]
+
+    @property
+    def archived_to(self) -> int:
+        """The tail of an archive without holes."""
+        reached = 0
+        for first, after in self.archived:
+            assert first == reached, f"a hole before {first}"
+            reached = after
+        return reached
+
+    def new_archiver(self) -> StreamArchiver:
+        table, objects = self.agents_table or self.archive.table, self.agents_objects or self.archive.objects
+        archive = Archive(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        services = Services(
+            archive, self.node, Naming(None), Slots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
+        )
+        life = Incarnation(self.stream.incarnation)
+        pins = StreamPins(self.tmp_path / "state/pins" / life, self.stream.directory)
+        memory = MemoryFile(self.tmp_path / "state/streams", life)
+        return StreamArchiver(life, StreamDisk(pins, self.every_ms), memory, services, is_backfill=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[StreamArchiver]:
+        archiver = self.new_archiver()
+        tasks = [asyncio.create_task(archiver.run()), asyncio.create_task(self._functions())]
+        try:
+            yield archiver
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _functions(self) -> None:
+        while True:
+            await asyncio.sleep(0.005)
+            if self.functions_run:
+                self.bus.handle()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110  what is waited for has no event
+                await asyncio.sleep(0.01)
+
+    async def catches_up(self) -> None:
+        await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
