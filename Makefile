@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker demo test lint format bench generate clean
+.PHONY: help setup broker demo test soak lint format bench generate clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ demo: setup broker  ## A real broker, its segments archived and every message re
 
 test: setup broker  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
+
+soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run
+	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff and mypy, both strict
 	@$(BIN)/ruff format --check .
