@@ -86,6 +86,15 @@ def test_a_gap_ends_the_reading_after_what_comes_before_it(archive: Archive, cli
     assert cli("read", "torn", "--from", str(following), "--limit", "1").json[0]["offset"] == following
 
 
+def test_a_gap_is_passed_over_where_that_is_wanted(archive: Archive, cli: Cli) -> None:
+    first, following = archive.gap
+    done = cli("read", "torn", "--on-gap", "skip")
+    assert done.code == 0
+    offsets = [message["offset"] for message in done.json]
+    assert offsets == [*range(first), *range(following, offsets[-1] + 1)]
+    assert f"passed over offsets {first} to {following - 1}" in done.err
+
+
 def test_a_gap_at_the_end_that_was_asked_for_is_none_of_the_readers_business(archive: Archive, cli: Cli) -> None:
     first = archive.gap[0]
     done = cli("read", "torn", "--to", str(first))

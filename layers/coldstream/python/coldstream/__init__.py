@@ -1,3 +1,23 @@
 """Bottomless retention on S3 for RabbitMQ Streams."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coldstream.consumer.blocking import BlockingConsumer
+    from coldstream.consumer.consumer import Consumer
+
 __version__ = "0.1.0"
+
+__all__ = ["BlockingConsumer", "Consumer"]
+
+_MODULES = {"BlockingConsumer": "coldstream.consumer.blocking", "Consumer": "coldstream.consumer.consumer"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the consumer when it is first asked for: importing coldstream stays cheap, and goes without rstream."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

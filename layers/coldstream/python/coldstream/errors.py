@@ -16,6 +16,7 @@
     │   └── InvalidSettingError    configuration that is missing or means nothing
     ├── NotFoundError              what was asked for is not there
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
+    │   ├── IncarnationError       the stream that was being read is gone: there is another of its name
     │   └── ObjectNotFoundError    no object at that key
     ├── GapError                   the archive does not hold these offsets, and says so
     ├── OverlapError               a segment disagrees with the manifest about where chunks begin
@@ -116,6 +117,10 @@ class NotFoundError(ColdstreamError):
 
 class StreamNotFoundError(NotFoundError):
     """No such stream in the archive, or no such incarnation of it."""
+
+
+class IncarnationError(NotFoundError):
+    """The stream that was being read is gone, and another of its name is there: two lives are never read as one."""
 
 
 class ObjectNotFoundError(NotFoundError):

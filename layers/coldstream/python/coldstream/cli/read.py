@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
+from coldstream.cli.output import printable
 from coldstream.cli.progress import progress
 from coldstream.cli.resolve import SPEC_HELP
 from coldstream.errors import BadMagicError, GapError, InvalidQueryError
-from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIB
+from coldstream.units import MIB
 
 if TYPE_CHECKING:
+    from coldstream.cli.until import Until
     from coldstream.format.message import Message
 
 _ADVANCE_EVERY = 1000
 _FEW = 1000
 """Messages for which little is fetched at a time, so that the first comes soon."""
+
+BROKER = "rabbitmq-stream://guest:guest@localhost:5552"
 
 
 def read(
@@ -44,18 +48,50 @@ def read(
         bool,
         typer.Option("--raw", help="Each message as it was published, behind its length in 4 bytes, big-endian."),
     ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on live at the broker, until Ctrl-C.")] = False,
+    broker: Annotated[
+        str,
+        typer.Option(
+            envvar="COLDSTREAM_BROKER",
+            help="With --follow: the broker's stream protocol; rabbitmq-stream+tls:// with TLS. Best given in the"
+            " environment.",
+            metavar="URI",
+        ),
+    ] = BROKER,
+    consumer_name: Annotated[
+        str | None,
+        typer.Option(
+            help="With --follow: begin behind the offset that is stored at the broker under this name, if one is."
+            " None is stored.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
+    on_gap: Annotated[
+        Literal["raise", "skip"], typer.Option(help="End at a gap in the archive, or go on behind it.")
+    ] = "raise",
 ) -> None:
-    """Read messages from the archive.
+    """Read messages from the archive, and with --follow from the broker after that.
 
     Each is one line of JSON, up to the tail of the archive. Bytes are written as text where they are UTF-8. A gap in
-    the archive ends the reading with exit code 4.
+    the archive ends the reading with exit code 4; with --on-gap skip it is told on standard error and passed over.
     """
+    from coldstream.cli.until import Until
     from coldstream.manifest.spec import parse_offset_spec
     from coldstream.serve.reader import Reader
 
     if body and raw:
         raise InvalidQueryError("--body, --raw", "exclude each other")
     form = _body if body else _raw if raw else _line
+    until = Until.parse(end, limit)
+    if follow:
+        from coldstream.cli.follow import Following, follow_stream
+
+        if incarnation is not None:
+            raise InvalidQueryError("--incarnation", "is not for --follow: the broker has but the newest one")
+        where = Following(vhost, name, parse_offset_spec(start), resolver, broker, consumer_name, on_gap)
+        follow_stream(where, until, form)
+        return
     range_bytes, prefetch_bytes = (MIB, 4 * MIB) if limit is not None and limit <= _FEW else (8 * MIB, 64 * MIB)
     with (
         Reader(
@@ -66,40 +102,34 @@ def read(
             incarnation=incarnation,
             range_bytes=range_bytes,
             prefetch_bytes=prefetch_bytes,
+            on_gap=on_gap,
         ) as reader,
         progress("reading", limit, "messages", beside_data=True) as advance,
     ):
         number = 0
-        for number, message in enumerate(_bounded(reader.messages(), end, limit), 1):
+        for number, message in enumerate(_bounded(reader.messages(), until), 1):
             sys.stdout.buffer.write(form(message))
             if number % _ADVANCE_EVERY == 0:
                 advance(_ADVANCE_EVERY)
         advance(number % _ADVANCE_EVERY)
+        for gap in reader.gaps:
+            what = f"offsets {gap.first_offset} to {gap.next_offset - 1}"
+            typer.echo(
+                f"coldstream: passed over {what} ({printable(gap.reason or 'not archived yet, or lost')})", err=True
+            )
 
 
-def _bounded(messages: Iterable[Message], end: str | None, limit: int | None) -> Iterator[Message]:
-    """Yield messages up to `end`, and `limit` of them at most, without asking for one more than that."""
-    from coldstream.manifest.spec import AtOffset, AtTimestamp, parse_offset_spec
-
-    end_offset, end_timestamp = MAX_OFFSET + 1, MAX_TIMESTAMP_MS + 1
-    match None if end is None else parse_offset_spec(end):
-        case None:
-            pass
-        case AtOffset(offset):
-            end_offset = offset
-        case AtTimestamp(timestamp):
-            end_timestamp = timestamp
-        case spec:
-            raise InvalidQueryError("--to", f"{spec} is neither an offset nor a time")
+def _bounded(messages: Iterable[Message], until: Until) -> Iterator[Message]:
+    """Yield messages up to the end, without asking for one more than that."""
     try:
         for number, message in enumerate(messages, 1):
-            if message.offset >= end_offset or message.timestamp >= end_timestamp:
+            if until.is_past(message):
                 return
             yield message
-            if number == limit:
+            if number == until.limit:
                 return
     except GapError as gap:
-        if gap.first_offset < end_offset:
+        if not until.is_before(gap):
             raise
 
 

@@ -145,6 +145,11 @@ class Subscription:
         """Count the chunks, or the error, that can be had without waiting."""
         return self._arrived.qsize()
 
+    @property
+    def next_offset(self) -> Offset:
+        """The offset after the last chunk that has arrived, whether it was asked for or not; 0 before the first."""
+        return self._next_offset
+
     async def __anext__(self) -> Chunk:
         if self._error is not None:
             raise self._error

@@ -1,0 +1,36 @@
+"""The archive of one stream, by the resolver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coldstream.manifest.spec import OffsetSpec
+from coldstream.manifest.stream import Incarnation
+from coldstream.serve.aio import AsyncReader
+from coldstream.serve.client import ResolverClient
+from coldstream.units import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class StreamArchive:
+    """Implements `Archive`. `connections` and `prefetch_bytes` are those of one reading."""
+
+    client: ResolverClient
+    vhost: str
+    name: str
+    connections: int
+    prefetch_bytes: int
+    range_bytes: int
+
+    def read(self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False) -> AsyncReader:
+        """Read with ranges of `range_bytes`; for one chunk, with one of the smallest, about a MiB."""
+        return AsyncReader(
+            self.client,
+            self.vhost,
+            self.name,
+            start,
+            incarnation=incarnation,
+            connections=1 if chunk else self.connections,
+            prefetch_bytes=1 if chunk else self.prefetch_bytes,
+            range_bytes=MIB if chunk else self.range_bytes,
+        )

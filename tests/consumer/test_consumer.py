@@ -1,0 +1,104 @@
+"""What a consumer is without a broker; tests/consumer/test_real_broker.py has the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import coldstream
+from coldstream.errors import InvalidNameError, InvalidSettingError
+from coldstream.live.address import BrokerAddress
+from coldstream.serve.http import ClosedError
+
+NOBODY = "rabbitmq-stream://127.0.0.1:1"
+
+
+def consumer(**options: object) -> coldstream.Consumer:
+    return coldstream.Consumer("orders", **{"resolver": "http://127.0.0.1:1", "broker": NOBODY} | options)
+
+
+def test_importing_coldstream_imports_neither_the_consumer_nor_rstream() -> None:
+    code = "import coldstream, sys; assert not {'rstream', 'urllib3', 'asyncio'} & set(sys.modules), sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(coldstream.__path__) + "/.."})
+
+
+def test_what_coldstream_does_not_have_it_does_not_have() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Producer'"):
+        coldstream.Producer  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"broker": "http://127.0.0.1"}, InvalidSettingError),
+        ({"vhost": ""}, InvalidNameError),
+        ({"name": "x" * 256}, InvalidNameError),
+        ({"connections": 0}, ValueError),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(options: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        consumer(**options)
+
+
+def test_outside_its_context_a_consumer_is_not_read() -> None:
+    async def read() -> None:
+        with pytest.raises(RuntimeError):
+            await anext(consumer().messages())
+
+    asyncio.run(read())
+
+
+def test_messages_and_chunks_do_not_take_turns() -> None:
+    async def read() -> None:
+        async with consumer() as reading:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(reading.messages()), 0.01)
+            with pytest.raises(RuntimeError, match="gave out messages"):
+                await anext(reading.chunks())
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("super_stream", [False, True])
+def test_while_nothing_answers_a_consumer_can_be_left_at_once(*, super_stream: bool) -> None:
+    async def leave() -> float:
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            host, port = silent.getsockname()
+            async with consumer(
+                resolver=f"http://{host}:{port}", broker=BrokerAddress(((host, port),)), super_stream=super_stream
+            ) as reading:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(reading.messages()), 0.3)
+                began = time.monotonic()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            return time.monotonic() - began
+
+    assert asyncio.run(leave()) < 1
+
+
+def test_the_blocking_face_is_read_within_its_context_alone() -> None:
+    reading = coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY, name="billing")
+    reading.close()
+    with pytest.raises(RuntimeError, match="within its context"):
+        next(reading.messages())
+    with reading:
+        pass
+    with pytest.raises(ClosedError):
+        next(reading.messages())
+
+
+def test_the_blocking_face_leaves_no_thread() -> None:
+    with coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY) as reading:
+        assert reading.position is None
+        assert reading.gaps == []
+    names = {thread.name for thread in threading.enumerate()}
+    assert not any(name.startswith("coldstream-consumer") for name in names)

@@ -1,0 +1,404 @@
+"""Followers in one situation each; tests/consumer/test_random_schedules.py has them all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from coldstream.consumer.follower import GAP_WAIT_S
+from coldstream.errors import (
+    AccessDeniedError,
+    GapError,
+    IncarnationError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
+from coldstream.units import Offset, TimestampMs
+from tests.support.following import Following
+from tests.support.world import CREDITS, FakeBroker, World, run
+
+Work = Callable[[World], Coroutine[None, None, None]]
+
+
+def in_a_world(work: Work) -> Callable[[], None]:
+    def test() -> None:
+        random.seed(1)
+        run(work(World(random.Random(1))))
+
+    test.__name__ = work.__name__
+    return test
+
+
+def chunks(world: World, number: int) -> None:
+    for _ in range(number):
+        world.publish(3)
+
+
+@in_a_world
+async def test_jumps_that_arrived_together_cost_one_question(world: World) -> None:
+    chunks(world, 2)
+    reading = Following(world)
+    await reading.settled(6)
+    asked = world.probes
+    for _ in range(CREDITS):
+        world.track()
+        world.publish(1)
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets == world.messages()
+    assert world.probes - asked <= 2
+
+
+@in_a_world
+async def test_the_border_costs_no_question_where_nothing_is_left_out(world: World) -> None:
+    chunks(world, 20)
+    world.archive(12)
+    reading = Following(world)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert world.probes == 1  # for the broker's first chunk, to compare lives
+
+
+@in_a_world
+async def test_what_only_the_broker_has_comes_before_what_is_archived(world: World) -> None:
+    chunks(world, 20)
+    world.archive(5, hole=8)
+    reading = Following(world)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(60))
+
+
+@in_a_world
+async def test_a_gap_that_the_broker_can_fill_is_none(world: World) -> None:
+    chunks(world, 20)
+    world.archive(5)
+    world.archive(5, hole=3, reason="lost")
+    reading = Following(world)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(60))
+    assert reading.intake.gaps == []
+
+
+async def run_into_a_gap(world: World, reason: str | None) -> float:
+    """Read up to a gap that the broker cannot fill, and return how long that took."""
+    chunks(world, 20)
+    world.archive(5)
+    world.archive(12, hole=3, reason=reason)
+    world.retain(2)
+    began = asyncio.get_running_loop().time()
+    reading = Following(world)
+    with pytest.raises(GapError) as gap:
+        await reading.task
+    assert (gap.value.first_offset, gap.value.next_offset, gap.value.reason) == (15, 24, reason)
+    assert reading.offsets == list(range(15))
+    return asyncio.get_running_loop().time() - began
+
+
+@in_a_world
+async def test_a_gap_with_a_reason_is_raised_at_once(world: World) -> None:
+    assert await run_into_a_gap(world, "the disk was full") < 20
+
+
+@in_a_world
+async def test_a_gap_that_nobody_explains_may_yet_be_filled(world: World) -> None:
+    assert GAP_WAIT_S <= await run_into_a_gap(world, None) < GAP_WAIT_S + 30
+
+
+@in_a_world
+async def test_a_stream_that_is_deleted_keeps_its_gaps(world: World) -> None:
+    chunks(world, 20)
+    world.archive(5)
+    world.archive(15, hole=3, reason="lost")
+    world.delete()
+    reading = Following(world, on_gap="skip")
+    with pytest.raises(StreamNotFoundError):
+        await reading.task
+    assert reading.offsets == [*range(15), *range(24, 60)]
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.intake.gaps] == [(15, 24, "lost")]
+
+
+@in_a_world
+async def test_a_stream_that_is_nowhere_is_not_found(world: World) -> None:
+    world.delete()
+    for start in (FIRST, LAST, NEXT, AtOffset(Offset(3)), AtTimestamp(TimestampMs(5))):
+        with pytest.raises(StreamNotFoundError):
+            await Following(world, start).task
+
+
+@in_a_world
+async def test_offsets_that_are_nowhere_are_waited_for_and_then_named(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    chunks(world, 10)
+    world.archive(10)
+    reading = Following(world, archive_wait_s=60.0)
+    await reading.settled(30)
+    world.disconnect()
+    chunks(world, 10)
+    world.retain(2)
+    began = loop.time()
+    with pytest.raises(UnavailableError, match="offset 30 and what follows is not at the broker any more"):
+        await reading.task
+    assert 60 <= loop.time() - began < 90
+    assert reading.offsets == list(range(30))
+
+
+@in_a_world
+async def test_offsets_that_are_archived_late_are_waited_for(world: World) -> None:
+    chunks(world, 10)
+    world.archive(10)
+    reading = Following(world)
+    await reading.settled(30)
+    world.disconnect()
+    chunks(world, 10)
+    world.retain(2)
+    await asyncio.sleep(250)
+    world.archive(9)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(60))
+
+
+@in_a_world
+async def test_the_broker_may_be_away_for_ever_and_that_is_said_once(world: World) -> None:
+    chunks(world, 5)
+    reading = Following(world)
+    await reading.settled(15)
+    said: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = said.append
+    logger = logging.getLogger("coldstream.consumer")
+    logger.addHandler(handler)
+    try:
+        world.is_up = False
+        world.disconnect()
+        await asyncio.sleep(100_000)
+        assert len(said) == 1
+        assert 5_000 < reading.broker.renewed < 20_000
+        world.is_up = True
+        chunks(world, 1)
+        await reading.settled(18)
+    finally:
+        logger.removeHandler(handler)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(18))
+
+
+@in_a_world
+async def test_a_broker_that_denies_access_is_not_asked_again(world: World) -> None:
+    async def deny(broker: FakeBroker) -> None:
+        raise AccessDeniedError("wrong password")
+
+    chunks(world, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeBroker, "_answer", deny)
+        with pytest.raises(AccessDeniedError):
+            await Following(world).task
+
+
+@in_a_world
+async def test_an_archive_of_another_life_is_not_read_where_the_broker_has_the_whole_new_one(world: World) -> None:
+    chunks(world, 10)
+    world.archive(10)
+    world.redeclare()
+    chunks(world, 4)
+    for start, first in ((FIRST, 0), (AtOffset(Offset(5)), 5), (AtTimestamp(TimestampMs(0)), 0)):
+        reading = Following(world, start)
+        await reading.settled(12)
+        assert await reading.stop() is None
+        assert reading.given[0] == (first, b"2/%d" % first)
+
+
+@in_a_world
+async def test_an_archive_of_another_life_is_an_error_where_the_new_one_has_lost_its_start(world: World) -> None:
+    chunks(world, 10)
+    world.archive(10)
+    world.redeclare()
+    chunks(world, 8)
+    world.retain(4)
+    with pytest.raises(IncarnationError, match="only offsets from 12 on"):
+        await Following(world).task
+
+
+@in_a_world
+async def test_a_life_that_begins_while_reading_is_an_error(world: World) -> None:
+    chunks(world, 10)
+    world.archive(10)
+    reading = Following(world)
+    await reading.settled(30)
+    world.redeclare()
+    chunks(world, 3)
+    with pytest.raises(IncarnationError):
+        await reading.task
+    assert reading.offsets == list(range(30))
+
+
+@in_a_world
+async def test_a_replica_that_lags_behind_is_waited_for(world: World) -> None:
+    chunks(world, 10)
+    reading = Following(world)
+    await reading.settled(30)
+    world.lag = 4
+    world.disconnect()
+    await asyncio.sleep(100)
+    world.lag = 0
+    chunks(world, 1)
+    await reading.settled(33)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(33))
+
+
+@in_a_world
+async def test_a_stream_of_nothing_is_read_from_its_first_message(world: World) -> None:
+    for start in (FIRST, LAST, NEXT, AtOffset(Offset(0))):
+        world.redeclare()
+        world.track()
+        reading = Following(world, start)
+        await asyncio.sleep(10)
+        chunks(world, 2)
+        await reading.settled(world.next_offset)
+        assert await reading.stop() is None
+        assert reading.offsets == list(range(1, 7))
+
+
+async def read_live(world: World) -> Following:
+    """Read ten chunks of a stream that nobody archives."""
+    chunks(world, 10)
+    reading = Following(world, archive_wait_s=60.0)
+    await reading.settled(30)
+    return reading
+
+
+@in_a_world
+async def test_where_the_witness_is_deleted_numbers_that_meet_go_on(world: World) -> None:
+    reading = await read_live(world)
+    chunks(world, 5)
+    await reading.settled(45)
+    world.is_up = False
+    world.disconnect()
+    chunks(world, 3)
+    world.retain(3)
+    world.is_up = True
+    await reading.settled(54)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(54))
+
+
+@in_a_world
+async def test_where_the_witness_is_deleted_the_archive_may_know_of_no_newer_life(world: World) -> None:
+    chunks(world, 10)
+    world.archive(10)
+    reading = Following(world)
+    await reading.settled(30)
+    world.is_up = False
+    world.redeclare()
+    chunks(world, 13)
+    world.archive(5)
+    world.retain(3)
+    world.is_up = True
+    with pytest.raises(IncarnationError, match="the archive has 2"):
+        await reading.task
+    assert reading.offsets == list(range(30))
+
+
+@in_a_world
+async def test_tracking_where_the_witness_was_is_another_life(world: World) -> None:
+    reading = await read_live(world)
+    world.is_up = False
+    world.redeclare()
+    chunks(world, 9)
+    for _ in range(3):
+        world.track()
+    chunks(world, 3)
+    world.is_up = True
+    with pytest.raises(IncarnationError, match="another chunk is there"):
+        await reading.task
+
+
+@in_a_world
+async def test_a_smaller_log_that_is_younger_is_another_life(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    reading = await read_live(world)
+    world.now += 1000
+    world.redeclare()
+    chunks(world, 3)
+    began = loop.time()
+    with pytest.raises(IncarnationError):
+        await reading.task
+    assert loop.time() - began < 20
+
+
+@in_a_world
+async def test_a_log_that_stays_smaller_has_lost_data(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    reading = await read_live(world)
+    world.now = 0
+    world.redeclare()
+    chunks(world, 3)
+    began = loop.time()
+    with pytest.raises(IncarnationError, match="did not have all that was read, up to 30"):
+        await reading.task
+    assert 60 <= loop.time() - began < 90
+
+
+@in_a_world
+async def test_a_log_that_was_smaller_and_then_lacks_the_witness_is_compared_by_the_archive(world: World) -> None:
+    reading = await read_live(world)
+    world.now = 0
+    world.redeclare()
+    chunks(world, 3)
+    await asyncio.sleep(20)
+    chunks(world, 10)
+    world.retain(3)
+    with pytest.raises(UnavailableError, match="offset 30 and what follows"):
+        await reading.task
+    assert reading.offsets == list(range(30))
+
+
+@in_a_world
+async def test_a_stream_that_is_deleted_ends_after_what_is_archived_of_it(world: World) -> None:
+    reading = await read_live(world)
+    world.is_up = False
+    world.disconnect()
+    chunks(world, 10)
+    world.archive(17)
+    world.delete()
+    world.is_up = True
+    with pytest.raises(StreamNotFoundError):
+        await reading.task
+    assert reading.offsets == list(range(51))
+
+
+@in_a_world
+async def test_what_was_archived_while_the_broker_was_away_is_asked_for_again(world: World) -> None:
+    world.is_up = False
+    reading = Following(world)
+    await asyncio.sleep(5)
+    chunks(world, 10)
+    world.archive(10)
+    world.retain(2)
+    world.is_up = True
+    await reading.settled(30)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(30))
+
+
+@in_a_world
+async def test_a_stored_offset_that_both_have_passed_is_a_gap(world: World) -> None:
+    chunks(world, 20)
+    world.archive(5, hole=8)
+    world.retain(10)
+    world.stored["billing"] = 11
+    with pytest.raises(GapError) as gap:
+        await Following(world, LAST, reference="billing").task
+    assert (gap.value.first_offset, gap.value.next_offset) == (12, 24)
+    reading = Following(world, LAST, reference="billing", on_gap="skip")
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(24, 60))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coldstream.consumer.place import Place, Relation, is_same
+from coldstream.errors import IncarnationError
+from coldstream.format.chunk import ChunkHeader, ChunkType
+from coldstream.manifest.spec import AtOffset
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
+
+
+def header(chunk_id: int, records: int = 10, *, timestamp: int = 1000, epoch: int = 2, crc: int = 7) -> ChunkHeader:
+    return ChunkHeader(
+        ChunkType.USER, records, records, TimestampMs(timestamp), Epoch(epoch), ChunkId(chunk_id), crc, 100, 0, 0
+    )
+
+
+def after(chunk: ChunkHeader) -> Place:
+    place = Place("orders")
+    place.advance(chunk)
+    return place
+
+
+def test_without_a_start_whatever_comes_is_next() -> None:
+    assert Place("orders").relation(header(77)) is Relation.NEXT
+
+
+@pytest.mark.parametrize(
+    ("chunk", "relation"),
+    [
+        (header(100), Relation.WITNESS),
+        (header(90), Relation.BEFORE),
+        (header(110), Relation.NEXT),
+        (header(111), Relation.PAST),
+    ],
+)
+def test_a_chunk_goes_on_only_where_the_one_before_ended(chunk: ChunkHeader, relation: Relation) -> None:
+    assert after(header(100)).relation(chunk) is relation
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        header(100, crc=8),
+        header(100, epoch=3),
+        header(100, timestamp=1001),
+        header(100, records=11),
+        header(95),
+        header(99, records=2),
+        header(105),
+        header(109, records=1),
+    ],
+)
+def test_another_chunk_where_the_witness_was_is_of_another_life(chunk: ChunkHeader) -> None:
+    with pytest.raises(IncarnationError, match="'orders' was deleted and declared again"):
+        after(header(100)).relation(chunk)
+
+
+def test_a_chunk_among_what_was_tracking_is_of_another_life() -> None:
+    place = after(header(100))
+    place.expected = Offset(113)
+    assert place.relation(header(113)) is Relation.NEXT
+    with pytest.raises(IncarnationError):
+        place.relation(header(111, records=1))
+    with pytest.raises(IncarnationError):
+        place.relation(header(112, records=2))
+
+
+def test_a_start_inside_a_chunk_takes_the_chunk() -> None:
+    place = Place("orders")
+    place.move(Offset(105), is_border=False)
+    assert place.relation(header(100)) is Relation.NEXT
+    assert place.relation(header(95)) is Relation.BEFORE
+    place.move(Offset(105))
+    with pytest.raises(IncarnationError):
+        place.relation(header(100))
+
+
+def test_one_that_lies_behind_has_no_older_epoch_and_one_before_is_not_younger() -> None:
+    place = after(header(100))
+    place.check_order(header(200))
+    place.check_order(header(50))
+    for chunk in (header(200, epoch=1), header(50, timestamp=1001)):
+        with pytest.raises(IncarnationError):
+            place.check_order(chunk)
+    Place("orders").check_order(header(200))
+
+
+def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
+    place = Place("orders")
+    assert place.attachment() is None
+    place.advance(header(100))
+    assert place.attachment() == AtOffset(Offset(100))
+    place.move(Offset(150))
+    assert place.attachment() == AtOffset(Offset(150))
+
+
+def test_from_the_first_chunk_of_a_time_on_all_are_wanted() -> None:
+    place = Place("orders", not_before=TimestampMs(1000))
+    assert [place.is_wanted(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [False, False, True, True]
+
+
+def test_trailers_and_bloom_filters_make_no_other_chunk() -> None:
+    assert is_same(header(100), replace(header(100), trailer_bytes=5, bloom_bytes=16))

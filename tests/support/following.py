@@ -1,0 +1,50 @@
+"""A follower under way in a world, and what it has given."""
+
+from __future__ import annotations
+
+import asyncio
+
+from coldstream.consumer.follower import Follower
+from coldstream.consumer.intake import Intake
+from coldstream.consumer.portion import Portion
+from coldstream.errors import ColdstreamError
+from coldstream.manifest.spec import FIRST, OffsetSpec
+from tests.support.world import STREAM, FakeArchive, FakeBroker, World
+
+
+class Following:
+    """A follower that runs, and what it has given so far."""
+
+    def __init__(self, world: World, start: OffsetSpec = FIRST, **options: object) -> None:
+        self.world = world
+        self.broker = FakeBroker(world)
+        self.intake = Intake([STREAM])
+        self.given: list[tuple[int, bytes]] = []
+        follower = Follower(STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options)
+        self.task = asyncio.create_task(follower.run())
+
+    async def give(self, portion: Portion) -> None:
+        if self.world.rng.random() < 0.2:
+            await asyncio.sleep(self.world.rng.choice([0, 0.01, 1, 5]))
+        self.intake.load(portion)
+        self.given.extend((message.offset, message.raw) for message in self.intake.messages)
+
+    @property
+    def offsets(self) -> list[int]:
+        return [offset for offset, _ in self.given]
+
+    async def settled(self, next_offset: int) -> None:
+        """Wait until the last message has been given, or the follower has failed."""
+        for _ in range(5000):
+            if self.task.done() or (self.offsets and self.offsets[-1] >= next_offset - 1):
+                return
+            await asyncio.sleep(1)
+
+    async def stop(self) -> ColdstreamError | None:
+        self.task.cancel()
+        try:
+            await self.task
+        except asyncio.CancelledError:
+            return None
+        except ColdstreamError as err:
+            return err
