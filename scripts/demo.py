@@ -1,15 +1,16 @@
-"""The main job of coldstream on real input: archive a stream that its broker forgets, and read all of it back.
+"""The main job of coldstream on real input: archive a stream that its broker forgets, and read all of it as one.
 
 A RabbitMQ of the demo's own gets over 200,000 messages in a stream of small segments, of which retention keeps a few.
-After each round of publishing, every segment that has rolled is staged and announced; the functions of template.yaml,
-running against an emulated AWS, archive it. At the end everything archived is read back, by the resolver's HTTP API and
-S3 alone, and compared with what was published.
+An agent beside it pins what rolls, stages and announces it; the functions of template.yaml, running against an emulated
+AWS, archive it. A consumer reads everything: what the broker has deleted from S3, then on live. At the end all that is
+archived is read back once more, by the resolver's HTTP API and S3 alone. Both are compared with what was published.
 
 Where there is no RabbitMQ, segments recorded from a real one stand in for it, and the demo says so.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sys
@@ -19,20 +20,24 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rstream import CompressionType
 
+from coldstream import BlockingConsumer
 from coldstream.archive.stage import find_rolled, stage
-from coldstream.errors import ColdstreamError
+from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.serve.client import ResolverClient
 from coldstream.serve.reader import Reader
 from coldstream.store.bus import EventBridgeBus
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import MIB, Offset, TimestampMs
+from tests.support.agent import AgentProcess
 from tests.support.broker import Broker, find_rabbitmq
 from tests.support.golden import digest, golden_logs
 from tests.support.streams import SubBatch
@@ -41,7 +46,11 @@ MESSAGES = 220_000
 ROUND_BYTES = 2 * MIB
 SEGMENT_BYTES = 1_000_000
 RETENTION_BYTES = 8_000_000
-LOOKUPS = 50
+PAUSE_S = 0.1
+"""After each round: two cores have to run broker, agent, functions and an emulated AWS besides."""
+
+LOOKUPS = 20
+SETTLE_S = 120
 STREAM_NAME = "demo: orders/заказы"
 
 
@@ -96,6 +105,21 @@ class Archive:
             self._announced = segment.first_offset
         return len(new)
 
+    def wait_for(self, offset: int) -> None:
+        """Wait until everything below `offset` is archived."""
+        deadline = time.monotonic() + SETTLE_S
+        with ResolverClient(self.resolver_url) as client:
+            while self._tail(client) < offset:
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"offset {offset} was not archived within {SETTLE_S} s")
+                time.sleep(0.2)
+
+    def _tail(self, client: ResolverClient) -> int:
+        try:
+            return client.describe(self.stream.vhost, self.stream.name).head.next_offset or 0
+        except StreamNotFoundError:
+            return 0
+
     def settle(self) -> None:
         """Wait until everything announced has been archived."""
         self._stack.wait_idle(120)
@@ -110,6 +134,7 @@ class Archive:
 def main() -> int:
     """Run the demo; return 0 if nothing was lost, duplicated or corrupted."""
     started = time.monotonic()
+    logging.getLogger("coldstream").setLevel(logging.ERROR)  # a consumer that is ahead of the archive says so
     with LocalStack() as stack:
         os.environ.update(stack.environment)
         if find_rabbitmq() is None:
@@ -123,28 +148,51 @@ def main() -> int:
 
 
 def from_a_broker(stack: LocalStack) -> Tally:
-    """Publish, archive what rolls before retention deletes it, and read it back."""
+    """Publish while an agent archives what rolls, and read all of it as one stream."""
     tally = Tally()
-    with Broker() as broker, broker.connect() as streams:
-        streams.create_stream(STREAM_NAME, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)
-        directory = broker.stream_directory(STREAM_NAME)
-        archive = Archive(stack, StreamId("/", STREAM_NAME, incarnation(directory.name)))
-        say(f"broker {broker.node}, {archive.stream}")
-        segments = 0
-        began = time.monotonic()
-        for entries in rounds(tally.published):
-            streams.publish(STREAM_NAME, entries)
-            # A round is far smaller than what retention keeps, so nothing that rolled in it is gone yet.
-            segments += archive.announce(directory)
-        seconds = time.monotonic() - began
-        say(f"published {len(tally.published)} messages, announced {segments} segments, in {seconds:.1f} s")
-        archive.settle()
-        on_disk = sorted(directory.glob("*.segment"))
-        kept_from, rolled_until = int(on_disk[0].stem), int(on_disk[-1].stem)
-    say(f"the broker has deleted offsets 0 to {kept_from - 1}; {rolled_until} and later have not rolled yet")
+    # The names of the demo are not ones that a directory's name keeps: the agent asks the management API.
+    with Broker(management=True) as broker, broker.connect() as streams, TemporaryDirectory(prefix="demo-") as state:
+        options = ("--data", broker.data_directory, "--management", broker.management_url)
+        with AgentProcess(stack.environment, Path(state) / "agent", broker.stream_uri, *options) as agent:
+            agent.wait_ready()
+            streams.create_stream(STREAM_NAME, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)
+            directory = broker.stream_directory(STREAM_NAME)
+            archive = Archive(stack, StreamId("/", STREAM_NAME, incarnation(directory.name)))
+            say(f"broker {broker.node}, {archive.stream}, an agent beside it")
+            began = time.monotonic()
+            for entries in rounds(tally.published):
+                streams.publish(STREAM_NAME, entries)
+                time.sleep(PAUSE_S)
+            say(f"published {len(tally.published)} messages in {time.monotonic() - began:.1f} s")
+            on_disk = sorted(directory.glob("*.segment"))
+            kept_from, rolled_until = int(on_disk[0].stem), int(on_disk[-1].stem)
+            say(f"the broker has deleted offsets 0 to {kept_from - 1}; {rolled_until} and later have not rolled yet")
+            archive.wait_for(1)  # else the first offset there is would be the broker's
+            follow(broker, archive, tally)
+            archive.wait_for(rolled_until)
+            say(f"the agent has archived everything up to offset {rolled_until - 1}, and holds {pins(state)} pins")
     compare(archive, tally, should_be_archived=rolled_until)
     look_up(archive)
     return tally
+
+
+def follow(broker: Broker, archive: Archive, tally: Tally) -> None:
+    """Read the whole stream, what the broker has deleted and what it has, up to the last message published."""
+    began = time.monotonic()
+    expected = 0
+    with BlockingConsumer(STREAM_NAME, FIRST, resolver=archive.resolver_url, broker=broker.stream_uri) as consumer:
+        for message in consumer.messages():
+            if message.offset != expected or digest(message.raw) != tally.published[message.offset]:
+                raise SystemExit(f"the consumer gave offset {message.offset}, and not offset {expected} as published")
+            expected += 1
+            if expected == len(tally.published):
+                break
+    say(f"consumed {expected} messages as one stream in {time.monotonic() - began:.1f} s, each once and in order")
+
+
+def pins(state: str) -> int:
+    """Count the segments that the agent holds."""
+    return len(list(Path(state).glob("agent/pins/*/*.segment")))
 
 
 def from_recorded_segments(stack: LocalStack) -> Tally:

@@ -39,7 +39,7 @@ class History:
         self.rng = random.Random(seed)
         self.loses = loses
         self.stream = Replica(tmp_path / "data", max_segment_bytes=self.rng.choice([700, 2000]), seed=seed)
-        self.rig = Rig(tmp_path, self.stream, self.stream, every_ms=self.rng.choice([None, None, 50]))
+        self.rig = Rig(tmp_path, self.stream, self.stream, every_ms=self.rng.choice([None, 1000]))
         self.failing = 0.0
         self._running: AsyncExitStack | None = None
         self._make_flaky()
@@ -62,7 +62,9 @@ class History:
 
     def _publish(self) -> None:
         if not self.stream.alone:
-            self.stream.publish(self.rng.randrange(1, 12), messages=self.rng.randrange(1, 4), size=60)
+            step_ms = self.rng.choice([10, 700, -300])
+            chunks, messages = self.rng.randrange(1, 12), self.rng.randrange(1, 4)
+            self.stream.publish(chunks, messages=messages, size=60, step_ms=step_ms)
 
     def _track(self) -> None:
         if not self.stream.alone:
@@ -100,6 +102,8 @@ class History:
     def _make_anew(self) -> None:
         if self.rng.random() < 0.3 and (self.loses or not self.stream.alone):
             self.stream.max_segment_bytes = self.rng.choice([700, 2000])
+            if self.stream.alone:
+                self.stream.lose_leader()
             self.stream.make_anew()
 
     async def _start(self) -> None:
@@ -131,6 +135,7 @@ class History:
         self.failing = 0.0
         self.rig.functions_run = True
         self.stream.is_down = False
+        self.stream.lose_leader()
         self.stream.truncate()
         await self._start()
         for _ in range(3):
@@ -197,6 +202,7 @@ async def test_the_archive_is_the_committed_log(tmp_path, seed):
     found = archived(history.rig)
     assert found == committed(history.stream)[: len(found)]
     assert history.rig.bus.lost == []
+    assert history.rig.bus.quarantined == []
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -204,6 +210,7 @@ async def test_what_nobody_could_archive_is_told_and_nothing_else_is_missing(tmp
     history = History(tmp_path, seed, loses=True)
     await history.run()
     found = archived(history.rig)
+    assert history.rig.bus.quarantined == []
     log = {first: (first, end, raw) for first, end, raw in committed(history.stream)}
     assert [log.get(first) for first, _, _ in found] == found
     told = [range(first, end) for first, end, _ in history.rig.bus.lost]

@@ -50,6 +50,7 @@ class Bus:
         self.waiting: list[str] = []
         self.announced: list[tuple[int, int]] = []
         self.lost: list[tuple[int, int, str]] = []
+        self.quarantined: list[str] = []
         self.is_down = False
 
     def put(self, *, source: str, detail_type: str, detail: str) -> None:
@@ -68,7 +69,9 @@ class Bus:
         while self.waiting:
             segment = event_of(self.waiting.pop(0))
             assert isinstance(segment, SegmentRolled)
-            self.archive.uploader.upload(segment)
+            reason = self.archive.uploader.upload(segment).reason
+            if reason is not None:
+                self.quarantined.append(reason)
 
 
 class Rig:

@@ -126,6 +126,10 @@ class Agent:
         """Return what is remembered of an incarnation."""
         return MemoryFile(self.memories, life)
 
+    def is_excluded(self, life: Incarnation) -> bool:
+        """Tell whether the rules are known not to take an incarnation."""
+        return life in self._excluded
+
     def archive(self, life: Incarnation, pins: StreamPins, *, is_backfill: bool) -> StreamArchiver | None:
         """Archive an incarnation, unless that is done already; return its archiver, None when it is excluded."""
         if life in self._excluded:

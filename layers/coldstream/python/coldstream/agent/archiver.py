@@ -193,13 +193,11 @@ class StreamArchiver:
             await self._go_on(await self._covered_to(oldest.first_offset))
         assert self._archived_to is not None
         await self._tell_losses()
-        # What is proven from here on may be of chunks that took the place of those which are found.
-        committed_to = self.identity.committed_to
         found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)
             return True
-        return await self._archive_one_of(found, committed_to)
+        return await self._archive_one_of(found)
 
     async def _begin(self) -> bool:
         """Look for the first segment; end when there is none, and none will come."""
@@ -212,26 +210,21 @@ class StreamArchiver:
             self.state = "deleted"
         return False
 
-    async def _archive_one_of(self, found: list[Wanted], committed_to: Offset) -> bool:
+    async def _archive_one_of(self, found: list[Wanted]) -> bool:
         refuted: ChunkHeader | None = None
         for wanted in found:
-            if wanted.slice.next_offset <= committed_to:
+            witness = wanted.witness.header
+            proof = await self._prove(witness)
+            if proof is not None and proof.verdict is Verdict.COMMITTED:
                 await self._archive(wanted.slice)
                 return True
-            proof = await self._prove(wanted.witness.header)
-            if proof is None:
-                continue
-            if proof.verdict is Verdict.COMMITTED:
-                if proof.chunk == wanted.witness.header:
-                    await self._archive(wanted.slice)
-                return True
-            if proof.verdict in {Verdict.ANOTHER, Verdict.APART}:
-                apart = wanted.witness.header if proof.verdict is Verdict.APART else proof.chunk
-                refuted = refuted or apart
+            if proof is not None and proof.verdict in {Verdict.ANOTHER, Verdict.APART}:
+                refuted = refuted or (proof.chunk if proof.verdict is Verdict.ANOTHER else witness)
         if refuted is not None:
-            return await self._let_go_of(refuted, committed_to)
+            await self._let_go_of(refuted)
+            return True
         if not self.disk.pins.is_live and await self.identity.is_gone():
-            if not await self._archive_proven(committed_to):
+            if not await self._archive_proven():
                 await self._finish_deleted()
             return True
         self.state = "following"
@@ -256,6 +249,8 @@ class StreamArchiver:
 
     async def _prove(self, witness: ChunkHeader) -> Proof | None:
         """Prove by a user chunk on this disk; None when the broker has no such stream, nor has it files of it here."""
+        if await self.identity.is_proven(witness):
+            return Proof(Verdict.COMMITTED, witness)
         try:
             return await self.identity.prove(witness)
         except NotFoundError:
@@ -263,30 +258,31 @@ class StreamArchiver:
                 raise
             return None
 
-    async def _let_go_of(self, refuted: ChunkHeader, committed_to: Offset) -> bool:
+    async def _let_go_of(self, refuted: ChunkHeader) -> None:
         """Let go of a segment that cannot be proven any more, but for what is, unless the broker still has it."""
-        found = await self._on_disk(self.disk.refuted, refuted, self._archived_to)
+        archived_to = self._archived_to or Offset(0)
+        found = await self._on_disk(self.disk.refuted, refuted, archived_to)
         if found is None:
             raise UnavailableError(
                 f"{self.stream}: the broker has another chunk at {refuted.chunk_id}; this replica is behind"
             )
-        if await self._archive_proven(committed_to):
-            return True
+        if await self._archive_proven():
+            return
         pin, lost = found
         if lost is not None:
             self._lose(Loss(lost.first_offset, lost.next_offset, UNPROVEN))
+            if lost.first_offset == archived_to:
+                archived_to = lost.next_offset
         log.warning("%s: let go of %s, which is not known to be committed", self.stream, pin.path.name)
         await self._on_disk(self.disk.release, pin)
-        is_next = lost is not None and lost.first_offset == self._archived_to
-        await self._go_on(lost.next_offset if lost is not None and is_next else self._archived_to or Offset(0))
-        return True
+        await self._go_on(archived_to)
 
-    async def _archive_proven(self, committed_to: Offset) -> bool:
+    async def _archive_proven(self) -> bool:
         """Archive what is proven of a segment that will not be proven whole; return whether there was anything."""
-        part = await self._on_disk(self.disk.proven, self._archived_to or Offset(0), committed_to)
-        if part is None:
+        part = await self._on_disk(self.disk.wanted_before, self._archived_to or Offset(0), self.identity.committed_to)
+        if part is None or not await self.identity.is_proven(part.witness.header):
             return False
-        await self._archive(part)
+        await self._archive(part.slice)
         return True
 
     async def _archive(self, chunk: SegmentSlice) -> None:

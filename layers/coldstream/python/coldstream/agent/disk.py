@@ -35,8 +35,8 @@ class StreamDisk:
     """The pinned segments of one stream; `every_ms` is the span of time borders, None without them.
 
     Pins are of one log for as long as the broker has their files. Those that it has not may overlap others, or stand
-    apart from them: after retention, or of a replica that was truncated, or made anew, while nobody looked. The oldest
-    that holds an offset goes first, until the broker shows that it is another log's.
+    apart from them: after retention, or of a replica that was truncated, or made anew, while nobody looked. What the
+    broker has goes first, and then the oldest that holds an offset, until the broker shows that it is another log's.
     """
 
     def __init__(self, pins: StreamPins, every_ms: int | None) -> None:
@@ -92,14 +92,16 @@ class StreamDisk:
             return self._hole_behind(number, archived_to) or []
         return found
 
-    def proven(self, archived_to: Offset, committed_to: Offset) -> SegmentSlice | None:
-        """Return what is known to be committed of the segment of which not all can be proven any more."""
+    def wanted_before(self, archived_to: Offset, committed_to: Offset) -> Wanted | None:
+        """Return what may be archived of a segment that cannot be proven whole any more: up to `committed_to`."""
         number = self._holding(archived_to)
         if number is None or committed_to <= archived_to:
             return None
         walk = self._walk(self.segments[number])
-        end = walk.place_at_or_before(committed_to)
-        return self._slice(walk, archived_to, end) if end.offset > archived_to else None
+        witness = walk.last_user_before(committed_to)
+        if witness is None or witness.end.offset <= archived_to:
+            return None
+        return Wanted(self._slice(walk, archived_to, witness.end), witness)
 
     def provable(self, archived_to: Offset, now: TimestampMs) -> FoundChunk | None:
         """Return the newest chunk that is worth a proof before its turn: what it proves needs none later."""
@@ -134,7 +136,7 @@ class StreamDisk:
         """
         if earlier.epoch == later.epoch:
             return True
-        number, last = self._holding(Offset(earlier.chunk_id)), self._named(Offset(later.chunk_id))
+        number, last = self._holder(earlier), self._holder(later)
         while number is not None and last is not None and number < last:
             number = self._following(number)
         return number is not None and number == last
@@ -151,17 +153,11 @@ class StreamDisk:
         return self.segments[0], Hole(self.segments[0].first_offset, self._end(0))
 
     def refuted(self, chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
-        """Return the segment of a chunk that never can be proven, and what is lost with it; None if that is live.
+        """Return the segment of a chunk that never can be proven, and what is lost with it; None if it is live.
 
         Nothing is lost where the broker still has an older one: it has those offsets too, or will.
         """
-        number = self._named(Offset(chunk.chunk_id))
-        oldest = self._holding(Offset(chunk.chunk_id))
-        while number is not None and oldest is not None and number > oldest:
-            found = self._walk(self.segments[number]).find(chunk.chunk_id)
-            if found is not None and found.header == chunk:
-                break
-            number -= 1
+        number = self._holder(chunk)
         if number is None or self.pins.holds_live(self.segments[number]):
             return None
         pin = self.segments[number]
@@ -201,24 +197,46 @@ class StreamDisk:
         walk.advance()
         return walk
 
+    def _holder(self, chunk: ChunkHeader) -> int | None:
+        """Return the number of the segment that has a chunk: of those live the newest that may, or any other."""
+        named = self._named(Offset(chunk.chunk_id))
+        for number in reversed(range(0 if named is None else named + 1)):
+            pin = self.segments[number]
+            if number == named or not pin.is_live:
+                found = self._walk(pin).find(chunk.chunk_id)
+                if found is not None and found.header == chunk:
+                    return number
+        return None
+
     def _drop_truncated(self, committed_to: Offset) -> None:
         """Let go of segments that the broker has written over: an older one of its own now has their offsets.
 
         That a file is gone says nothing: osiris deletes neither by retention nor with a stream the oldest first.
         """
         kept: list[Pin] = []
-        for pin in self.segments:
-            if (
+        for number, pin in enumerate(self.segments):
+            older = next(reversed(kept), None)
+            is_written_over = (
                 not pin.is_live
-                and pin.first_offset >= committed_to
-                and kept
-                and kept[-1].is_live
-                and self._walk(kept[-1]).end.offset > pin.first_offset
-            ):
+                and older is not None
+                and older.is_live
+                and self._walk(older).end.offset > pin.first_offset
+                # Where it may be committed, and the replica was made anew, it goes when that has all of it.
+                and (pin.first_offset >= committed_to or self._has_all(older, number))
+            )
+            if is_written_over:
                 self.pins.release(pin)
             else:
                 kept.append(pin)
         self.segments = tuple(kept)
+
+    def _has_all(self, older: Pin, number: int) -> bool:
+        """Tell whether a live segment, and those live that follow it without a hole, reach to the end of another."""
+        reached, end = self._walk(older).end.offset, self._walk(self.segments[number]).end.offset
+        for pin in self._later(number):
+            if reached < end and pin.is_live and pin.first_offset == reached:
+                reached = self._walk(pin).end.offset
+        return reached >= end
 
     def _later(self, number: int) -> tuple[Pin, ...]:
         return self.segments[number + 1 :]
@@ -228,9 +246,9 @@ class StreamDisk:
         return next((n for n in reversed(range(len(self.segments))) if self.segments[n].first_offset <= offset), None)
 
     def _holding(self, offset: Offset) -> int | None:
-        """Return the number of the oldest segment that holds `offset`, or will; None when it is older than all."""
+        """Return the number of the segment that holds `offset`, or will; None when it is older than all."""
         number = self._named(offset)
-        while number and not self._are_live(number - 1, number):
+        while number and not self.segments[number].is_live:
             if self._walk(self.segments[number - 1]).end.offset <= offset:
                 break
             number -= 1

@@ -12,7 +12,7 @@ from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.pins import StreamPins, check_links, segment_files
 from coldstream.agent.watch import SegmentWatch
 from coldstream.errors import InvalidNameError
-from coldstream.manifest.stream import incarnation
+from coldstream.manifest.stream import Incarnation, incarnation
 
 TURN_S = 1.0
 
@@ -36,6 +36,10 @@ class DiskFollower:
         news: asyncio.Queue[str] = asyncio.Queue()
 
         def tell(name: str) -> None:
+            # Here and now: retention may leave a segment of a busy stream no more than a moment.
+            life = _life(name)
+            if life is not None and not agent.is_excluded(life):
+                self._pins(agent, life).pin_new()
             loop.call_soon_threadsafe(news.put_nowait, name)
 
         self._watch = SegmentWatch(self._data, tell)
@@ -64,11 +68,24 @@ class DiskFollower:
                 archiver.wake()
 
     def _archiver(self, agent: Agent, name: str, *, is_backfill: bool) -> StreamArchiver | None:
-        try:
-            life = incarnation(name)
-        except InvalidNameError:  # no broker's directory
+        life = _life(name)
+        if life is None:
             return None
-        return agent.archive(life, StreamPins(agent.pins / life, self._data / life), is_backfill=is_backfill)
+        pins = self._pins(agent, life)
+        if agent.is_excluded(life):
+            pins.release_all()
+            return None
+        return agent.archive(life, pins, is_backfill=is_backfill)
+
+    def _pins(self, agent: Agent, life: Incarnation) -> StreamPins:
+        return StreamPins(agent.pins / life, self._data / life)
+
+
+def _life(name: str) -> Incarnation | None:
+    try:
+        return incarnation(name)
+    except InvalidNameError:  # no broker's directory
+        return None
 
 
 def _names(data: Path, pins: Path, memories: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from coldstream.agent.memory import Loss, MemoryFile
+from coldstream.agent.memory import Loss, MemoryFile, Witness
 from coldstream.agent.names import candidates
 from coldstream.agent.naming import Naming
 from coldstream.agent.proof import Broker, Log, Proof, Verdict, is_same, prove
@@ -36,7 +36,7 @@ class StreamIdentity:
 
     @property
     def committed_to(self) -> Offset:
-        """Everything below is committed."""
+        """Everything below is committed, in the log of the chunk that proved it."""
         return self._memory.committed_to
 
     @property
@@ -105,15 +105,26 @@ class StreamIdentity:
         if not self.lost:
             self._file.forget()
 
-    def _take(self, proof: Proof, witness: ChunkHeader) -> None:
-        if proof.verdict is Verdict.COMMITTED and witness.next_offset > self.committed_to:
-            self._save(committed_to=witness.next_offset)
+    async def is_proven(self, chunk: ChunkHeader) -> bool:
+        """Tell whether a user chunk on this disk is known to be committed, without asking the broker."""
+        if chunk.next_offset > self.committed_to:
+            return False
+        witness = self._memory.committed_by
+        if witness is None or witness.epoch == chunk.epoch:
+            return True
+        found = await self._disk.find(witness.chunk_id)
+        return found is not None and found.epoch == witness.epoch and await self._disk.is_linked(chunk, found)
+
+    def _take(self, proof: Proof, chunk: ChunkHeader) -> None:
+        if proof.verdict is Verdict.COMMITTED and chunk.next_offset > self.committed_to:
+            self._save(committed_to=chunk.next_offset, committed_by=Witness(chunk.chunk_id, chunk.epoch))
 
     def _save(
         self,
         *,
         stream: StreamId | None = None,
         committed_to: Offset | None = None,
+        committed_by: Witness | None = None,
         lost: tuple[Loss, ...] | None = None,
     ) -> None:
         before = self._memory
@@ -121,6 +132,7 @@ class StreamIdentity:
             before,
             stream=stream or before.stream,
             committed_to=before.committed_to if committed_to is None else committed_to,
+            committed_by=committed_by or before.committed_by,
             lost=before.lost if lost is None else lost,
         )
         try:

@@ -1,6 +1,7 @@
 """What the agent remembers of a stream between runs: small, replaced as a whole, and made anew where it is lost.
 
-    <state directory>/streams/<incarnation>.json    {"version": 1, "stream", "committed_to", "lost"}
+    <state directory>/streams/<incarnation>.json    {"version": 1, "stream", "committed_to", "lost",
+                                                     "committed_by"}
 
 Losing it costs the broker another question and the manifest another look, except for `committed_to` of a stream that
 the broker has deleted meanwhile, and losses not yet in the manifest.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from coldstream.errors import InvalidNameError
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Epoch, Offset
 
 VERSION = 1
 
@@ -30,15 +31,25 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """A chunk that is committed: what its leader wrote before it in this epoch is so too."""
+
+    chunk_id: ChunkId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class StreamMemory:
     """`stream` is proven to be what the incarnation belongs to; below `committed_to` everything is committed.
 
+    That is, everything in the log of the chunk that proved it, `committed_by`; None where there is no other log.
     `lost` are losses that the manifest does not have yet.
     """
 
     stream: StreamId | None = None
     committed_to: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
     lost: tuple[Loss, ...] = ()
+    committed_by: Witness | None = None
 
 
 class MemoryFile:
@@ -59,6 +70,7 @@ class MemoryFile:
                 StreamId(names["vhost"], names["name"], self._incarnation) if names else None,
                 Offset(int(content["committed_to"])),
                 tuple(Loss(**loss) for loss in content["lost"]),
+                Witness(**content["committed_by"]) if content["committed_by"] else None,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidNameError):
             return StreamMemory()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from coldstream.agent.management import BrokerStream, ManagementClient
+from coldstream.errors import ColdstreamError
 
 REFRESH_S = 10.0
+RETRY_S = 2.0
+"""After a failure nobody asks again for so long, but is told of it: many streams may want to know, one after another."""
 
 
 class Naming:
@@ -16,6 +19,7 @@ class Naming:
         self._client = client
         self._known: tuple[BrokerStream, ...] = ()
         self._asked_at: float | None = None
+        self._failed: tuple[float, ColdstreamError] | None = None
         self._asking = asyncio.Lock()
 
     async def known(self) -> tuple[BrokerStream, ...]:
@@ -24,8 +28,14 @@ class Naming:
             return ()
         async with self._asking:
             now = asyncio.get_running_loop().time()
+            if self._failed is not None and now - self._failed[0] < RETRY_S:
+                raise self._failed[1]
             if self._asked_at is None or now - self._asked_at > REFRESH_S:
-                self._known = tuple(await asyncio.to_thread(self._client.streams))
+                try:
+                    self._known = tuple(await asyncio.to_thread(self._client.streams))
+                except ColdstreamError as err:
+                    self._failed = (asyncio.get_running_loop().time(), err)
+                    raise
                 self._asked_at = now
         return self._known
 

@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -83,6 +84,19 @@ class StreamPins:
             for offset, path in segment_files(self.directory).items()
         )
 
+    def pin_new(self) -> None:
+        """Pin what is newer than all pins, at once and nothing else: `refresh` is for the rest, and for what fails.
+
+        Any thread may call it, beside one that refreshes.
+        """
+        assert self._source is not None
+        newest = max(segment_files(self.directory), default=-1)
+        with suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for offset, path in segment_files(self._source).items():
+                if offset > newest:
+                    os.link(path, self.directory / path.name)
+
     @property
     def is_live(self) -> bool:
         """Tell whether the broker has files of the stream here.
@@ -137,6 +151,7 @@ class StreamPins:
             fresh.unlink(missing_ok=True)
             os.link(path, fresh)
             fresh.replace(self.directory / path.name)
+            fresh.unlink(missing_ok=True)  # there still when `pin_new` was faster: then both are one file
         except FileNotFoundError:
             return False  # deleted meanwhile
         return True

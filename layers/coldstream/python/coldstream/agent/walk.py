@@ -126,17 +126,15 @@ class SegmentWalk:
         found = next((chunk for chunk in self._chunks() if chunk.header.chunk_id >= chunk_id), None)
         return found if found is not None and found.header.chunk_id == chunk_id else None
 
-    def place_at_or_before(self, offset: Offset) -> Place:
-        """Return the last place between two chunks that is not past `offset`, by a walk from the start.
-
-        Raises FileNotFoundError.
-        """
-        place = self.start
+    def last_user_before(self, offset: Offset) -> FoundChunk | None:
+        """Return the last user chunk that does not reach past `offset`, by a walk. Raises FileNotFoundError."""
+        found = None
         for chunk in self._chunks():
             if chunk.end.offset > offset:
                 break
-            place = chunk.end
-        return place
+            if chunk.header.type is ChunkType.USER:
+                found = chunk
+        return found
 
     def _chunks(self) -> Iterator[FoundChunk]:
         """Read the headers of the chunks that were walked."""

@@ -1,0 +1,56 @@
+"""Names are asked for now and then, by all streams at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from coldstream.agent import naming as naming_module
+from coldstream.agent.management import BrokerStream, ManagementClient
+from coldstream.agent.naming import Naming
+from coldstream.errors import UnavailableError
+
+ORDERS = BrokerStream("/", "orders", None, None, None)
+
+
+class Management:
+    def __init__(self) -> None:
+        self.asked = 0
+        self.is_down = False
+
+    def streams(self) -> list[BrokerStream]:
+        self.asked += 1
+        if self.is_down:
+            raise UnavailableError("the management API is down")
+        return [ORDERS]
+
+
+@pytest.fixture
+def management() -> Management:
+    return Management()
+
+
+@pytest.fixture
+def naming(management: Management) -> Naming:
+    return Naming(cast(ManagementClient, management))
+
+
+async def test_many_streams_ask_once(naming, management):
+    assert await asyncio.gather(*(naming.known() for _ in range(20))) == [(ORDERS,)] * 20
+    assert management.asked == 1
+
+
+async def test_many_streams_do_not_wait_one_after_another_for_an_api_that_is_down(naming, management, monkeypatch):
+    management.is_down = True
+    told = await asyncio.gather(*(naming.known() for _ in range(20)), return_exceptions=True)
+    assert all(isinstance(err, UnavailableError) for err in told)
+    assert management.asked == 1
+    management.is_down = False
+    monkeypatch.setattr(naming_module, "RETRY_S", 0.0)
+    assert await naming.known() == (ORDERS,)
+
+
+async def test_without_an_api_nothing_is_known():
+    assert await Naming(None).known() == ()
