@@ -12,6 +12,7 @@ from coldstream.agent.pins import StreamPins
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.units import Offset, TimestampMs
 from tests.support.node import START, Node, NodeStream
+from tests.support.replica import Replica
 
 LONG_AFTER = TimestampMs(START + 10**9)
 NONE = Offset(0)
@@ -24,7 +25,7 @@ def stream(tmp_path: Path) -> Iterator[NodeStream]:
     node.close()
 
 
-def disk_of(stream: NodeStream, tmp_path: Path, every_ms: int | None = None) -> StreamDisk:
+def disk_of(stream: NodeStream | Replica, tmp_path: Path, every_ms: int | None = None) -> StreamDisk:
     disk = StreamDisk(StreamPins(tmp_path / "pins" / stream.incarnation, stream.directory), every_ms)
     disk.look(NONE, NONE)
     return disk
@@ -122,3 +123,111 @@ def test_the_oldest_chunk_and_its_segments_age_are_known(stream, tmp_path):
     assert age.bytes_behind == sum(path.stat().st_size for path in stream.segments[1:])
     assert age.newest_at == stream.now
     assert disk.age(stream.next_offset) == (None, None)
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Replica:
+    return Replica(tmp_path / "replicas")
+
+
+def starts(replica: Replica) -> list[int]:
+    return [int(path.stem) for path in replica.segments]
+
+
+def offsets(disk: StreamDisk) -> list[int]:
+    return [pin.first_offset for pin in disk.segments]
+
+
+def test_what_was_truncated_away_is_let_go_once_the_broker_has_written_over_it(replica, tmp_path):
+    replica.publish(2)
+    replica.publish_alone(13)
+    disk = disk_of(replica, tmp_path)
+    assert offsets(disk) == [0, 18, 36]
+    replica.lose_leader(1)
+    replica.truncate()
+    disk.look(NONE, NONE)
+    assert offsets(disk) == [0, 18, 36]
+    replica.publish(4, messages=4)
+    disk.look(NONE, NONE)
+    assert offsets(disk) == [0, *starts(replica)[1:], 36]
+    replica.publish(6, messages=4)
+    disk.look(NONE, NONE)
+    assert offsets(disk) == starts(replica)
+
+
+def test_what_may_be_committed_is_let_go_only_once_the_broker_has_all_of_it_again(replica, tmp_path):
+    replica.publish(20)
+    disk = disk_of(replica, tmp_path)
+    assert offsets(disk) == [0, 18, 36, 54]
+    log, replica.log = replica.log, replica.log[:8]
+    replica.max_segment_bytes = 100_000
+    replica.make_anew()
+    disk.look(NONE, Offset(54))
+    assert offsets(disk) == [0, 18, 36, 54]
+    replica.log = log
+    replica.publish(1)
+    disk.look(NONE, Offset(54))
+    assert offsets(disk) == [0]
+
+
+def test_a_segment_is_archived_only_once_its_own_end_is(replica, tmp_path):
+    """Its successor's name is not its end when that is another log's, and begins before it."""
+    replica.publish(4)
+    replica.publish_alone(4)
+    disk_of(replica, tmp_path)
+    replica.lose_leader(6, messages=1, size=400)
+    replica.truncate()
+    replica.publish(8)
+    disk = disk_of(replica, tmp_path)
+    end = starts(replica)[1]
+    for path in replica.expendable(1):
+        replica.delete_file(path)
+    disk.look(Offset(end - 1), NONE)
+    assert offsets(disk)[0] == 0
+    disk.look(Offset(end), NONE)
+    assert offsets(disk)[0] != 0
+
+
+def test_chunks_are_linked_by_their_leader_or_by_segments_that_lead_to_one_another(replica, tmp_path):
+    replica.publish(12)
+    replica.lose_leader(12)
+    replica.truncate()
+    disk = disk_of(replica, tmp_path)
+    first, same_leader, other_leader = (replica.log[number].header for number in (0, 8, 16))
+    assert disk.is_linked(first, same_leader)
+    assert disk.is_linked(first, other_leader)
+    replica.retain(1)
+    disk.look(NONE, NONE)
+    assert disk.is_linked(first, other_leader)
+    (tmp_path / "pins" / replica.incarnation / f"{starts(replica)[0] - 18:020}.segment").unlink()
+    disk.look(NONE, NONE)
+    newest = replica.log[-1].header
+    assert not disk.is_linked(first, newest)
+    assert disk.is_linked(other_leader, newest)
+
+
+def test_nothing_is_taken_for_the_oldest_that_could_be_given_up_while_the_broker_has_it(replica, tmp_path):
+    replica.publish(20)
+    disk = disk_of(replica, tmp_path)
+    assert disk.oldest() is None
+    replica.retain(2)
+    assert disk.oldest() == (disk.segments[0], Hole(Offset(0), Offset(18)))
+
+
+def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
+    replica.publish(3)
+    replica.track()
+    disk_of(replica, tmp_path)
+    replica.lose_leader(30)
+    replica.truncate()
+    unseen = len(replica.log)
+    replica.lose_leader(20)
+    replica.truncate()
+    replica.retain(1)
+    assert replica.log[unseen].header.epoch == 3
+    disk = disk_of(replica, tmp_path)
+    (last,) = (int(path.stem) for path in replica.segments)
+    wanted = disk.wanted(NONE, LONG_AFTER)
+    assert isinstance(wanted, list)
+    end = wanted[0].slice.next_offset
+    assert disk.wanted(end, LONG_AFTER) == Hole(end, Offset(last))

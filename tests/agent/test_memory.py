@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
+from coldstream.agent.memory import Loss, MemoryFile, StreamMemory, Witness
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Epoch, Offset
 
 LIFE = Incarnation("__orders_1763700000000000000")
-MEMORY = StreamMemory(StreamId("vhost/№1", "заказы", LIFE), Offset(50), (Loss(Offset(1), Offset(2), "why"),))
+BY = Witness(ChunkId(49), Epoch(3))
+MEMORY = StreamMemory(StreamId("vhost/№1", "заказы", LIFE), Offset(50), (Loss(Offset(1), Offset(2), "why"),), BY)
 
 
 @pytest.mark.parametrize("durably", [True, False])

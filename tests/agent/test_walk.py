@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from coldstream.agent.walk import SegmentWalk
+from coldstream.agent.walk import Border, Place, SegmentWalk
 from coldstream.archive.borders import HELD_BYTES
 from coldstream.format.chunk import ChunkType
 from coldstream.format.segment import SEGMENT_HEADER
@@ -158,3 +159,21 @@ def test_a_chunk_is_found_by_its_id_alone(segment):
     assert segment.walk.find(ChunkId(3)).header.timestamp == 1100
     assert segment.walk.find(ChunkId(4)) is None
     assert segment.walk.find(ChunkId(9)) is None
+
+
+def test_the_last_message_before_an_offset_is_found(segment):
+    segment.add(100)
+    segment.add(110, tracking=10)
+    segment.add(120)
+    segment.walk.advance()
+    found = [segment.walk.last_user_before(Offset(offset)) for offset in (2, 3, 4, 6, 7, 99)]
+    assert [None if chunk is None else chunk.header.chunk_id for chunk in found] == [None, 0, 0, 0, 4, 4]
+
+
+def test_a_hundred_thousand_borders_are_passed_at_once(segment):
+    walk = segment.walk
+    walk.borders = [Border(Place(Offset(at), at)) for at in range(100_000)]
+    started = time.process_time()
+    assert walk.border_at_or_before(Offset(99_999)).place.offset == 99_999
+    assert time.process_time() - started < 0.1
+    assert len(walk.borders) == 1

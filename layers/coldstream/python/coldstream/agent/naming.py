@@ -9,7 +9,7 @@ from coldstream.errors import ColdstreamError
 
 REFRESH_S = 10.0
 RETRY_S = 2.0
-"""After a failure nobody asks again for so long, but is told of it: many streams may want to know, one after another."""
+"""After a failure nobody asks again for so long, but is told of it: many streams ask, one after another."""
 
 
 class Naming:

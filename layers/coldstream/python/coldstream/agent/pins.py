@@ -58,7 +58,7 @@ class StreamPins:
         """Pin what is new and not archived, and return all pins, oldest first.
 
         A file that takes the place of a pinned one is pinned in its stead, but for one that holds committed chunks and
-        is longer: then the broker makes its replica anew. Raises OSError where the broker's directory cannot be read; a
+        is longer: then the broker makes its replica anew. Raises OSError where the broker's files cannot be looked at; a
         link that cannot be made, as on a full disk, is a `failure` and keeps no other from being made.
         """
         live = {} if self._source is None else segment_files(self._source)
@@ -66,13 +66,10 @@ class StreamPins:
         self.failure = None
         kept: set[Offset] = set()
         for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
-            try:
-                if next_offset is not None and next_offset <= archived_to:
-                    continue
-                if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
-                    kept.add(offset)
-            except OSError as err:
-                self.failure = err
+            if next_offset is not None and next_offset <= archived_to:
+                continue
+            if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
+                kept.add(offset)
         newest = max(live, default=None)
         return tuple(
             Pin(
@@ -146,6 +143,9 @@ class StreamPins:
             # Another file of that name: what was pinned was truncated away, or the replica was made anew.
             if pinned is not None and is_committed and path.stat().st_size < pinned.stat().st_size:
                 return False
+        except FileNotFoundError:
+            return False  # deleted meanwhile
+        try:
             self.directory.mkdir(parents=True, exist_ok=True)
             fresh = self.directory / f"{path.name}.new"
             fresh.unlink(missing_ok=True)
@@ -153,7 +153,10 @@ class StreamPins:
             fresh.replace(self.directory / path.name)
             fresh.unlink(missing_ok=True)  # there still when `pin_new` was faster: then both are one file
         except FileNotFoundError:
-            return False  # deleted meanwhile
+            return False
+        except OSError as err:
+            self.failure = err
+            return False
         return True
 
 

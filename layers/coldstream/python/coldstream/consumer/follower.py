@@ -317,6 +317,7 @@ class Follower:
     async def _wait_for_broker(self, err: UnavailableError) -> None:
         if not err.retryable:
             raise err
+        await self._broker.renew()
         await self._outage.pause(err)
 
     def _short_log(self) -> str:
