@@ -184,13 +184,15 @@ class StreamArchiver:
 
     async def _step(self) -> bool:
         """Do one thing; return whether there may be more to do at once."""
-        oldest = next(iter(self.disk.segments), None)
-        if oldest is None:
+        if not self.disk.segments:
             return await self._begin()
         if not await self._is_wanted():
             return False
         if self._archived_to is None:
-            await self._go_on(await self._covered_to(oldest.first_offset))
+            first_offset = await self._on_disk(self.disk.first_offset)
+            if first_offset is None:
+                return True
+            await self._go_on(await self._covered_to(first_offset))
         assert self._archived_to is not None
         await self._tell_losses()
         found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
@@ -292,6 +294,8 @@ class StreamArchiver:
 
     async def _pass(self, hole: Hole) -> None:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them."""
+        if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
+            raise self.disk.pins.failure
         covered_to = await self._covered_to(hole.first_offset, hole.next_offset)
         if covered_to < hole.next_offset:
             self._lose(Loss(covered_to, hole.next_offset, f"deleted at {self._services.host} before they were pinned"))

@@ -118,6 +118,10 @@ class StreamDisk:
         closed = self._walk(pin).last_border(now).behind if pin.is_active else None
         return closed or (None if self.segments[newest].is_active else self._walk(self.segments[newest]).last_user)
 
+    def first_offset(self) -> Offset | None:
+        """Return the first offset that is here, be it in a file that could not be pinned yet; None when there is none."""
+        return min((*(pin.first_offset for pin in self.segments[:1]), *self.pins.unpinned), default=None)
+
     def unproven(self, archived_to: Offset) -> Hole | None:
         """Return what is on this disk past `archived_to`, None when nothing is."""
         end = self.next_offset

@@ -45,7 +45,8 @@ class PinSpace:
 class StreamPins:
     """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own.
 
-    Those have `is_ended` set when nothing more comes. `failure` is why a file could not be pinned, the last time.
+    Those have `is_ended` set when nothing more comes. `unpinned` are the files that could not be pinned, the last time,
+    and `failure` is why.
     """
 
     def __init__(self, directory: Path, source: Path | None) -> None:
@@ -53,25 +54,30 @@ class StreamPins:
         self._source = source
         self.is_ended = False
         self.failure: OSError | None = None
+        self.unpinned: tuple[Offset, ...] = ()
 
     def refresh(self, archived_to: Offset, committed_to: Offset) -> tuple[Pin, ...]:
         """Pin what is new and not archived, and return all pins, oldest first.
 
         A file that takes the place of a pinned one is pinned in its stead, but for one that holds committed chunks and
-        is longer: then the broker makes its replica anew. Raises OSError where the broker's files cannot be looked at; a
+        is longer: then the broker makes its replica anew. Raises OSError where the broker's directory cannot be read; a
         link that cannot be made, as on a full disk, is a `failure` and keeps no other from being made.
         """
         live = {} if self._source is None else segment_files(self._source)
         pinned = segment_files(self.directory)
-        self.failure = None
+        failures: dict[Offset, OSError] = {}
         kept: set[Offset] = set()
         for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
             if next_offset is not None and next_offset <= archived_to:
                 continue
-            if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
+            try:
+                if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
+                    kept.add(offset)
+            except OSError as err:
+                failures[offset] = err
                 kept.add(offset)
         newest = max(live, default=None)
-        return tuple(
+        found = tuple(
             Pin(
                 path,
                 offset,
@@ -80,6 +86,8 @@ class StreamPins:
             )
             for offset, path in segment_files(self.directory).items()
         )
+        self.failure, self.unpinned = next(iter(failures.values()), None), tuple(failures)
+        return found
 
     def pin_new(self) -> None:
         """Pin what is newer than all pins, at once and nothing else: `refresh` is for the rest, and for what fails.
@@ -143,9 +151,6 @@ class StreamPins:
             # Another file of that name: what was pinned was truncated away, or the replica was made anew.
             if pinned is not None and is_committed and path.stat().st_size < pinned.stat().st_size:
                 return False
-        except FileNotFoundError:
-            return False  # deleted meanwhile
-        try:
             self.directory.mkdir(parents=True, exist_ok=True)
             fresh = self.directory / f"{path.name}.new"
             fresh.unlink(missing_ok=True)
@@ -153,10 +158,7 @@ class StreamPins:
             fresh.replace(self.directory / path.name)
             fresh.unlink(missing_ok=True)  # there still when `pin_new` was faster: then both are one file
         except FileNotFoundError:
-            return False
-        except OSError as err:
-            self.failure = err
-            return False
+            return False  # deleted meanwhile
         return True
 
 
