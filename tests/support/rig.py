@@ -24,6 +24,8 @@ from coldstream.agent.rules import Rules
 from coldstream.agent.slots import Slots
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import UnavailableError
+from coldstream.format.chunk import iter_chunks
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
 from coldstream.runtime.events import event_of
 from coldstream.units import Offset
@@ -145,3 +147,25 @@ class Rig:
 
     async def catches_up(self) -> None:
         await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
+
+
+def chunks_archived(rig: Rig) -> list[object]:
+    """Return the headers of all chunks in the archive, in order."""
+    entries = rig.archive.table.log_from_offset(Incarnation(rig.stream.incarnation), Offset(0), 10_000).entries
+    found: list[object] = []
+    for entry in entries:
+        body = rig.archive.body(entry.key)[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes]
+        found += [chunk.header for chunk in iter_chunks(body, source=entry.key, position=SEGMENT_HEADER_BYTES)]
+    return found
+
+
+def committed(stream: Replica, next_offset: int) -> list[object]:
+    return [chunk.header for chunk in stream.log if chunk.header.next_offset <= next_offset]
+
+
+def starts(stream: Replica) -> list[int]:
+    return [int(path.stem) for path in stream.segments]
+
+
+async def archived_up_to_the_last_roll(rig: Rig, stream: Replica) -> None:
+    await rig.until(lambda: rig.archived and rig.archived[-1][1] >= starts(stream)[-1])

@@ -192,7 +192,7 @@ class StreamArchiver:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
-            await self._go_on(await self._covered_to(first_offset))
+            await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
         assert self._archived_to is not None
         await self._tell_losses()
         found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
@@ -296,7 +296,7 @@ class StreamArchiver:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them."""
         if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
             raise self.disk.pins.failure
-        covered_to = await self._covered_to(hole.first_offset, hole.next_offset)
+        covered_to = await self._delivery.covered_to(self.incarnation, hole.first_offset, hole.next_offset)
         if covered_to < hole.next_offset:
             self._lose(Loss(covered_to, hole.next_offset, f"deleted at {self._services.host} before they were pinned"))
         await self._go_on(hole.next_offset)
@@ -331,9 +331,6 @@ class StreamArchiver:
         self.identity.lose(loss)
         if self.stream is not None:
             self._services.metrics.lost(self.stream, loss.next_offset - loss.first_offset)
-
-    async def _covered_to(self, first_offset: Offset, limit: int | None = None) -> Offset:
-        return await self._delivery.covered_to(self.incarnation, first_offset, limit)
 
     async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
         """Find a chunk on this disk."""

@@ -119,7 +119,7 @@ class StreamDisk:
         return closed or (None if self.segments[newest].is_active else self._walk(self.segments[newest]).last_user)
 
     def first_offset(self) -> Offset | None:
-        """Return the first offset that is here, be it in a file that could not be pinned yet; None when there is none."""
+        """Return the first offset that is here, be it in a file that could not be pinned yet; None without any."""
         return min((*(pin.first_offset for pin in self.segments[:1]), *self.pins.unpinned), default=None)
 
     def unproven(self, archived_to: Offset) -> Hole | None:
@@ -154,7 +154,7 @@ class StreamDisk:
         """Return the oldest segment and its offsets, None where the broker still has it, or may write to it."""
         if not self.segments or self.segments[0].is_active or self.pins.holds_live(self.segments[0]):
             return None
-        return self.segments[0], Hole(self.segments[0].first_offset, self._end(0))
+        return self.segments[0], Hole(self.segments[0].first_offset, self._own_end(0))
 
     def refuted(self, chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
         """Return the segment of a chunk that never can be proven, and what is lost with it; None if it is live.
@@ -169,7 +169,7 @@ class StreamDisk:
             return pin, None
         before = self._walk(self.segments[number - 1]).end.offset if number else Offset(0)
         first_offset = max(archived_to, pin.first_offset, before)
-        next_offset = self._end(number)
+        next_offset = min(self._own_end(number), self._end(number))
         return pin, Hole(first_offset, next_offset) if first_offset < next_offset else None
 
     def release(self, pin: Pin) -> None:
@@ -300,6 +300,10 @@ class StreamDisk:
         if number + 1 < len(self.segments):
             return self.segments[number + 1].first_offset
         return self._walk(self.segments[number]).end.offset
+
+    def _own_end(self, number: int) -> Offset:
+        """Return where a rolled segment ends, be the next one pinned or not."""
+        return self._rolled_end(number, self._walk(self.segments[number])).offset
 
     def _rolled_end(self, number: int, walk: SegmentWalk) -> Place:
         """Return the end of a rolled segment. One that is damaged is taken whole: it is to go to quarantine."""
