@@ -160,3 +160,21 @@ async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, st
         await archived_up_to_the_last_roll(rig, stream)
     assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
     assert rig.bus.lost == []
+
+
+async def test_a_memory_that_cannot_be_removed_ends_no_more_than_its_archiver(rig, stream, monkeypatch):
+    def refused(_: MemoryFile) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(MemoryFile, "forget", refused)
+    stream.publish(30)
+    archiver = rig.new_archiver()
+    task = asyncio.create_task(archiver.run())
+    await rig.until(lambda: archiver.stream is not None)
+    stream.delete()
+    async with asyncio.timeout(10):
+        while rig.bus.waiting or not task.done():
+            rig.bus.handle()
+            await asyncio.sleep(0.01)
+    assert task.exception() is None
+    assert archiver.state == "deleted"

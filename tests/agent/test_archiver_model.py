@@ -39,7 +39,7 @@ class History:
         self.rng = random.Random(seed)
         self.loses = loses
         self.stream = Replica(tmp_path / "data", max_segment_bytes=self.rng.choice([700, 2000]), seed=seed)
-        self.rig = Rig(tmp_path, self.stream, self.stream, every_ms=self.rng.choice([None, 1000]))
+        self.rig = Rig(tmp_path, self.stream, self.stream)
         self.failing = 0.0
         self._running: AsyncExitStack | None = None
         self._make_flaky()
@@ -108,6 +108,7 @@ class History:
 
     async def _start(self) -> None:
         if self._running is None:
+            self.rig.every_ms = self.rng.choice([None, 1000, 3000])
             self._running = AsyncExitStack()
             await self._running.enter_async_context(self.rig.running())
 

@@ -102,7 +102,8 @@ class StreamArchiver:
             self.wake()
             await pinning
             await asyncio.to_thread(self.disk.pins.release_all)
-            self.identity.forget()
+            with suppress(OSError):
+                self.identity.forget()
         finally:
             pinning.cancel()
             proving.cancel()
