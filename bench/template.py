@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.harness import ROOT, CannotMeasureError
+from coldstream.local.deploy import table_parameters
 from coldstream.local.template import load_template
 
 
@@ -17,6 +18,5 @@ def handler_of(directory: str) -> str:
 
 
 def table_properties() -> dict[str, Any]:
-    """Return the table's properties, which are CreateTable's parameters."""
-    properties: dict[str, Any] = load_template(ROOT / "template.yaml").body["Resources"]["Table"]["Properties"]
-    return properties
+    """Return CreateTable's parameters for the table."""
+    return table_parameters(load_template(ROOT / "template.yaml").body["Resources"]["Table"])

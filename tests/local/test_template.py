@@ -34,11 +34,17 @@ Resources:
         Nightly:
           Type: Schedule
           Properties: { Schedule: rate(1 day) }
+  Queue:
+    Type: AWS::SQS::Queue
+  Alarms:
+    Type: AWS::SNS::Topic
 Outputs:
   Name:
     Value: !Ref Bucket
   Function:
     Value: !GetAtt One.Arn
+  Alarms:
+    Value: !Ref Alarms
 """
 
 
@@ -72,13 +78,57 @@ def test_a_queue_has_lambdas_default_batch_size_and_other_sources_are_left_out(t
     assert function.apis == ()
 
 
-def test_what_is_left_for_cloudformation_has_nothing_of_sams(tmp_path: Path) -> None:
+def test_a_layer_that_has_its_packages_in_python_as_lambda_wants_them_is_taken_from_there(tmp_path: Path) -> None:
+    (tmp_path / "layer/python").mkdir(parents=True)
+    (function,) = load_template(written(tmp_path, MINIMAL)).functions
+    assert function.layers == (tmp_path / "layer/python",)
+
+
+def test_what_is_left_for_cloudformation_has_nothing_of_sams_and_nothing_that_a_laptop_does_without(
+    tmp_path: Path,
+) -> None:
     template = load_template(written(tmp_path, MINIMAL))
-    assert set(template.body["Resources"]) == {"Bucket"}
-    assert template.api_outputs == ("Function",)
+    assert set(template.body["Resources"]) == {"Bucket", "Queue"}
+    assert set(template.outputs) == {"Name"}
+    assert template.api_outputs == ()
 
 
-@pytest.mark.parametrize("text", ["", "- a list", "Resources: {A: {}}", "Resources: [", "Resources: {A: {Type: 1}}"])
+@pytest.mark.parametrize(
+    ("part", "needy"),
+    [
+        ("SHARED: own", "One"),
+        ("Type: AWS::SQS::Queue", "Queue"),
+    ],
+)
+def test_what_a_function_or_a_queue_cannot_do_without_is_not_left_out_silently(
+    tmp_path: Path, part: str, needy: str
+) -> None:
+    needing = {"One": "SHARED: !Ref Alarms", "Queue": f"{part}\n    Properties: {{ KmsMasterKeyId: !Ref Alarms }}"}
+    with pytest.raises(InvalidSettingError, match=f"{needy} needs Alarms, and a laptop runs no AWS::SNS::Topic"):
+        load_template(written(tmp_path, MINIMAL.replace(part, needing[needy])))
+
+
+def test_of_two_apis_the_outputs_of_the_one_that_is_served_are_known(tmp_path: Path) -> None:
+    text = """
+Resources:
+  Served: { Type: AWS::Serverless::HttpApi }
+  Other: { Type: AWS::Serverless::HttpApi }
+  One:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: one
+      Handler: app.handler
+      Events: { Http: { Type: HttpApi, Properties: { ApiId: !Ref Served } } }
+Outputs:
+  Url: { Value: !Sub "https://${Served}.example" }
+  OtherUrl: { Value: !Sub "https://${Other}.example" }
+"""
+    template = load_template(written(tmp_path, text))
+    assert set(template.outputs) == {"Url"}
+    assert template.api_outputs == ("Url",)
+
+
+@pytest.mark.parametrize("text", ["", "- a list", "Resources: {A: {}}", "Resources: [", "Resources: {A: 1}"])
 def test_what_is_no_template_is_refused_by_name(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidSettingError, match=r"template.yaml cannot be read"):
         load_template(written(tmp_path, text))

@@ -1,8 +1,13 @@
-"""The emulated AWS: tables as template.yaml declares them, and buckets."""
+"""The emulated AWS: tables as template.yaml declares them, and buckets.
+
+COLDSTREAM_CONFORMANCE says which: `moto`, as without it; `localstack`, with DynamoDB Local for the table; or
+`endpoints`, those of AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_DYNAMODB.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,6 +15,7 @@ from uuid import uuid4
 import boto3
 import pytest
 
+from coldstream.local.deploy import table_parameters
 from coldstream.local.template import load_template
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -17,14 +23,37 @@ from coldstream.store.table import DynamoTable
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 
 
+def cloud() -> str:
+    """Return the name of the emulated AWS that was asked for."""
+    return os.environ.get("COLDSTREAM_CONFORMANCE", "moto")
+
+
 @pytest.fixture(scope="session")
-def dynamodb(moto_endpoint: str) -> Any:
+def aws(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of the emulated AWS, which the SDK finds by its environment for the rest of the run."""
+    name = cloud()
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "moto":
+            request.getfixturevalue("moto_endpoint")
+        elif name == "localstack":
+            localstack, dynamodb_local = map(request.getfixturevalue, ("localstack", "dynamodb_local"))
+            for variable, value in localstack.environment_of_clients(dynamodb_local.url).items():
+                patch.setenv(variable, value)
+            patch.delenv("AWS_PROFILE", raising=False)
+            patch.delenv("AWS_SESSION_TOKEN", raising=False)
+        elif name != "endpoints":
+            pytest.fail(f"COLDSTREAM_CONFORMANCE is {name!r}, not moto, localstack or endpoints")
+        yield name
+
+
+@pytest.fixture(scope="session")
+def dynamodb(aws: str) -> Any:
     """A DynamoDB client."""
     return boto3.session.Session().client("dynamodb")
 
 
 @pytest.fixture(scope="session")
-def s3(moto_endpoint: str) -> Any:
+def s3(aws: str) -> Any:
     """An S3 client."""
     return boto3.session.Session().client("s3")
 
@@ -32,11 +61,11 @@ def s3(moto_endpoint: str) -> Any:
 @pytest.fixture(scope="session")
 def create_table(dynamodb: Any) -> Callable[[], str]:
     """Creates tables as template.yaml declares them, and returns their names."""
-    properties = load_template(TEMPLATE).body["Resources"]["Table"]["Properties"]
+    parameters = table_parameters(load_template(TEMPLATE).body["Resources"]["Table"])
 
     def create() -> str:
         name = f"manifest-{uuid4()}"
-        dynamodb.create_table(TableName=name, **properties)
+        dynamodb.create_table(TableName=name, **parameters)
         return name
 
     return create
@@ -60,3 +89,9 @@ def s3_objects(s3: Any) -> S3Objects:
     name = f"archive-{uuid4()}"
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
     return S3Objects(name)
+
+
+@pytest.fixture(scope="session")
+def sqs(aws: str) -> Any:
+    """An SQS client."""
+    return boto3.session.Session().client("sqs")

@@ -5,9 +5,7 @@ expression we want to know is an output of the stack. Two things are different f
 
 - Resources of services that live at another endpoint (DynamoDB Local, an S3-compatible server) are created there by
   their own API, and stand in the stack as parameters that hold their names.
-- DeletionPolicy is dropped: what a laptop creates, it deletes.
-
-moto 5.2 knows no AWS::SQS::QueuePolicy and skips it; nothing checks policies there.
+- DeletionPolicy and the protection of tables are dropped: what a laptop creates, it deletes.
 """
 
 from __future__ import annotations
@@ -28,6 +26,8 @@ from coldstream.local.template import Expression, Function, Template
 
 _ARN = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-%s"
 _TABLE_PROPERTIES = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
+_DROPPED = frozenset({"DeletionPolicy", "UpdateReplacePolicy"})
+_DROPPED_PROPERTIES = frozenset({"DeletionProtectionEnabled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,26 @@ def _place(
             elsewhere[physical_name] = resource["Type"]
             parameters[name] = {"Type": "String", "Default": physical_name}
         else:
-            dropped = {"DeletionPolicy", "UpdateReplacePolicy"}
-            resources[name] = {key: value for key, value in resource.items() if key not in dropped}
+            resources[name] = _deletable(resource)
     return {**body, "Parameters": parameters, "Resources": resources}
+
+
+def _deletable(resource: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {key: value for key, value in resource.get("Properties", {}).items() if key not in _DROPPED_PROPERTIES}
+    return {**{key: value for key, value in resource.items() if key not in _DROPPED}, "Properties": properties}
+
+
+def table_parameters(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of CreateTable for a table of a template: what makes a difference where nothing is kept."""
+    properties = resource["Properties"]
+    return {key: properties[key] for key in _TABLE_PROPERTIES if key in properties}
 
 
 def _create_elsewhere(service: Any, name: str, resource: Mapping[str, Any]) -> None:
     if resource["Type"] == "AWS::S3::Bucket":
         service.create_bucket(Bucket=name)
     else:
-        properties = resource["Properties"]
-        wanted = {key: properties[key] for key in _TABLE_PROPERTIES if key in properties}
-        service.create_table(TableName=name, **wanted)
+        service.create_table(TableName=name, **table_parameters(resource))
 
 
 def _expressions(functions: tuple[Function, ...]) -> Iterator[Expression]:

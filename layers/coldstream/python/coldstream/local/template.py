@@ -1,8 +1,9 @@
 """Read template.yaml: which functions there are, what calls them, and the resources that CloudFormation makes.
 
 SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions called by an SQS queue
-or by the default route of an HTTP API. Values stay the expressions that they are in the template (`{"Ref": "Bucket"}`)
-until `deploy` has them resolved.
+or by the default route of an HTTP API. Of CloudFormation's, those are kept that an announcement or a lookup meets; the
+rest, such as roles, alarms and Spark, is passed over, unless one of the kept needs it. Values stay the expressions that
+they are in the template (`{"Ref": "Bucket"}`) until `deploy` has them resolved.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ Expression = Any
 """A plain value or an intrinsic function, in CloudFormation's long form."""
 
 _SERVERLESS = "AWS::Serverless::"
+_LOCAL = frozenset(
+    {
+        "AWS::DynamoDB::Table",
+        "AWS::Events::EventBus",
+        "AWS::Events::Rule",
+        "AWS::S3::Bucket",
+        "AWS::SQS::Queue",
+    }
+)
 _CHECKOUT = Path(__file__).resolve().parents[5]
 
 
@@ -55,9 +65,10 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template: its functions, and `body`, what is left for CloudFormation once SAM's own resources are out.
+    """A template: its functions, and `body`, what CloudFormation is to make of it on a laptop.
 
-    `outputs` are expressions by name. CloudFormation cannot resolve those of `api_outputs`: they speak of an HTTP API.
+    `outputs` are expressions by name, without those that speak of what a laptop has not. CloudFormation cannot resolve
+    those of `api_outputs`: they speak of the HTTP API that is served.
     """
 
     path: Path
@@ -77,11 +88,15 @@ def find_template(path: Path | None = None) -> Path:
     raise InvalidSettingError("template", f"there is no {looked}; name it with --template")
 
 
+def load_document(path: Path) -> Any:
+    """Read all that a template says, its intrinsic functions in the long form."""
+    return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader underneath
+
+
 def load_template(path: Path) -> Template:
     """Read a SAM template. Raises InvalidSettingError when it is none, or asks for what a laptop does not run."""
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader underneath
-        return _template(path, document)
+        return _template(path, load_document(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as err:
         raise InvalidSettingError("template", f"{path} cannot be read as a SAM template: {err!r}") from err
 
@@ -91,12 +106,31 @@ def _template(path: Path, document: Mapping[str, Any]) -> Template:
     functions = tuple(_functions(path.parent, document.get("Globals", {}).get("Function", {}), resources))
     if sum(bool(function.apis) for function in functions) > 1:
         raise InvalidSettingError("template", "more than one function has an HTTP API; one can be served locally")
-    kept = {name: resource for name, resource in resources.items() if not resource["Type"].startswith(_SERVERLESS)}
-    serverless = set(resources) - set(kept)
-    outputs = document.get("Outputs", {})
-    api_outputs = tuple(name for name, output in outputs.items() if serverless.intersection(_references(output)))
+    kept = {name: resource for name, resource in resources.items() if resource["Type"] in _LOCAL}
+    left_out = set(resources) - set(kept)
+    _require_kept(functions, kept, resources, left_out)
+    served = {api for function in functions for api in function.apis}
+    outputs, api_outputs = {}, []
+    for name, output in document.get("Outputs", {}).items():
+        references = set(_references(output))
+        if not references & (left_out - served):
+            outputs[name] = output
+            api_outputs.extend([name] if references & served else [])
     body = {section: document[section] for section in ("Parameters", "Mappings", "Conditions") if section in document}
-    return Template(path, {**body, "Resources": kept}, functions, outputs, api_outputs)
+    return Template(path, {**body, "Resources": kept}, functions, outputs, tuple(api_outputs))
+
+
+def _require_kept(
+    functions: Iterable[Function], kept: Mapping[str, Any], resources: Mapping[str, Any], left_out: set[str]
+) -> None:
+    """Refuse a template whose functions, or whose resources that are kept, cannot do without one that is left out."""
+    needs = {name: _references(resource["Properties"]) for name, resource in kept.items() if "Properties" in resource}
+    for function in functions:
+        needs[function.name] = _references([*function.environment.values(), *(q.queue_arn for q in function.queues)])
+    for name, references in needs.items():
+        for missing in sorted(left_out.intersection(references)):
+            kind = resources[missing]["Type"]
+            raise InvalidSettingError("template", f"{name} needs {missing}, and a laptop runs no {kind}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -130,7 +164,7 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
             name=name,
             handler=properties["Handler"],
             code=root / properties["CodeUri"],
-            layers=tuple(root / uri for uri in _layer_uris(layers, resources)),
+            layers=tuple(_packages(root / uri) for uri in _layer_uris(layers, resources)),
             timeout_s=properties.get("Timeout", 3),
             memory_mb=properties.get("MemorySize", 128),
             environment={
@@ -147,6 +181,12 @@ def _layer_uris(layers: Iterable[Expression], resources: Mapping[str, Any]) -> I
     for layer in layers:
         if isinstance(layer, dict) and "Ref" in layer:
             yield resources[layer["Ref"]]["Properties"]["ContentUri"]
+
+
+def _packages(layer: Path) -> Path:
+    """Return where a layer has its packages: in `python`, as Lambda wants it, or where SAM's build puts them there."""
+    inside = layer / "python"
+    return inside if inside.is_dir() else layer
 
 
 def _queue(event: Mapping[str, Any]) -> QueueSource:

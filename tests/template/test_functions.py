@@ -1,0 +1,137 @@
+"""The functions: code, layer, what calls them, sizes that fit together, logs; and the APIs before the resolver."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import pytest
+
+from coldstream.local.template import Function, Template, load_template
+from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
+
+ROOT = TEMPLATE.parent
+
+
+@pytest.fixture(scope="module")
+def template() -> Template:
+    return load_template(TEMPLATE)
+
+
+def by_name(template: Template, name: str) -> Function:
+    return next(function for function in template.functions if function.name == name)
+
+
+def test_every_function_has_its_handler_and_is_called_by_something(template: Template) -> None:
+    assert {function.name for function in template.functions} == {"UploadFunction", "ResolverFunction"}
+    for function in template.functions:
+        module, _, name = function.handler.rpartition(".")
+        code = ast.parse((function.code / f"{module}.py").read_text())
+        assert name in {node.name for node in code.body if isinstance(node, ast.FunctionDef)}
+        assert function.queues or function.apis
+
+
+def test_the_layer_is_built_by_its_makefile_and_run_from_its_sources(template: Template, stack: Stack) -> None:
+    layer = stack.resources["Layer"]
+    assert layer["Metadata"]["BuildMethod"] == "makefile"
+    for function in template.functions:
+        assert function.layers == (ROOT / layer["Properties"]["ContentUri"] / "python",)
+        assert (function.layers[0] / "coldstream/__init__.py").is_file()
+
+
+def test_functions_and_layer_are_of_one_runtime_and_architecture(stack: Stack) -> None:
+    function, layer = stack.document["Globals"]["Function"], stack.properties("Layer")
+    assert layer["CompatibleRuntimes"] == [function["Runtime"]]
+    assert layer["CompatibleArchitectures"] == function["Architectures"]
+    assert stack.resources["Layer"]["Metadata"]["BuildArchitecture"] == function["Architectures"][0]
+
+
+def test_the_upload_queue_hides_a_message_six_times_as_long_as_the_function_may_take(
+    template: Template, stack: Stack
+) -> None:
+    upload = by_name(template, "UploadFunction")
+    assert upload.queues[0].queue_arn == {"Fn::GetAtt": ["UploadQueue", "Arn"]}
+    queue = stack.properties("UploadQueue")
+    assert queue["VisibilityTimeout"] >= 6 * upload.timeout_s
+    assert queue["RedrivePolicy"]["maxReceiveCount"] >= 5, "fewer, and one that is throttled becomes a dead letter"
+    assert queue["MessageRetentionPeriod"] > queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"]
+
+
+def test_a_message_fails_alone(template: Template) -> None:
+    (source,) = by_name(template, "UploadFunction").queues
+    assert source.reports_failures
+    assert source.batch_size == 1
+
+
+def test_uploads_leave_the_account_room_for_the_resolver(stack: Stack) -> None:
+    (event,) = stack.properties("UploadFunction")["Events"].values()
+    parameter = stack.document["Parameters"]["UploadConcurrency"]
+    assert event["Properties"]["ScalingConfig"] == {"MaximumConcurrency": str(parameter["Default"])}
+    assert 2 <= parameter["MinValue"] <= parameter["Default"] < 1000 <= parameter["MaxValue"]
+
+
+def test_the_resolver_ends_before_its_api_gives_up(template: Template) -> None:
+    assert by_name(template, "ResolverFunction").timeout_s < 30
+
+
+def test_every_function_has_a_log_of_its_own_that_ends_and_is_traced(stack: Stack) -> None:
+    logs = set()
+    for properties in stack.of_type("AWS::Serverless::Function").values():
+        logs.add(properties["LoggingConfig"]["LogGroup"])
+        assert {"Timeout", "MemorySize"} <= properties.keys()
+    assert logs == {stack.ref("UploadLogs"), stack.ref("ResolverLogs")}
+    assert stack.document["Globals"]["Function"]["Tracing"] == "Active"
+
+
+def test_every_log_is_kept_for_as_long_as_the_operator_says() -> None:
+    stack = Stack(**{**EVERYTHING, "LogRetentionDays": "90"})
+    groups = stack.of_type("AWS::Logs::LogGroup")
+    assert set(groups) == {"UploadLogs", "ResolverLogs", "ApiLogs", "SparkLogs"}
+    assert {properties["RetentionInDays"] for properties in groups.values()} == {"90"}
+
+
+def apis(stack: Stack) -> dict[str, dict[str, Any]]:
+    return stack.of_type("AWS::Serverless::HttpApi")
+
+
+def test_the_api_wants_iam_and_there_is_no_other_without_an_issuer(stack: Stack) -> None:
+    assert set(apis(stack)) == {"ResolverApi"}
+    assert stack.properties("ResolverApi")["Auth"] == {"EnableIamAuthorizer": True, "DefaultAuthorizer": "AWS_IAM"}
+    assert "ResolverJwtPermission" not in stack.resources
+
+
+def test_with_an_issuer_a_second_api_takes_its_tokens_and_the_first_is_as_it_was(stack: Stack, whole: Stack) -> None:
+    assert set(apis(whole)) == {"ResolverApi", "ResolverJwtApi"}
+    assert whole.properties("ResolverApi") == stack.properties("ResolverApi")
+    auth = whole.properties("ResolverJwtApi")["Auth"]
+    token = auth["Authorizers"][auth["DefaultAuthorizer"]]
+    assert token["JwtConfiguration"] == {"issuer": EVERYTHING["JwtIssuer"], "audience": [EVERYTHING["JwtAudience"]]}
+    assert token["IdentitySource"] == "$request.header.Authorization"
+
+
+def test_tokens_without_an_audience_are_refused(stack: Stack) -> None:
+    (rule,) = stack.document["Rules"].values()
+    assert rule["RuleCondition"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtIssuer"}, ""]}]}
+    assert rule["Assertions"][0]["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtAudience"}, ""]}]}
+
+
+def test_the_second_api_calls_the_resolver_for_every_path_and_may_do_so(whole: Stack) -> None:
+    paths = whole.properties("ResolverJwtApi")["DefinitionBody"]["paths"]
+    assert set(paths) == {"$default"}
+    integration = paths["$default"]["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]
+    assert integration["uri"].endswith(f"/functions/{whole.arn('ResolverFunction')}/invocations")
+    assert integration["payloadFormatVersion"] == "2.0"
+    permission = whole.properties("ResolverJwtPermission")
+    assert permission["FunctionName"] == whole.ref("ResolverFunction")
+    assert permission["SourceArn"].endswith(f":{whole.ref('ResolverJwtApi')}/*")
+
+
+def test_every_api_is_throttled_and_logged() -> None:
+    stack = Stack(**{**EVERYTHING, "ApiRateLimit": "7"})
+    for properties in apis(stack).values():
+        assert properties["DefaultRouteSettings"] == {"ThrottlingRateLimit": "7", "ThrottlingBurstLimit": "7"}
+        assert properties["AccessLogSettings"]["DestinationArn"] == stack.arn("ApiLogs")
+        line = json.loads(properties["AccessLogSettings"]["Format"])
+        assert {"requestId", "ip", "user", "path", "status"} <= line.keys()
+        assert all(value.startswith("$context.") for value in line.values())

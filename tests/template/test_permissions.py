@@ -1,0 +1,255 @@
+"""Who may do what, and nothing else: every action of the services, on everything there is, by the template's policies.
+
+In each table a resource that is not listed may not be touched, nor a listed one by an action that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import botocore.session
+import pytest
+
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.keys import Keys
+from coldstream.units import Offset
+from tests.support.cloudformation import ACCOUNT, EVERYTHING, REGION, Stack
+from tests.support.iam import Request, is_allowed
+
+LIFE = Incarnation("__orders_1763700000000000000")
+KEYS = Keys(EVERYTHING["Prefix"])
+HERE = f"{REGION}:{ACCOUNT}"
+S3_ACTIONS = [
+    "AbortMultipartUpload",
+    "BypassGovernanceRetention",
+    "CreateBucket",
+    "DeleteBucket",
+    "DeleteBucketPolicy",
+    "DeleteObject",
+    "DeleteObjectTagging",
+    "DeleteObjectVersion",
+    "GetBucketLocation",
+    "GetBucketPolicy",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectAttributes",
+    "GetObjectTagging",
+    "GetObjectVersion",
+    "ListAllMyBuckets",
+    "ListBucket",
+    "ListBucketMultipartUploads",
+    "ListBucketVersions",
+    "ListMultipartUploadParts",
+    "PutBucketAcl",
+    "PutBucketPolicy",
+    "PutBucketPublicAccessBlock",
+    "PutEncryptionConfiguration",
+    "PutLifecycleConfiguration",
+    "PutObject",
+    "PutObjectAcl",
+    "PutObjectRetention",
+    "PutObjectTagging",
+    "PutReplicationConfiguration",
+    "ReplicateDelete",
+    "ReplicateObject",
+    "RestoreObject",
+]
+OTHER_NAMES = {"dynamodb": ["ConditionCheckItem", "PartiQLSelect"], "execute-api": ["Invoke", "ManageConnections"]}
+"""Actions of IAM that no operation of the API is named after."""
+
+TABLE_READS = {"dynamodb:GetItem", "dynamodb:Query"}
+TABLE_WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+OWN_LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
+TRACES = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+ENCRYPT = {"kms:GenerateDataKey", "kms:Decrypt"}
+
+MAY: Mapping[str, Mapping[str, set[str]]] = {
+    "UploadRole": {
+        "bucket": {"s3:ListBucket"},
+        "staged segment": {"s3:GetObject", "s3:DeleteObject"},
+        "fragment": {"s3:GetObject", "s3:PutObject"},
+        "compacted fragment": {"s3:GetObject", "s3:PutObject"},
+        "segment in quarantine": {"s3:PutObject"},
+        "reason of a quarantine": {"s3:PutObject"},
+        "table": TABLE_READS | TABLE_WRITES,
+        "queue": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
+        "log of uploads": OWN_LOG,
+        "traces": TRACES,
+        "key by way of S3": ENCRYPT,
+        "key by way of DynamoDB": ENCRYPT,
+    },
+    "ResolverRole": {
+        "fragment": {"s3:GetObject"},
+        "compacted fragment": {"s3:GetObject"},
+        "table": TABLE_READS,
+        "index by time": TABLE_READS,
+        "log of the resolver": OWN_LOG,
+        "traces": TRACES,
+        "key by way of S3": {"kms:Decrypt"},
+        "key by way of DynamoDB": {"kms:Decrypt"},
+    },
+    "AgentPolicy": {
+        "bucket": {"s3:ListBucket", "s3:ListBucketMultipartUploads"},
+        "staged segment": {
+            "s3:PutObject",
+            "s3:GetObject",
+            "s3:AbortMultipartUpload",
+            "s3:ListMultipartUploadParts",
+        },
+        "table": TABLE_READS,
+        "event bus": {"events:PutEvents"},
+        "key by way of S3": ENCRYPT,
+        "key by way of DynamoDB": ENCRYPT,
+    },
+    "ClientPolicy": {"GET of the API": {"execute-api:Invoke"}},
+    "SparkJobRole": {
+        "bucket": {"s3:ListBucket"},
+        "script": {"s3:GetObject"},
+        "fragment": {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"},
+        "compacted fragment": {
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:AbortMultipartUpload",
+            "s3:ListMultipartUploadParts",
+        },
+        "table": TABLE_READS | TABLE_WRITES,
+        "index by time": TABLE_READS,
+        "log of Spark": OWN_LOG | {"logs:DescribeLogStreams"},
+        "another log": {"logs:DescribeLogGroups"},
+        "log of uploads": {"logs:DescribeLogGroups"},
+        "log of the resolver": {"logs:DescribeLogGroups"},
+        "key by way of S3": ENCRYPT,
+        "key by way of DynamoDB": ENCRYPT,
+    },
+}
+MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
+
+
+@cache
+def everything() -> Stack:
+    return Stack(**EVERYTHING)
+
+
+@cache
+def actions(service: str) -> tuple[str, ...]:
+    """Return every action of a service."""
+    if service == "s3":
+        names = S3_ACTIONS
+    elif service == "execute-api":
+        names = []
+    else:
+        names = botocore.session.get_session().get_service_model(service).operation_names
+    return tuple(f"{service}:{name}" for name in [*names, *OTHER_NAMES.get(service, ())])
+
+
+def resources() -> dict[str, Request]:
+    """Return what there is, ours and others', each as a request without its action."""
+    stack = everything()
+    bucket, table = stack.arn("Bucket"), stack.arn("Table")
+    key, api = EVERYTHING["KmsKeyArn"], stack.ref("ResolverApi")
+    staged, quarantined = KEYS.staged(LIFE, Offset(0), Offset(9)), KEYS.quarantined(LIFE, Offset(0), "etag")
+
+    def through(service: str) -> dict[str, str]:
+        return {"kms:ViaService": f"{service}.{REGION}.amazonaws.com"}
+
+    return {
+        "bucket": Request("s3", bucket),
+        "fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0))}"),
+        "compacted fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0), 7)}"),
+        "staged segment": Request("s3", f"{bucket}/{staged}"),
+        "segment in quarantine": Request("s3", f"{bucket}/{quarantined}"),
+        "reason of a quarantine": Request("s3", f"{bucket}/{quarantined}.json"),
+        "script": Request("s3", f"{bucket}/{KEYS.prefix}spark/compact.py"),
+        "fragment of another prefix": Request("s3", f"{bucket}/{Keys('theirs/').fragment(LIFE, Offset(0))}"),
+        "staged segment of another prefix": Request("s3", f"{bucket}/theirs/{staged}"),
+        "another object": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere"),
+        "another bucket": Request("s3", "arn:aws:s3:::theirs"),
+        "fragment of another bucket": Request("s3", f"arn:aws:s3:::theirs/{KEYS.fragment(LIFE, Offset(0))}"),
+        "table": Request("dynamodb", table),
+        "index by time": Request("dynamodb", f"{table}/index/by-time"),
+        "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
+        "another table": Request("dynamodb", f"arn:aws:dynamodb:{HERE}:table/theirs"),
+        "event bus": Request("events", stack.arn("EventBus")),
+        "rule": Request("events", stack.arn("SegmentRolledRule")),
+        "default event bus": Request("events", f"arn:aws:events:{HERE}:event-bus/default"),
+        "queue": Request("sqs", stack.arn("UploadQueue")),
+        "dead-letter queue": Request("sqs", stack.arn("DeadLetterQueue")),
+        "another queue": Request("sqs", f"arn:aws:sqs:{HERE}:theirs"),
+        "log of uploads": Request("logs", stack.arn("UploadLogs")),
+        "log of the resolver": Request("logs", stack.arn("ResolverLogs")),
+        "log of Spark": Request("logs", stack.arn("SparkLogs")),
+        "another log": Request("logs", f"arn:aws:logs:{HERE}:log-group:theirs:*"),
+        "traces": Request("xray", "*"),
+        "key by way of S3": Request("kms", key, through("s3")),
+        "key by way of DynamoDB": Request("kms", key, through("dynamodb")),
+        "key by way of Secrets Manager": Request("kms", key, through("secretsmanager")),
+        "key itself": Request("kms", key),
+        "another key": Request("kms", f"arn:aws:kms:{HERE}:key/9z", through("s3")),
+        "upload function": Request("lambda", stack.arn("UploadFunction")),
+        "role of uploads": Request("iam", stack.arn("UploadRole")),
+        "another role": Request("sts", f"arn:aws:iam::{ACCOUNT}:role/admin"),
+        "alarm topic": Request("sns", stack.arn("AlarmTopic")),
+        "GET of the API": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/GET/ranges"),
+        "POST to the API": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/POST/ranges"),
+        "another API": Request("execute-api", f"arn:aws:execute-api:{HERE}:theirs/$default/GET/ranges"),
+    }
+
+
+def statements(principal: str) -> list[Mapping[str, Any]]:
+    """Return what a role, or whoever has a managed policy, may do."""
+    properties = everything().properties(principal)
+    assert "ManagedPolicyArns" not in properties
+    documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]
+    documents.extend([properties["PolicyDocument"]] if "PolicyDocument" in properties else [])
+    return [statement for document in documents for statement in document["Statement"]]
+
+
+@pytest.mark.parametrize("principal", MAY)
+def test_what_is_allowed_is_this_and_nothing_else(principal: str) -> None:
+    granted = statements(principal)
+    allowed: dict[str, set[str]] = {}
+    for name, target in resources().items():
+        for action in actions(target.action):
+            if is_allowed(granted, Request(action, target.resource, target.context)):
+                allowed.setdefault(name, set()).add(action)
+    assert allowed == MAY[principal]
+
+
+def test_every_role_and_policy_has_its_table() -> None:
+    stack = everything()
+    assert {*stack.of_type("AWS::IAM::Role"), *stack.of_type("AWS::IAM::ManagedPolicy")} == set(MAY)
+
+
+def test_without_a_key_of_the_customers_nobody_may_use_one() -> None:
+    stack = Stack(**{**EVERYTHING, "KmsKeyArn": ""})
+    for name in MAY:
+        assert "kms:" not in str(stack.properties(name))
+
+
+def test_functions_have_the_roles_that_are_written_out_and_no_policies_of_sams() -> None:
+    functions = everything().of_type("AWS::Serverless::Function")
+    roles = {name: properties["Role"] for name, properties in functions.items()}
+    assert roles == {
+        "UploadFunction": everything().arn("UploadRole"),
+        "ResolverFunction": everything().arn("ResolverRole"),
+    }
+    assert not any("Policies" in properties for properties in functions.values())
+
+
+def test_only_the_service_that_runs_it_takes_a_role() -> None:
+    taken = {}
+    for name, properties in everything().of_type("AWS::IAM::Role").items():
+        (statement,) = properties["AssumeRolePolicyDocument"]["Statement"]
+        assert statement["Action"] == "sts:AssumeRole"
+        taken[name] = (statement["Principal"], statement.get("Condition"))
+    ours = {
+        "StringEquals": {"aws:SourceAccount": ACCOUNT},
+        "ArnLike": {"aws:SourceArn": everything().arn("SparkApplication")},
+    }
+    assert taken == {
+        "UploadRole": ({"Service": "lambda.amazonaws.com"}, None),
+        "ResolverRole": ({"Service": "lambda.amazonaws.com"}, None),
+        "SparkJobRole": ({"Service": "emr-serverless.amazonaws.com"}, ours),
+    }

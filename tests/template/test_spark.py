@@ -1,0 +1,33 @@
+"""Spark is there for who wants it, and is bounded."""
+
+from __future__ import annotations
+
+from tests.support.cloudformation import EVERYTHING, Stack
+
+OF_SPARK = {"SparkApplication", "SparkLogs", "SparkJobRole"}
+
+
+def test_without_spark_there_is_nothing_of_it(stack: Stack) -> None:
+    assert not any("Spark" in name for name in (*stack.resources, *stack.outputs))
+
+
+def test_with_spark_everything_else_is_as_it_was(stack: Stack) -> None:
+    with_spark = Stack(WithSpark="true")
+    assert with_spark.resources.keys() - stack.resources.keys() == OF_SPARK
+    assert {name: with_spark.resources[name] for name in stack.resources} == stack.resources
+
+
+def test_scripts_lie_beside_the_archive_under_its_prefix(whole: Stack) -> None:
+    assert whole.outputs["SparkFiles"] == f"s3://{whole.ref('Bucket')}/{EVERYTHING['Prefix']}spark/"
+
+
+def test_the_application_costs_nothing_while_idle_and_ends_at_a_bound(whole: Stack) -> None:
+    application = whole.properties("SparkApplication")
+    assert application["AutoStopConfiguration"]["Enabled"] is True
+    assert application["MaximumCapacity"].keys() == {"Cpu", "Memory", "Disk"}
+    assert "InitialCapacity" not in application
+
+
+def test_its_log_is_ours(whole: Stack) -> None:
+    log = whole.properties("SparkApplication")["MonitoringConfiguration"]["CloudWatchLoggingConfiguration"]
+    assert log == {"Enabled": True, "LogGroupName": whole.ref("SparkLogs")}
