@@ -121,6 +121,7 @@ def test_an_answer_has_everything_a_client_needs(archive: ChunkArchive) -> None:
         "first_timestamp": 2000,
         "last_timestamp": 2000,
         "encoding": "identity",
+        "data_bytes": 8 + entry.data_bytes - archive.chunks[1].position,
         "crc32": first["crc32"],
         "url": first["url"],
         "range_header": f"bytes={archive.chunks[1].position}-{7 + entry.data_bytes}",

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import StreamNotFoundError, UnavailableError
+from coldstream.format.chunk import ChunkType
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import FragmentEntry, Gap
-from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp
+from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
+from coldstream.manifest.groups import Group
+from coldstream.manifest.spec import FIRST, LAST, AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation
 from coldstream.serve.answer import Bounds
 from coldstream.serve.attach import Attachment, Tail, attach
@@ -19,7 +21,8 @@ from coldstream.serve.resolve import ResolveRequest, resolve
 from coldstream.store.memory import MemoryTable, _Partition
 from coldstream.store.ports import LogPage
 from coldstream.units import Offset, TimestampMs
-from tests.support.archive import NOW, STREAM, ChunkArchive, holes, random_archive, steady
+from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, holes, random_archive, steady
+from tests.support.compaction import Compaction
 
 
 class LaggingTable(MemoryTable):
@@ -127,7 +130,7 @@ def test_an_entry_that_the_index_does_not_show_yet_is_found_all_the_same() -> No
     _, table = shown_archive((0, 0), (10, 20), (20, 30))
     table.shown = LogPage(table.log()[2:], table.head(STREAM.incarnation))
     assert attached(table, 15).entries[0].first_offset == 10
-    assert table.requests == {"Query": 2}
+    assert table.requests == {"Query": 3}
 
 
 def test_a_last_entry_that_the_index_does_not_show_yet_is_found_all_the_same() -> None:
@@ -214,6 +217,106 @@ def test_a_link_to_an_entry_that_is_not_there_is_read_again_and_is_no_gap() -> N
     found = attach(table, STREAM, AtOffset(Offset(12)), 10)
     assert isinstance(found, Attachment)
     assert found.entries[0].first_offset == 10
+
+
+class HalfCompactedTable(MemoryTable):
+    """A table that shows, so many times, the entries that a compaction's first change removed as gone, no more."""
+
+    torn = 0
+    lags = False
+    """Whether the index by time shows what was there before the compaction, without what it removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[Offset, FragmentEntry] = {}
+
+    def apply(self, change: Change) -> None:
+        life = change.head.stream.incarnation
+        if change.replace_entry is not None:
+            self._before = dict(self._partitions[life].entries)
+        super().apply(change)
+
+    def _shown(self, entries: tuple[FragmentEntry, ...]) -> tuple[FragmentEntry, ...]:
+        if self.torn == 0:
+            return entries
+        self.torn -= 1
+        return tuple(self._before.get(entry.next_offset, entry) for entry in entries)
+
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        page = super().log_from_offset(incarnation, offset, limit)
+        return replace(page, entries=self._shown(page.entries))
+
+    def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
+        page = super().log_from_timestamp(incarnation, timestamp, limit)
+        if not self.lags:
+            return page
+        return replace(page, entries=tuple(self._before[entry.next_offset] for entry in page.entries))
+
+    def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
+        return self._shown(super().log_before(incarnation, offset, limit))
+
+
+def half_compacted(last: ChunkType = ChunkType.USER) -> tuple[ChunkArchive, HalfCompactedTable]:
+    """Make six fragments of one chunk, of the times 0 to 50, of which the last is of a type; the first two are left."""
+    archive = ChunkArchive()
+    archive.table = table = HalfCompactedTable()
+    for number in range(6):
+        kind = last if number == 5 else ChunkType.USER
+        archive.add(5 * number, [Spec(5, 10 * number, kind), Spec(5, 10 * number + 5, kind)][: 1 + (number == 5)])
+    compaction = Compaction(archive)
+    group = Group(compaction.log())
+    next(compaction.replace(group, compaction.store(group, Encoding.IDENTITY)))
+    assert [entry.next_offset for entry in compaction.log()] == [5, 10, 35]
+    return archive, table
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2])
+def test_what_was_compacted_half_a_moment_ago_is_looked_for_again_by_offset(torn: int) -> None:
+    archive, table = half_compacted()
+    for offset in range(10, 35):
+        table.torn = torn
+        found = attach(table, STREAM, AtOffset(Offset(offset)), 10)
+        assert isinstance(found, Attachment)
+        assert found.entries[0].first_offset <= offset
+        at = exact_place(archive.objects, found.entries[0], AtOffset(Offset(offset)))
+        assert at.chunk_id == offset // 5 * 5
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2])
+def test_a_page_ends_where_half_of_a_compaction_shows(torn: int) -> None:
+    archive, table = half_compacted()
+    table.torn = torn
+    found = attach(table, STREAM, FIRST, 10)
+    assert isinstance(found, Attachment)
+    assert [entry.next_offset for entry in found.entries] == ([5, 10] if torn else [5, 10, 35])
+    assert found.tail == (None if torn else 35)
+    answer = resolve(ResolveRequest(STREAM, FIRST, Bounds()), table, archive.objects, now=NOW, url_expiry_s=60)
+    assert answer.gap is None
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2])
+@pytest.mark.parametrize("limit", [1, 2, 10])
+@pytest.mark.parametrize("lags", [False, True])
+def test_what_was_compacted_half_a_moment_ago_is_looked_for_again_by_time(torn: int, limit: int, *, lags: bool) -> None:
+    archive, table = half_compacted()
+    for timestamp in range(1, 56):
+        table.torn, table.lags = torn, lags
+        found = attach(table, STREAM, AtTimestamp(TimestampMs(timestamp)), limit)
+        assert isinstance(found, Attachment)
+        at = exact_place(archive.objects, found.entries[0], AtTimestamp(TimestampMs(timestamp)))
+        assert at.timestamp == (55 if timestamp > 50 else -(-timestamp // 10) * 10)
+
+
+@pytest.mark.parametrize("torn", [0, 1, 2])
+def test_the_last_user_chunk_is_not_passed_over_with_entries_that_a_compaction_removed(torn: int) -> None:
+    _, table = half_compacted(ChunkType.TRACKING_DELTA)
+    table.torn = torn
+    found = attach(table, STREAM, LAST, 10)
+    assert isinstance(found, Attachment)
+    assert found.start.chunk_id == 20
+    table.torn = 100
+    with pytest.raises(UnavailableError, match="being changed"):
+        attach(table, STREAM, LAST, 10)
 
 
 def test_a_manifest_that_never_shows_whole_is_unavailable() -> None:

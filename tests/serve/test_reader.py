@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 import pytest
 
@@ -18,6 +19,7 @@ from coldstream.errors import (
     BadCrcError,
     BadSequenceError,
     ColdstreamError,
+    CorruptionError,
     GapError,
     InvalidQueryError,
     ObjectNotFoundError,
@@ -26,6 +28,7 @@ from coldstream.errors import (
 )
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.entry import Encoding, Gap
+from coldstream.manifest.groups import Group
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.serve import http
 from coldstream.serve.answer import Range
@@ -35,6 +38,7 @@ from coldstream.serve.http import ClosedError
 from coldstream.serve.reader import Reader
 from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, Spec, steady
+from tests.support.compaction import Compaction
 from tests.support.http_archive import Fault, Get, HttpArchive, HttpObjects, http_archive
 
 
@@ -164,6 +168,59 @@ def test_overlapping_entries_are_read_once() -> None:
         assert offsets(served.reader()) == list(range(100))
 
 
+@pytest.fixture(params=["identity", "zstd-seekable", "interrupted"])
+def compacted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 1500)
+    archive = fragments(*range(8))
+    compaction = Compaction(archive)
+    group = Group(compaction.log()[1:7])
+    encoding = Encoding.IDENTITY if request.param == "identity" else Encoding.ZSTD_SEEKABLE
+    steps = compaction.replace(group, compaction.store(group, encoding))
+    for _ in islice(steps, 1 if request.param == "interrupted" else None):
+        pass
+    with serve(archive) as where:
+        yield where
+
+
+@pytest.mark.parametrize("range_bytes", [1, 1600, 1 << 20])
+def test_what_was_compacted_is_read_once_and_in_order(compacted: Served, range_bytes: int) -> None:
+    assert offsets(compacted.reader(range_bytes=range_bytes)) == list(range(8 * RECORDS))
+    for offset in (0, 49, 50, 52, 99, 100, 149, 150, 222, 349, 350, 399):
+        reader = compacted.reader(AtOffset(Offset(offset)), range_bytes=range_bytes)
+        assert offsets(reader) == list(range(offset, 8 * RECORDS))
+    for chunk in (0, 9, 10, 11, 20, 33, 69, 70, 79):
+        reader = compacted.reader(AtTimestamp(TimestampMs(1000 * chunk)), range_bytes=range_bytes)
+        assert offsets(reader) == list(range(5 * chunk, 8 * RECORDS))
+
+
+@pytest.mark.parametrize("range_bytes", [1, 1 << 20])
+def test_last_begins_at_the_last_user_chunk_also_within_a_frame(
+    monkeypatch: pytest.MonkeyPatch, range_bytes: int
+) -> None:
+    monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 1500)
+    archive = ChunkArchive(objects=HttpObjects(), message_bytes=100, sparse_bytes=1500)
+    archive.add(0, [*steady(5, *range(11)), *(Spec(1, 20, ChunkType.TRACKING_DELTA) for _ in range(40))])
+    compaction = Compaction(archive)
+    group = Group(compaction.log())
+    list(compaction.replace(group, compaction.store(group, Encoding.ZSTD_SEEKABLE)))
+    with serve(archive) as served:
+        assert offsets(served.reader(LAST, range_bytes=range_bytes)) == list(range(50, 55))
+
+
+def test_a_frame_that_does_not_decompress_is_raised_with_key_and_position() -> None:
+    archive = fragments(0, 1)
+    compaction = Compaction(archive)
+    group = Group(compaction.log())
+    merged = compaction.store(group, Encoding.ZSTD_SEEKABLE)
+    list(compaction.replace(group, merged))
+    assert merged.frames is not None
+    with serve(archive) as served:
+        served.faults = lambda _: Fault(flip_at=100)
+        with pytest.raises(CorruptionError, match="cannot be decompressed") as caught:
+            offsets(served.reader())
+    assert (caught.value.source, caught.value.position) == (merged.key, merged.frames.positions[0])
+
+
 def test_a_gap_is_raised_after_everything_before_it() -> None:
     with serve(fragments(0, 1, 3)) as served:
         found = []
@@ -280,7 +337,7 @@ def test_a_length_that_makes_no_sense_is_refused_without_reading_on(length: str,
         threading.Thread(target=answer, daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/key"
         at = TimestampMs(0)
-        part = Range("bucket", "key", ByteRange(8, 18), Offset(0), Offset(5), at, at, Encoding.IDENTITY, 0, url, at)
+        part = Range("bucket", "key", ByteRange(8, 18), Offset(0), Offset(5), at, at, Encoding.IDENTITY, 10, 0, url, at)
         fetcher = RangeFetcher(1)
         with pytest.raises(ColdstreamError, match=why):
             fetcher.fetch(part, None).result(10)

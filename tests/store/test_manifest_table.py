@@ -9,7 +9,18 @@ import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
 from coldstream.manifest.commit import Change, Neighbourhood, Relink, plan_commit, plan_missing
-from coldstream.manifest.entry import Gap, Head, JournalKind, LastUserChunk, Loss, Missing, Quarantine
+from coldstream.manifest.entry import (
+    Encoding,
+    Gap,
+    Head,
+    JournalKind,
+    LastUserChunk,
+    Loss,
+    Missing,
+    Quarantine,
+    Tombstone,
+)
+from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ManifestTable, StreamPage
@@ -412,6 +423,65 @@ def test_an_entry_is_never_overwritten(table: ManifestTable) -> None:
     with pytest.raises(LostRaceError):
         table.apply(Change(replace(head, revision=2), put_entry=replace(entry(0, 10), key="another")))
     assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
+
+
+def test_an_entry_of_frames_comes_back_as_it_was_committed(table: ManifestTable) -> None:
+    new = replace(entry(0, 10), encoding=Encoding.ZSTD_SEEKABLE, frames=Frames((17, 1 << 33)))
+    written = commit(table, new)
+    assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
+    assert written.frames == new.frames
+
+
+def next_head(table: ManifestTable) -> Head:
+    head = table.head(LIFE)
+    assert head is not None
+    return replace(head, revision=head.revision + 1)
+
+
+def test_an_entry_is_replaced_and_others_deleted(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20, 30, 40)
+    merged = replace(entry(0, 30, time=1020), key="merged")
+    head = replace(next_head(table), compacting=Offset(30))
+    table.apply(Change(head, replace_entry=merged, delete_entries=(Offset(20),)))
+    page = table.log_from_offset(LIFE, Offset(0), 10)
+    assert [(e.first_offset, e.next_offset) for e in page.entries] == [(0, 10), (0, 30), (30, 40)]
+    assert page.entries[1] == merged
+    assert page.head == head
+    assert table.log_from_offset(LIFE, Offset(10), 1).entries == (merged,)
+    assert table.log_from_timestamp(LIFE, TimestampMs(1011), 10).entries == page.entries[1:]
+    assert table.log_before(LIFE, Offset(30), 2) == (merged, page.entries[0])
+
+
+def test_an_entry_that_is_not_there_is_neither_replaced_nor_deleted(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20)
+    before = table.log_from_offset(LIFE, Offset(0), 10)
+    head = next_head(table)
+    grave = Tombstone("data/x", NOW, Offset(0), Offset(10), 5)
+    for change in (
+        Change(head, replace_entry=entry(0, 15), delete_entries=(Offset(10),), put_tombstones=(grave,)),
+        Change(head, replace_entry=entry(0, 20), delete_entries=(Offset(10), Offset(15)), put_tombstones=(grave,)),
+    ):
+        with pytest.raises(LostRaceError):
+            table.apply(change)
+    assert table.log_from_offset(LIFE, Offset(0), 10) == before
+    assert table.tombstones(LIFE, NOW, 10) == ()
+
+
+def test_tombstones_are_found_when_they_are_due_in_that_order_until_they_are_deleted(table: ManifestTable) -> None:
+    filled(table, 0, 10)
+    graves = [
+        Tombstone(key, TimestampMs(due), Offset(0), Offset(10), 1 << 33)
+        for due, key in [(900, "z~"), (1000, "a/ü"), (1000, "b"), (1001, "a"), (20_000, "a")]
+    ]
+    table.apply(Change(next_head(table), put_tombstones=tuple(reversed(graves))))
+    assert table.tombstones(LIFE, TimestampMs(899), 10) == ()
+    assert table.tombstones(LIFE, TimestampMs(1000), 10) == tuple(graves[:3])
+    assert table.tombstones(LIFE, TimestampMs(1000), 2) == tuple(graves[:2])
+    assert table.tombstones(LIFE, TimestampMs(1 << 60), 10) == tuple(graves)
+    assert table.tombstones(Incarnation("__orders_1763700000000000001"), TimestampMs(1 << 60), 10) == ()
+    table.apply(Change(next_head(table), delete_tombstones=(graves[0], graves[2])))
+    assert table.tombstones(LIFE, TimestampMs(1000), 10) == (graves[1],)
+    assert len(list(table.missing(LIFE))) == 0
 
 
 def test_a_change_of_ten_items_happens(table: ManifestTable) -> None:

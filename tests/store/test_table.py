@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from botocore.exceptions import (
 
 from coldstream.errors import (
     AccessDeniedError,
+    BadSequenceError,
     BadVersionError,
     ColdstreamError,
     CorruptionError,
@@ -25,8 +27,9 @@ from coldstream.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
-from coldstream.manifest.entry import Head, LastUserChunk, Loss, Missing, Quarantine
+from coldstream.manifest.commit import Change, Neighbourhood, plan_commit, plan_missing
+from coldstream.manifest.entry import Encoding, Head, LastUserChunk, Loss, Missing, Quarantine, Tombstone
+from coldstream.manifest.frames import Frames
 from coldstream.store.ports import LogPage
 from coldstream.store.table import DynamoTable
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -111,6 +114,27 @@ def test_the_item_of_a_later_entry_has_links_and_the_last_user_chunk(dynamo_tabl
         "last_user_chunk_timestamp": {"N": "999"},
     }
     assert {name: item[name] for name in item.keys() - ENTRY_ATTRIBUTES.keys()} == more
+
+
+def test_the_items_of_an_entry_of_frames_and_of_a_tombstone(dynamo_table: DynamoTable, dynamodb: Any) -> None:
+    frames = Frames((17, 300))
+    commit(dynamo_table, replace(entry(0, 10), encoding=Encoding.ZSTD_SEEKABLE, frames=frames))
+    item = item_of(dynamodb, dynamo_table, "log#00000000000000000010")
+    assert types(item) == {**ENTRY_ATTRIBUTES, "frames": "B"}
+    assert (item["encoding"], item["frames"]) == ({"S": "zstd-seekable"}, {"B": frames.to_bytes()})
+    head = dynamo_table.head(LIFE)
+    assert head is not None
+    grave = Tombstone("data/x.fragment", NOW, Offset(0), Offset(10), 1082)
+    dynamo_table.apply(Change(replace(head, revision=2), put_tombstones=(grave,)))
+    assert item_of(dynamodb, dynamo_table, "tombstone#00000001763700000123#data/x.fragment") == {
+        "stream": {"S": LIFE},
+        "item": {"S": "tombstone#00000001763700000123#data/x.fragment"},
+        "key": {"S": "data/x.fragment"},
+        "due_at": {"N": "1763700000123"},
+        "first_offset": {"N": "0"},
+        "next_offset": {"N": "10"},
+        "object_bytes": {"N": "1082"},
+    }
 
 
 def test_the_items_of_head_gap_event_and_registry(dynamo_table: DynamoTable, dynamodb: Any) -> None:
@@ -270,6 +294,8 @@ def test_a_page_of_streams_that_ends_early_has_a_cursor(dynamo_table: DynamoTabl
         ("SET first_offset = next_offset", CorruptionError),
         ("SET encoding = :text", BadVersionError),
         ("REMOVE encoding", BadVersionError),
+        ("SET encoding = :frames", CorruptionError),
+        ("SET frames = sparse_index", BadSequenceError),
     ],
 )
 def test_an_item_that_is_no_entry_is_corruption(
@@ -280,7 +306,8 @@ def test_an_item_that_is_no_entry_is_corruption(
         TableName=name_of(dynamo_table),
         Key={"stream": {"S": LIFE}, "item": {"S": "log#00000000000000000010"}},
         UpdateExpression=change,
-        **({"ExpressionAttributeValues": {":text": {"S": "zstd-seekable"}}} if ":text" in change else {}),
+        **({"ExpressionAttributeValues": {":text": {"S": "zstd-chunked"}}} if ":text" in change else {}),
+        **({"ExpressionAttributeValues": {":frames": {"S": "zstd-seekable"}}} if ":frames" in change else {}),
     )
     with pytest.raises(error, match=f"manifest item {LIFE} log#00000000000000000010") as caught:
         dynamo_table.log_from_offset(LIFE, Offset(0), 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,9 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(part)
 
 
-def do_without(what: str) -> None:
+def do_without(what: str, package: str = "rabbitmq-server") -> None:
     """Skip the test, or fail it where everything is required."""
-    problem = f"{what} is not installed (on Debian: apt-get install rabbitmq-server)"
+    problem = f"{what} is not installed (on Debian: apt-get install {package})"
     if os.environ.get("COLDSTREAM_REQUIRE") == "all":
         pytest.fail(problem)
     pytest.skip(problem)
@@ -44,3 +46,16 @@ def osiris() -> Callable[[Path], OsirisLog]:
     if find_osiris() is None:
         do_without("osiris")
     return OsirisLog
+
+
+@pytest.fixture(scope="session")
+def zstd() -> Callable[..., bytes]:
+    """The command: its arguments and, as `data`, its input; its output comes back."""
+    command = shutil.which("zstd")
+    if command is None:
+        do_without("zstd", "zstd")
+
+    def run(*arguments: str, data: bytes) -> bytes:
+        return subprocess.run([command, "-c", *arguments], input=data, capture_output=True, check=True).stdout
+
+    return run

@@ -20,11 +20,8 @@ from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentIndexRecord, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry, LastUserChunk
-from coldstream.manifest.sparse import SparseIndex, SparsePoint
-from coldstream.units import MIB, Offset, TimestampMs
-
-SPARSE_STEP_BYTES = MIB
-"""A chunk that begins this far or farther past the last point of the sparse index gets a point."""
+from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint
+from coldstream.units import Offset, TimestampMs
 
 SPOOL_BUFFER_BYTES = 256 << 10
 
@@ -92,7 +89,7 @@ class FragmentDraft:
             self._first = header
             self._greatest = header.timestamp
             self._points.append(self._point(header))
-        elif self._position - self._points[-1].position >= SPARSE_STEP_BYTES:
+        elif self._position - self._points[-1].position >= STEP_BYTES:
             self._points.append(self._point(header))
         if header.type is ChunkType.USER:
             self._last_user = LastUserChunk(header.chunk_id, self._position, header.timestamp)

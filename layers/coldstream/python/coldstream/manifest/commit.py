@@ -16,7 +16,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, JournalKind, Loss, Missing, Quarantine
+from coldstream.manifest.entry import (
+    FragmentEntry,
+    Gap,
+    Head,
+    JournalEvent,
+    JournalKind,
+    Loss,
+    Missing,
+    Quarantine,
+    Tombstone,
+)
 from coldstream.manifest.missing import is_known, is_of_same_item, with_reason
 from coldstream.manifest.sparse import greatest
 from coldstream.units import Offset, TimestampMs
@@ -43,7 +53,11 @@ class Relink:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transaction on a stream: all of it happens, and only if the head's revision is `head.revision - 1`."""
+    """One transaction on a stream: all of it happens, and only if the head's revision is `head.revision - 1`.
+
+    `put_entry` adds an entry where there is none, `replace_entry` takes the place of the one that ends where it does,
+    `delete_entries` are the next offsets of entries that are there.
+    """
 
     head: Head
     event: JournalEvent | None = None
@@ -52,13 +66,19 @@ class Change:
     put_gaps: tuple[Gap, ...] = ()
     delete_gaps: tuple[Offset, ...] = ()
     put_missing: Missing | None = None
+    replace_entry: FragmentEntry | None = None
+    delete_entries: tuple[Offset, ...] = ()
+    put_tombstones: tuple[Tombstone, ...] = ()
+    delete_tombstones: tuple[Tombstone, ...] = ()
 
     @property
     def items(self) -> int:
         """Items that the transaction writes, with the one that registers a new stream; at most MAX_ITEMS."""
         always = 2 if self.head.revision == 1 else 1
-        single = sum(one is not None for one in (self.event, self.put_entry, self.put_missing))
-        return always + single + len(self.relinks) + len(self.put_gaps) + len(self.delete_gaps)
+        single = sum(one is not None for one in (self.event, self.put_entry, self.put_missing, self.replace_entry))
+        gaps = len(self.put_gaps) + len(self.delete_gaps)
+        tombstones = len(self.put_tombstones) + len(self.delete_tombstones)
+        return always + single + len(self.relinks) + gaps + len(self.delete_entries) + tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +191,20 @@ def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> F
 
 
 def _relinks(entry: FragmentEntry, after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
-    """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be."""
+    """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be.
+
+    Before each comes the last that ends at or before its first offset: what an interrupted compaction has left lies
+    within a later entry, and not before it.
+    """
     relinks: list[Relink] = []
-    prior_offset = entry.next_offset
-    running = entry.running_timestamp
+    passed = [(entry.next_offset, entry.running_timestamp)]
     for number, successor in enumerate(after):
-        if number > 0 and successor.prior_timestamp is not None and successor.prior_timestamp >= running:
+        prior_offset, prior_timestamp = next(link for link in reversed(passed) if link[0] <= successor.first_offset)
+        if number > 0 and successor.prior_timestamp is not None and successor.prior_timestamp >= prior_timestamp:
             break
-        running = max(running, successor.greatest_timestamp)
-        prior_timestamp = relinks[-1].running_timestamp if relinks else entry.running_timestamp
+        running = max(prior_timestamp, successor.greatest_timestamp)
         relinks.append(Relink(successor.next_offset, prior_offset, prior_timestamp, running))
-        prior_offset = successor.next_offset
+        passed.append((successor.next_offset, running))
     return tuple(relinks)
 
 

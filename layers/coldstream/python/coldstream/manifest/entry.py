@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
@@ -18,6 +19,7 @@ class Encoding(StrEnum):
     """How the bytes of a fragment stand in its object."""
 
     IDENTITY = "identity"
+    ZSTD_SEEKABLE = "zstd-seekable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,14 @@ class FragmentEntry:
     """One fragment: what is in its object, and where that is.
 
     Offsets are half-open: `first_offset` up to, not including, `next_offset`. `records` counts offsets, `messages`
-    those in user chunks. `data_bytes` are the chunks alone, `object_bytes` the whole object, `crc32` that of the whole
-    object. `prior_offset` and `prior_timestamp` are the next offset of the entry before this one and the greatest
-    timestamp of all entries before it, None for the first of the stream; the commit keeps them.
+    those in user chunks. `data_bytes` are the chunks alone; that, and the positions in `sparse` and `last_user_chunk`,
+    are those of the identity encoding, whatever the encoding is. `object_bytes`, `crc32` and `frames` are of the whole
+    object as it is stored; `frames` is there exactly where the encoding is `zstd-seekable`.
+
+    `prior_offset` and `prior_timestamp` are the next offset of the entry before this one and the greatest timestamp of
+    all entries before it, None for the first of the stream; the commit keeps them. Before an entry that a compaction
+    made there may still be some of those that it replaces, which lie wholly within it; its links are those of the first
+    of them.
     """
 
     first_offset: Offset
@@ -56,6 +63,7 @@ class FragmentEntry:
     last_user_chunk: LastUserChunk | None
     segment_offset: Offset
     encoding: Encoding = Encoding.IDENTITY
+    frames: Frames | None = None
     generation: int = 0
     prior_offset: Offset | None = None
     prior_timestamp: TimestampMs | None = None
@@ -63,6 +71,10 @@ class FragmentEntry:
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset:
             raise ValueError(f"an entry needs 0 <= first < next offset, got {self.first_offset}..{self.next_offset}")
+        if (self.frames is None) != (self.encoding is Encoding.IDENTITY):
+            raise ValueError(f"encoding {self.encoding} {'without' if self.frames is None else 'with'} frames")
+        if self.frames is not None and len(self.frames.positions) != len(self.sparse.points) + 1:
+            raise ValueError(f"{len(self.sparse.points)} points, {len(self.frames.positions)} positions of frames")
 
     @property
     def running_timestamp(self) -> TimestampMs:
@@ -70,6 +82,15 @@ class FragmentEntry:
         if self.prior_timestamp is None:
             return self.greatest_timestamp
         return max(self.prior_timestamp, self.greatest_timestamp)
+
+    def follows(self, before: FragmentEntry) -> bool:
+        """Tell whether this entry can come right after `before`: its link knows of nothing else in between.
+
+        Where it cannot, what was read shows half of a change.
+        """
+        if self.first_offset <= before.next_offset:
+            return True
+        return self.prior_offset is not None and self.prior_offset <= before.next_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +141,9 @@ class Head:
     """The state of a stream as a whole. Every change of the manifest raises `revision` by one, in its transaction.
 
     `next_offset` is the tail: the offset after the last archived one. Offsets and timestamps are None while nothing is
-    archived. The totals are over the entries of the log; `quarantined` counts segments, `losses` what was said to be
-    lost, archived after all or not.
+    archived. The totals are over what is archived, those of fragments and objects over all entries, also where they
+    overlap; `quarantined` counts segments, `losses` what was said to be lost, archived after all or not.
+    `compacting` is the next offset of an entry that a compaction made, while some that it replaces are still there.
     """
 
     stream: StreamId
@@ -139,12 +161,28 @@ class Head:
     gaps: int = 0
     quarantined: int = 0
     losses: int = 0
+    compacting: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The object at `key`, which is to be deleted from `due_at` on: no entry names it any more.
+
+    The one that did held the offsets `first_offset` up to `next_offset`.
+    """
+
+    key: str
+    due_at: TimestampMs
+    first_offset: Offset
+    next_offset: Offset
+    object_bytes: int
 
 
 class JournalKind(StrEnum):
     """What happened to the manifest."""
 
     FRAGMENT_COMMITTED = "Fragment Committed"
+    FRAGMENTS_COMPACTED = "Fragments Compacted"
     SEGMENT_QUARANTINED = "Segment Quarantined"
     SEGMENT_LOST = "Segment Lost"
 
@@ -153,7 +191,8 @@ class JournalKind(StrEnum):
 class JournalEvent:
     """One change of the manifest. `revision` is the head's after it, and so orders the events of a stream.
 
-    `key` is that of the fragment or of the quarantined segment, `detail` the reason of a quarantine or a loss.
+    `key` is that of the fragment or of the quarantined segment, `detail` the reason of a quarantine or a loss, or what
+    was compacted.
     """
 
     revision: int

@@ -13,13 +13,17 @@ that does not exist (the first chunk) is written as the chunk's own.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coldstream.errors import BadVersionError, CorruptionError, TruncatedError
-from coldstream.units import ChunkId, Offset, TimestampMs
+from coldstream.manifest.varints import iter_varints, put_varint, unzigzag, zigzag
+from coldstream.units import MIB, ChunkId, Offset, TimestampMs
 
 VERSION = 1
+
+STEP_BYTES = MIB
+"""A chunk that begins this far or farther past the last point gets a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,11 @@ class SparseIndex:
         out = bytearray((VERSION,))
         before = SparsePoint(ChunkId(0), 0, 0, TimestampMs(0), TimestampMs(0))
         for point in self.points:
-            _put_varint(out, point.chunk_id - before.chunk_id)
-            _put_varint(out, point.ordinal - before.ordinal)
-            _put_varint(out, point.position - before.position)
-            _put_varint(out, _zigzag(point.timestamp - before.timestamp))
-            _put_varint(out, _zigzag(point.timestamp - point.greatest_before))
+            put_varint(out, point.chunk_id - before.chunk_id)
+            put_varint(out, point.ordinal - before.ordinal)
+            put_varint(out, point.position - before.position)
+            put_varint(out, zigzag(point.timestamp - before.timestamp))
+            put_varint(out, zigzag(point.timestamp - point.greatest_before))
             before = point
         return bytes(out)
 
@@ -84,7 +88,7 @@ class SparseIndex:
             raise BadVersionError(
                 source, 0, "sparse index version", expected=VERSION, found=data[:1].hex() or "nothing"
             )
-        numbers = _varints(data, source)
+        numbers = iter_varints(data[1:], source=source, position=1, what="sparse index")
         points: list[SparsePoint] = []
         chunk_id = ordinal = position = timestamp = 0
         for step in numbers:
@@ -92,8 +96,8 @@ class SparseIndex:
                 chunk_id += step
                 ordinal += next(numbers)
                 position += next(numbers)
-                timestamp += _unzigzag(next(numbers))
-                greatest_before = timestamp - _unzigzag(next(numbers))
+                timestamp += unzigzag(next(numbers))
+                greatest_before = timestamp - unzigzag(next(numbers))
             except StopIteration:
                 raise TruncatedError(source, len(data), "sparse index ends inside a point") from None
             points.append(
@@ -102,34 +106,6 @@ class SparseIndex:
         if not points:
             raise CorruptionError(source, 0, "sparse index without a point")
         return cls(tuple(points))
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    while value >= 0x80:  # noqa: PLR2004  seven bits a byte
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _varints(data: bytes, source: str) -> Iterator[int]:
-    value = shift = 0
-    for byte in data[1:]:
-        value |= (byte & 0x7F) << shift
-        if byte & 0x80:
-            shift += 7
-        else:
-            yield value
-            value = shift = 0
-    if shift:
-        raise TruncatedError(source, len(data), "sparse index ends inside a number")
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
-
-
-def _unzigzag(value: int) -> int:
-    return -((value + 1) >> 1) if value & 1 else value >> 1
 
 
 def greatest(timestamps: Iterable[TimestampMs | None]) -> TimestampMs | None:

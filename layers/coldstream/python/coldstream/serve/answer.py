@@ -27,7 +27,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one answer may hold.
+    """How much one answer may hold, in bytes of chunks.
 
     `max_bytes` is over all ranges, but one range there always is. `range_bytes` splits fragments at points of their
     sparse index, about a MiB apart, into ranges of at most that size where the points allow; None leaves them whole.
@@ -76,7 +76,9 @@ class Range:
 
     `byte_range` is of the object, offsets are half-open. `first_timestamp` is the first chunk's, `last_timestamp` the
     last chunk's; where the range ends inside a fragment, the greatest of the fragment's chunks up to there, which is
-    the same unless the leader's clock ran backwards. `crc32` is that of the whole object.
+    the same unless the leader's clock ran backwards. `data_bytes` is the size of the chunks, which `byte_range` holds
+    as `encoding` says: as they are, or in whole frames of zstd that hold nothing else. `crc32` is that of the whole
+    object.
     """
 
     bucket: str
@@ -87,6 +89,7 @@ class Range:
     first_timestamp: TimestampMs
     last_timestamp: TimestampMs
     encoding: Encoding
+    data_bytes: int
     crc32: int
     url: str
     expires_at: TimestampMs

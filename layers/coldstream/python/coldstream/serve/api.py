@@ -33,6 +33,7 @@ _RANGE: JsonDict = {
     "first_timestamp": 1763700000012,
     "last_timestamp": 1763700061344,
     "encoding": "identity",
+    "data_bytes": 67108893,
     "crc32": "y5WFeQ==",
     "url": "https://archive.s3.eu-central-1.amazonaws.com/8a8df1d4___orders_1763700000000000000/data/"
     "00000000000000000000.fragment?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-SignedHeaders=host%3Brange",
@@ -184,7 +185,11 @@ class RangeBody(_Body):
         description="Of the last chunk, ms since 1970; where the range ends inside a fragment, the greatest of the"
         " fragment's chunks up to there"
     )
-    encoding: Encoding = Field(description="How the bytes stand in the object")
+    encoding: Encoding = Field(
+        description="How the chunks stand in these bytes of the object: `identity`, as they are; `zstd-seekable`,"
+        " compressed: `zstd -d` makes chunks of the bytes, which are whole frames"
+    )
+    data_bytes: Count = Field(description="Size of the chunks, decompressed")
     crc32: str = Field(description="CRC-32 of the whole object, as S3 shows it: big-endian, in base64")
     url: str = Field(description="Presigned: GET it, with exactly the header `Range` that `range_header` holds")
     range_header: str
@@ -203,6 +208,7 @@ class RangeBody(_Body):
             first_timestamp=part.first_timestamp,
             last_timestamp=part.last_timestamp,
             encoding=part.encoding,
+            data_bytes=part.data_bytes,
             crc32=b64encode(part.crc32.to_bytes(4)).decode(),
             url=part.url,
             range_header=part.byte_range.http,
@@ -224,6 +230,7 @@ class RangeBody(_Body):
             first_timestamp=TimestampMs(self.first_timestamp),
             last_timestamp=TimestampMs(self.last_timestamp),
             encoding=self.encoding,
+            data_bytes=self.data_bytes,
             crc32=crc32,
             url=self.url,
             expires_at=TimestampMs(self.expires_at),

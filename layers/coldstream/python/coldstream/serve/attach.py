@@ -1,15 +1,21 @@
 """Find where in a stream's log an offset spec attaches.
 
-Reads of the table are strongly consistent, but not of one moment: while a commit's transaction is being written, a
+Reads of the table are strongly consistent, but not of one moment: while a change's transaction is being written, a
 Query may see some of its items as they were before. The links between neighbours and the head tell, and it is repeated.
 
 The index by time lags behind the table, item by item. What it gives is taken only where its links say that nothing is
-missing before it; else the log itself is read, backwards to the first entry that has nothing late enough before it.
+missing before it; else the log itself is read, backwards to the first entry that has nothing late enough before it, and
+on from there.
+
+Entries may overlap: while a compaction is under way, some of those that it replaces come before the one that it made,
+and lie within it. Whichever is found, its chunks are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 
 from coldstream.errors import StreamNotFoundError, UnavailableError
@@ -22,7 +28,7 @@ from coldstream.store.ports import LogPage, ManifestTable
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 READS = 3
-"""Of a page that shows half of a commit."""
+"""Of a page that shows half of a change."""
 
 PAGE_ENTRIES = 8
 """Read at a time where the log is read backwards."""
@@ -52,9 +58,9 @@ class Tail:
 def attach(table: ManifestTable, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
     """Find where `start` attaches, and up to about `limit` entries from there on.
 
-    Cost: one Query; for `next` one GetItem. A gap costs a GetItem more, for its reason. A timestamp costs one or two
-    more Queries while the index by time lags behind a commit that matters to it; `last` one for every eight fragments
-    at the end that hold no user chunk. Raises StreamNotFoundError, also where nothing is archived yet.
+    Cost: one Query; for `next` one GetItem. A gap costs a GetItem more, for its reason. A timestamp costs two more
+    Queries or a few while the index by time lags behind a change that matters to it; `last` one for every eight
+    fragments at the end that hold no user chunk. Raises StreamNotFoundError, also where nothing is archived yet.
     """
     match start:
         case AtEnd("first"):
@@ -89,15 +95,12 @@ def _at_offset(
 
 def _at_last(table: ManifestTable, stream: StreamId) -> Attachment | Tail:
     nearest_first: list[FragmentEntry] = []
-    offset = Offset(MAX_OFFSET)
-    while page := table.log_before(stream.incarnation, offset, PAGE_ENTRIES):
-        for entry in page:
-            nearest_first.append(entry)
-            if (user := entry.last_user_chunk) is not None:
-                place = Place(user.chunk_id, user.timestamp, user.position)
-                entries = tuple(reversed(nearest_first))
-                return Attachment(entries, place, entries[-1].next_offset, is_current=True)
-        offset = page[-1].first_offset
+    for entry in _backwards(table, stream, Offset(MAX_OFFSET)):
+        nearest_first.append(entry)
+        if (user := entry.last_user_chunk) is not None:
+            place = Place(user.chunk_id, user.timestamp, user.position)
+            entries = tuple(reversed(nearest_first))
+            return Attachment(entries, place, entries[-1].next_offset, is_current=True)
     if not nearest_first:
         raise _nothing(stream)
     return Tail(nearest_first[0].next_offset)
@@ -116,7 +119,8 @@ def _at_timestamp(
         head = _registered(stream, head or table.head(stream.incarnation))
         before, nearest = head.greatest_timestamp, Offset(MAX_OFFSET)
     if before is not None and before >= timestamp:
-        entries = _read_back(table, stream, nearest, timestamp) + entries
+        page = _read(table, stream, _back_to(table, stream, nearest, timestamp), limit)
+        return _search(table, stream, page, timestamp, limit, is_current=True)
     found = _search(table, stream, LogPage(entries, head), timestamp, limit, is_current=False)
     if isinstance(found, Gap):
         known = _known(table, stream, found)
@@ -156,31 +160,54 @@ def _search(
         is_current = True
 
 
-def _read_back(
-    table: ManifestTable, stream: StreamId, offset: Offset, timestamp: TimestampMs
-) -> tuple[FragmentEntry, ...]:
-    """Read the entries before `offset`, back to the first that has only older chunks before it."""
-    nearest_first: list[FragmentEntry] = []
-    while page := table.log_before(stream.incarnation, offset, PAGE_ENTRIES):
-        for entry in page:
-            nearest_first.append(entry)
-            if entry.prior_timestamp is None or entry.prior_timestamp < timestamp:
-                return tuple(reversed(nearest_first))
-        offset = page[-1].first_offset
-    return tuple(reversed(nearest_first))
+def _back_to(table: ManifestTable, stream: StreamId, offset: Offset, timestamp: TimestampMs) -> Offset:
+    """Return where an entry below `offset` begins that has only chunks older than `timestamp` before it."""
+    for entry in _backwards(table, stream, offset):
+        if entry.prior_timestamp is None or entry.prior_timestamp < timestamp:
+            return entry.first_offset
+    return Offset(0)
 
 
 def _read(table: ManifestTable, stream: StreamId, offset: Offset, limit: int) -> LogPage:
-    """Read a page from `offset` on, again where it shows half of a commit."""
+    """Read a page from `offset` on, again where it begins with half of a change; it ends where one shows later on."""
     for _ in range(READS):
         page = table.log_from_offset(stream.incarnation, offset, limit)
         if page.entries:
             first = page.entries[0]
             if first.first_offset <= offset or first.prior_offset is None or first.prior_offset <= offset:
-                return page
+                return _whole(page)
         elif _tail(stream, page.head).next_offset <= offset:
             return page
-    raise UnavailableError(f"the manifest of {stream} was being changed each time it was read")
+    raise _being_changed(stream)
+
+
+def _whole(page: LogPage) -> LogPage:
+    """Leave out what comes after an entry that is missing."""
+    for number, (before, entry) in enumerate(pairwise(page.entries), start=1):
+        if not entry.follows(before):
+            return LogPage(page.entries[:number], None)
+    return page
+
+
+def _backwards(table: ManifestTable, stream: StreamId, offset: Offset) -> Iterator[FragmentEntry]:
+    """Yield the entries that end at or before `offset`, nearest first. Cost: one Query for every eight.
+
+    Where half of a change shows, what took the place of the last one is read, and so may come after it.
+    """
+    for _ in range(READS):
+        after: FragmentEntry | None = None
+        is_whole = True
+        while is_whole and (page := table.log_before(stream.incarnation, offset, PAGE_ENTRIES)):
+            for entry in page:
+                is_whole = after is None or after.follows(entry)
+                if not is_whole:
+                    break
+                yield entry
+                after, offset = entry, entry.first_offset
+        if after is None or (is_whole and after.prior_offset is None):
+            return
+        offset = after.next_offset
+    raise _being_changed(stream)
 
 
 def _known(table: ManifestTable, stream: StreamId, gap: Gap) -> Gap | None:
@@ -210,3 +237,7 @@ def _registered(stream: StreamId, head: Head | None) -> Head:
 
 def _nothing(stream: StreamId) -> StreamNotFoundError:
     return StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
+
+
+def _being_changed(stream: StreamId) -> UnavailableError:
+    return UnavailableError(f"the manifest of {stream} was being changed each time it was read")

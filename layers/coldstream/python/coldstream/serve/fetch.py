@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from coldstream.errors import BadSequenceError, BadVersionError, ColdstreamError, UnavailableError
+from coldstream.errors import BadSequenceError, ColdstreamError, UnavailableError
 from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.seekable import decompress_frames
 from coldstream.manifest.entry import Encoding
 from coldstream.serve.answer import Range
 from coldstream.serve.http import ClosedError, HttpClient
@@ -156,11 +157,15 @@ def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
 
 def _chunks(part: Range, data: bytes) -> list[Chunk]:
     """Verify what a range holds: the one place of the reader that knows encodings."""
-    if part.encoding is not Encoding.IDENTITY:
-        raise BadVersionError(part.key, 0, "encoding", expected=Encoding.IDENTITY, found=part.encoding)
-    position = part.byte_range.start
-    chunks = list(iter_chunks(data, source=part.key, position=position, expected=ChunkId(part.first_offset)))
-    if chunks[-1].header.next_offset != part.next_offset:
-        found = chunks[-1].header.next_offset
-        raise BadSequenceError(part.key, position, "next offset of a range", expected=part.next_offset, found=found)
+    source, position, content = part.key, part.byte_range.start, memoryview(data)
+    match part.encoding:
+        case Encoding.IDENTITY:
+            pass
+        case Encoding.ZSTD_SEEKABLE:
+            content = decompress_frames(content, part.data_bytes, source=source, position=position)
+            source, position = f"{source}, decompressed from byte {position} on,", 0
+    chunks = list(iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)))
+    found = chunks[-1].header.next_offset if chunks else part.first_offset
+    if found != part.next_offset:
+        raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)
     return chunks

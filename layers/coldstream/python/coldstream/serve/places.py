@@ -1,11 +1,13 @@
 """Places in a fragment: where in its object a range may begin and end.
 
-Everything here counts in positions of the identity encoding, which are bytes of the object; an encoding of another
-layout would turn them into bytes of its own in `Slice.byte_range`, the one place that knows.
+Everything here counts in positions of the identity encoding, until `split` makes slices of them: there, and only there,
+they are turned into bytes of the object. Where it is made of frames, a slice begins and ends with one, and so at points
+of the sparse index.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,22 +25,18 @@ from coldstream.store.ports import ObjectStore
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 Place = FragmentIndexRecord
-"""Where a chunk begins: its id, its timestamp, and its position in the object."""
+"""Where a chunk begins: its id, its timestamp, and its position in the identity encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Whole chunks of one fragment, from `start` up to position `end`."""
+    """Whole chunks of one fragment, from `start` on: `data_bytes` of them, in `byte_range` of the object."""
 
     start: Place
-    end: int
     next_offset: Offset
     last_timestamp: TimestampMs
-
-    @property
-    def byte_range(self) -> ByteRange:
-        """Where it is in the object."""
-        return ByteRange(self.start.position, self.end)
+    data_bytes: int
+    byte_range: ByteRange
 
 
 def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
@@ -52,14 +50,16 @@ def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
 def exact_place(objects: ObjectStore, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
     """Find the chunk to attach at, which must be in the fragment, in the fragment's own index.
 
-    Cost: one GET of the index records between two points of the sparse index; none where there is only one.
+    Where the object is made of frames, which can only be read whole, the first chunk of the one that holds it.
+
+    Cost: one GET of the index records between two points of the sparse index; none where there is only one, or frames.
     Raises CorruptionError when they are not what the manifest says.
     """
     number = _point(entry, spec)
     point = entry.sparse.points[number]
     is_last = number + 1 == len(entry.sparse.points)
     records = (entry.chunks if is_last else entry.sparse.points[number + 1].ordinal) - point.ordinal
-    if records == 1 or _is_at(point, spec):
+    if records == 1 or _is_at(point, spec) or entry.frames is not None:
         return _place(point)
     start = FRAGMENT_HEADER_BYTES + entry.data_bytes + INDEX_HEADER_BYTES + point.ordinal * FRAGMENT_INDEX_RECORD_BYTES
     byte_range = ByteRange(start, start + records * FRAGMENT_INDEX_RECORD_BYTES)
@@ -79,16 +79,32 @@ def exact_place(objects: ObjectStore, entry: FragmentEntry, spec: AtOffset | AtT
 def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[Slice]:
     """Cut what follows `start` in a fragment at points of its sparse index, into slices of up to `range_bytes`.
 
-    A slice is larger where no point allows less.
+    A slice is larger where no point allows less. Where the object is made of frames, the first one begins with that
+    which `start` is in.
     """
+    if entry.frames is not None:
+        start = _place(entry.sparse.points[bisect_right(entry.sparse.points, start.position, key=_position) - 1])
     if range_bytes is not None:
         points = [point for point in entry.sparse.points if point.position > start.position]
         ends = [*(point.position for point in points), _end(entry)]
         for point, after in zip(points, ends[1:], strict=True):
             if after - start.position > range_bytes:
-                yield Slice(start, point.position, Offset(point.chunk_id), point.greatest_before)
+                yield _slice(entry, start, point.position, Offset(point.chunk_id), point.greatest_before)
                 start = _place(point)
-    yield Slice(start, _end(entry), entry.next_offset, entry.last_timestamp)
+    yield _slice(entry, start, _end(entry), entry.next_offset, entry.last_timestamp)
+
+
+def _slice(entry: FragmentEntry, start: Place, end: int, next_offset: Offset, last_timestamp: TimestampMs) -> Slice:
+    if entry.frames is None:
+        byte_range = ByteRange(start.position, end)
+    else:
+        first, following = (bisect_left(entry.sparse.points, at, key=_position) for at in (start.position, end))
+        byte_range = entry.frames.byte_range(first, following)
+    return Slice(start, next_offset, last_timestamp, end - start.position, byte_range)
+
+
+def _position(point: SparsePoint) -> int:
+    return point.position
 
 
 def _point(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> int:
@@ -120,5 +136,5 @@ def _place(point: SparsePoint) -> Place:
 
 
 def _end(entry: FragmentEntry) -> int:
-    """Position after the last chunk; the object goes on with its index."""
+    """Position after the last chunk; the fragment goes on with its index."""
     return FRAGMENT_HEADER_BYTES + entry.data_bytes

@@ -36,7 +36,7 @@ class _Page:
 class Prefetcher:
     """Gives range after range from where it was last sent by `seek`, and at the end what follows them.
 
-    Holds, or has under way, at most `prefetch_bytes`, or one range where that is larger.
+    Holds, or has under way, at most `prefetch_bytes` of chunks, or one range where that is larger.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Prefetcher:
         """Put ranges under way while there is room, and turn to the next page; wait for it if there is nothing else."""
         while True:
             while self._waiting:
-                size = len(self._waiting[0].byte_range)
+                size = self._waiting[0].data_bytes
                 if self._under_way and self._bytes_ahead + size > self._prefetch_bytes:
                     return
                 part = self._waiting.popleft()

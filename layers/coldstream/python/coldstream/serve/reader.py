@@ -10,17 +10,17 @@ from types import TracebackType
 from typing import Literal, Self
 
 from coldstream.errors import AccessDeniedError, BadSequenceError, ColdstreamError, GapError, ObjectNotFoundError
-from coldstream.format.chunk import Chunk
+from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.message import Message, messages
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.serve.answer import Bounds, RangesQuery
 from coldstream.serve.client import ResolverClient
 from coldstream.serve.fetch import Batch, RangeFetcher, UrlRefusedError
 from coldstream.serve.http import ClosedError
 from coldstream.serve.prefetch import Prefetcher
-from coldstream.units import MIB, Offset
+from coldstream.units import MIB, ChunkId, Offset
 
 MAX_REFRESHES = 3
 """Times in a row that ranges are resolved again because their URLs are refused, before that is taken for an answer."""
@@ -139,6 +139,10 @@ class BaseReader:
                 late = (chunk.header.chunk_id for chunk in batch.chunks if chunk.header.timestamp >= timestamp)
                 found = next(late, None)
                 return None if found is None else Offset(found)
+            case AtEnd("last"):
+                # Where the object is made of frames, the range begins before that chunk.
+                users = (chunk.header.chunk_id for chunk in batch.chunks if chunk.header.type is ChunkType.USER)
+                return Offset(max(users, default=ChunkId(batch.range.first_offset)))
             case _:
                 return batch.range.first_offset
 

@@ -1,7 +1,8 @@
 """From an offset spec to the ranges that hold the stream from there on: one Query, and no request to S3.
 
 Reading goes on from entry to entry while each begins at or before the next offset of the one before. Where entries
-overlap, the later one's range begins at the point of its sparse index that is nearest before what is still needed.
+overlap, as they do while a compaction is under way, the later one's range begins at the point of its sparse index that
+is nearest before what is still needed.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def resolve(
             first_timestamp=part.start.timestamp,
             last_timestamp=part.last_timestamp,
             encoding=entry.encoding,
+            data_bytes=part.data_bytes,
             crc32=entry.crc32,
             url=objects.presign_get(entry.key, part.byte_range, expires_s=url_expiry_s),
             expires_at=expires_at,
@@ -96,7 +98,7 @@ def _collect(found: Attachment, start: Place, bounds: Bounds) -> tuple[list[tupl
                 return slices, Gap(next_offset, entry.first_offset) if is_gap else None
             start = rough_place(entry, AtOffset(next_offset))
         for part in split(entry, start, bounds.range_bytes):
-            total_bytes += len(part.byte_range)
+            total_bytes += part.data_bytes
             if slices and (len(slices) == bounds.max_ranges or total_bytes > bounds.max_bytes):
                 return slices, None
             slices.append((entry, part))

@@ -29,7 +29,9 @@ from coldstream.manifest.entry import (
     Loss,
     Missing,
     Quarantine,
+    Tombstone,
 )
+from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.sortkeys import (
@@ -43,6 +45,7 @@ from coldstream.store.sortkeys import (
     missing_key,
     registry_key,
     time_key,
+    tombstone_key,
 )
 
 _Value = TypeVar("_Value")
@@ -91,7 +94,7 @@ class Item(Model):
     stream = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
     time = UnicodeAttribute(null=True)
-    # Entries, gaps, losses, quarantines, events and the head.
+    # Entries, gaps, losses, quarantines, tombstones, events and the head.
     first_offset = IntegerAttribute(null=True)
     next_offset = IntegerAttribute(null=True)
     # Entries and the head.
@@ -101,8 +104,9 @@ class Item(Model):
     records = IntegerAttribute(null=True)
     messages = IntegerAttribute(null=True)
     data_bytes = IntegerAttribute(null=True)
+    # Entries, tombstones and the head.
     object_bytes = IntegerAttribute(null=True)
-    # Entries, quarantines and events.
+    # Entries, quarantines, tombstones and events.
     key = UnicodeAttribute(null=True)
     # Entries.
     last_timestamp = IntegerAttribute(null=True)
@@ -114,6 +118,7 @@ class Item(Model):
     generation = IntegerAttribute(null=True)
     segment_offset = IntegerAttribute(null=True)
     sparse_index = BinaryAttribute(null=True, legacy_encoding=False)
+    frames = BinaryAttribute(null=True, legacy_encoding=False)
     last_user_chunk_id = IntegerAttribute(null=True)
     last_user_chunk_position = IntegerAttribute(null=True)
     last_user_chunk_timestamp = IntegerAttribute(null=True)
@@ -128,10 +133,13 @@ class Item(Model):
     gaps = IntegerAttribute(null=True)
     quarantined = IntegerAttribute(null=True)
     losses = IntegerAttribute(null=True)
+    compacting = IntegerAttribute(null=True)
     # Gaps, losses and quarantines.
     reason = UnicodeAttribute(null=True)
     # Quarantines.
     etag = UnicodeAttribute(null=True)
+    # Tombstones.
+    due_at = IntegerAttribute(null=True)
     # Losses, quarantines and events.
     at = IntegerAttribute(null=True)
     # Events.
@@ -147,8 +155,9 @@ def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry
         log_key(entry.next_offset),
         time=time_key(entry.running_timestamp, entry.next_offset),
         sparse_index=entry.sparse.to_bytes(),
+        frames=None if entry.frames is None else entry.frames.to_bytes(),
         **{_LAST_USER_CHUNK[name]: content for name, content in last.items()},
-        **_attributes(entry, "sparse", "last_user_chunk"),
+        **_attributes(entry, "sparse", "frames", "last_user_chunk"),
     )
 
 
@@ -161,6 +170,7 @@ def entry_of(item: Item) -> FragmentEntry:
         item,
         encoding=_one_of(Encoding, item, "encoding"),
         sparse=SparseIndex.from_bytes(values.get("sparse_index", b""), source=_source(item)),
+        frames=Frames.from_bytes(values["frames"], source=_source(item)) if "frames" in values else None,
         last_user_chunk=_value(LastUserChunk, item, **last) if last else None,
     )
 
@@ -197,6 +207,16 @@ def missing_of(item: Item) -> Missing:
 def quarantine_of(item: Item) -> Quarantine:
     """Read the quarantine of an item. Raises CorruptionError."""
     return _value(Quarantine, item)
+
+
+def tombstone_item(model: type[Item], incarnation: Incarnation, one: Tombstone) -> Item:
+    """Make the item of a tombstone."""
+    return model(incarnation, tombstone_key(one), **_attributes(one))
+
+
+def tombstone_of(item: Item) -> Tombstone:
+    """Read the tombstone of an item. Raises CorruptionError."""
+    return _value(Tombstone, item)
 
 
 def head_item(model: type[Item], head: Head) -> Item:

@@ -18,10 +18,10 @@ from zlib import crc32 as crc32_of
 
 from coldstream.errors import BadCrcError, ConflictError, LostRaceError, ObjectExistsError, ObjectNotFoundError
 from coldstream.manifest.commit import MAX_ITEMS, Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
-from coldstream.store.sortkeys import check_cursor, missing_key, names_key, quarantine_key, registry_key
+from coldstream.store.sortkeys import check_cursor, missing_key, names_key, quarantine_key, registry_key, tombstone_key
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 
@@ -29,7 +29,7 @@ from coldstream.units import ByteRange, Offset, TimestampMs
 class _Partition:
     """What the table holds of one incarnation, never changed in place.
 
-    Entries are under their next offset, what is missing under its sort key.
+    Entries are under their next offset, what is missing and tombstones under their sort keys.
     """
 
     head: Head | None = None
@@ -37,6 +37,7 @@ class _Partition:
     gaps: dict[Offset, Gap] = field(default_factory=dict)
     missing: dict[str, Missing] = field(default_factory=dict)
     events: dict[int, JournalEvent] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
 
     def page(self, log: Iterable[FragmentEntry], limit: int) -> LogPage:
         """Cut a page off what is left of the log."""
@@ -106,6 +107,11 @@ class MemoryTable:
         found = self._read("GetItem", incarnation).missing.get(quarantine_key(first_offset, next_offset))
         return found if isinstance(found, Quarantine) else None
 
+    def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
+        """Return the first tombstones that are due."""
+        tombstones = self._read("Query", incarnation).tombstones
+        return tuple(tombstones[key] for key in sorted(tombstones) if tombstones[key].due_at <= due_by)[:limit]
+
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision."""
         events = self._read("Query", incarnation).events
@@ -150,18 +156,8 @@ def _changed(before: _Partition, change: Change) -> _Partition:
     revision = 0 if before.head is None else before.head.revision
     if revision != change.head.revision - 1:
         raise LostRaceError(f"revision {change.head.revision} of {change.head.stream}: the head is at {revision}")
-    entries, gaps = dict(before.entries), dict(before.gaps)
-    missing, events = dict(before.missing), dict(before.events)
-    for relink in change.relinks:
-        if relink.next_offset not in entries:
-            raise LostRaceError(f"no entry ends before {relink.next_offset}")
-        entries[relink.next_offset] = replace(
-            entries[relink.next_offset], prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
-        )
-    if change.put_entry is not None:
-        if change.put_entry.next_offset in entries:
-            raise LostRaceError(f"an entry already ends before {change.put_entry.next_offset}")
-        entries[change.put_entry.next_offset] = change.put_entry
+    gaps, missing = dict(before.gaps), dict(before.missing)
+    events, tombstones = dict(before.events), dict(before.tombstones)
     if change.event is not None:
         events[change.event.revision] = change.event
     for first_offset in change.delete_gaps:
@@ -169,7 +165,31 @@ def _changed(before: _Partition, change: Change) -> _Partition:
     gaps.update({gap.first_offset: gap for gap in change.put_gaps})
     if change.put_missing is not None:
         missing[missing_key(change.put_missing)] = change.put_missing
-    return _Partition(change.head, entries, gaps, missing, events)
+    tombstones.update({tombstone_key(one): one for one in change.put_tombstones})
+    for tombstone in change.delete_tombstones:
+        tombstones.pop(tombstone_key(tombstone), None)
+    return _Partition(change.head, _changed_log(before.entries, change), gaps, missing, events, tombstones)
+
+
+def _changed_log(before: dict[Offset, FragmentEntry], change: Change) -> dict[Offset, FragmentEntry]:
+    entries = dict(before)
+    replaced = () if change.replace_entry is None else (change.replace_entry.next_offset,)
+    for next_offset in (*(relink.next_offset for relink in change.relinks), *replaced, *change.delete_entries):
+        if next_offset not in entries:
+            raise LostRaceError(f"no entry ends before {next_offset}")
+    for relink in change.relinks:
+        entries[relink.next_offset] = replace(
+            entries[relink.next_offset], prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
+        )
+    if change.put_entry is not None:
+        if change.put_entry.next_offset in entries:
+            raise LostRaceError(f"an entry already ends before {change.put_entry.next_offset}")
+        entries[change.put_entry.next_offset] = change.put_entry
+    if change.replace_entry is not None:
+        entries[change.replace_entry.next_offset] = change.replace_entry
+    for next_offset in change.delete_entries:
+        del entries[next_offset]
+    return entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
 
@@ -90,6 +90,10 @@ class ManifestTable(Protocol):
         """Return what is said of the segment of exactly these offsets in quarantine. Cost: one GetItem."""
         ...
 
+    def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
+        """Return up to `limit` tombstones that are due at or before `due_by`, in that order. Cost: one Query."""
+        ...
+
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision, in order. Cost: one Query a page."""
         ...
@@ -105,8 +109,8 @@ class ManifestTable(Protocol):
     def apply(self, change: Change) -> None:
         """Write a change as one transaction; a change to revision 1 also registers the stream.
 
-        Raises LostRaceError when the head has another revision than the change was planned on, OutcomeUnknownError
-        when no answer came.
+        Raises LostRaceError when the head has another revision than the change was planned on, or an entry that the
+        change gives links to, replaces or deletes is not there; OutcomeUnknownError when no answer came.
         """
         ...
 

@@ -6,6 +6,7 @@
     log#head                          the head, right behind the last entry: letters sort after digits
     loss#{first offset}-{next offset}           what is known to be lost, 20 digits each
     quarantine#{first offset}-{next offset}     the segments in quarantine; nothing sorts between these and the losses
+    tombstone#{due ms, 20 digits}#{key}         the objects to delete, in the order in which that is due
 
 The registry of streams is a partition of its own, `#streams`, which no incarnation can be called:
 
@@ -23,7 +24,7 @@ import re
 from hashlib import sha256
 
 from coldstream.errors import InvalidQueryError
-from coldstream.manifest.entry import Loss, Missing
+from coldstream.manifest.entry import Loss, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
@@ -33,6 +34,7 @@ LAST_GAP = "gap#~"
 MISSING = "loss#"
 LAST_MISSING = "quarantine#~"
 LAST_EVENT = "event#~"
+TOMBSTONES = "tombstone#"
 TIME_OF_HEAD = "~"
 
 _REGISTERED = re.compile(r"[0-9a-f]{64}#[A-Za-z0-9_=-]{1,255}")
@@ -58,6 +60,16 @@ def missing_key(one: Missing) -> str:
 def quarantine_key(first_offset: Offset, next_offset: Offset) -> str:
     """Key of the quarantine of the segment of `first_offset` up to `next_offset`."""
     return f"quarantine#{first_offset:020}-{next_offset:020}"
+
+
+def tombstone_key(one: Tombstone) -> str:
+    """Key of a tombstone."""
+    return f"{due_from(one.due_at)}#{one.key}"
+
+
+def due_from(due_at: TimestampMs) -> str:
+    """Lower bound of the keys of tombstones that are due at `due_at` or later."""
+    return f"{TOMBSTONES}{due_at:020}"
 
 
 def event_key(revision: int) -> str:

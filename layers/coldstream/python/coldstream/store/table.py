@@ -14,7 +14,7 @@ from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, CorruptionError, LostRaceError, UnavailableError
 from coldstream.manifest.commit import MAX_ITEMS, Change
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import items, sortkeys
 from coldstream.store.awserrors import from_aws, is_try_later
@@ -100,6 +100,11 @@ class DynamoTable:
         item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
         return None if item is None else items.quarantine_of(item)
 
+    def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
+        """Return the first tombstones that are due; one Query."""
+        condition = Item.item.between(sortkeys.TOMBSTONES, sortkeys.due_from(TimestampMs(due_by + 1)))
+        return tuple(map(items.tombstone_of, self._query(incarnation, condition, limit)))
+
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision; one Query a megabyte of them."""
         condition = Item.item.between(sortkeys.event_key(after_revision + 1), sortkeys.LAST_EVENT)
@@ -138,19 +143,32 @@ class DynamoTable:
         write.save(items.head_item(self._item, change.head), condition=follows)
         if is_first:
             write.save(items.registry_item(self._item, change.head.stream))
-        if change.put_entry is not None:
-            write.save(items.entry_item(self._item, life, change.put_entry), condition=is_new)
+        self._fill_log(write, change)
         if change.event is not None:
             write.save(items.event_item(self._item, life, change.event), condition=is_new)
         if change.put_missing is not None:
             write.save(items.missing_item(self._item, life, change.put_missing))
-        for relink in change.relinks:
-            entry = self._item(life, sortkeys.log_key(relink.next_offset))
-            write.update(entry, items.relink_actions(relink), condition=Item.item.exists())
         for gap in change.put_gaps:
             write.save(items.gap_item(self._item, life, gap))
         for first_offset in change.delete_gaps:
             write.delete(self._item(life, sortkeys.gap_key(first_offset)))
+        for tombstone in change.put_tombstones:
+            write.save(items.tombstone_item(self._item, life, tombstone))
+        for tombstone in change.delete_tombstones:
+            write.delete(self._item(life, sortkeys.tombstone_key(tombstone)))
+
+    def _fill_log(self, write: TransactWrite, change: Change) -> None:
+        life = change.head.stream.incarnation
+        is_there = Item.item.exists()
+        if change.put_entry is not None:
+            write.save(items.entry_item(self._item, life, change.put_entry), condition=Item.item.does_not_exist())
+        if change.replace_entry is not None:
+            write.save(items.entry_item(self._item, life, change.replace_entry), condition=is_there)
+        for next_offset in change.delete_entries:
+            write.delete(self._item(life, sortkeys.log_key(next_offset)), condition=is_there)
+        for relink in change.relinks:
+            entry = self._item(life, sortkeys.log_key(relink.next_offset))
+            write.update(entry, items.relink_actions(relink), condition=is_there)
 
     def _get(self, incarnation: Incarnation, key: str) -> Item | None:
         try:

@@ -1,0 +1,189 @@
+"""Groups: which neighbouring fragments of a log are to become one, and the entry of that one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from coldstream.format.fragment import (
+    FRAGMENT_HEADER_BYTES,
+    FRAGMENT_INDEX_RECORD_BYTES,
+    FRAGMENT_TRAILER_BYTES,
+    MAX_FRAGMENT_BYTES,
+)
+from coldstream.format.index import INDEX_HEADER_BYTES
+from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk
+from coldstream.manifest.frames import Frames
+from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint, greatest
+from coldstream.units import MIB, Offset, TimestampMs
+
+DEFAULT_TARGET_BYTES = 512 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to compact.
+
+    Only fragments all of whose chunks are older than `older_than`. Merged ones have up to `target_bytes` of chunks.
+    With `encoding` identity only identity fragments are merged, and stay so; with `zstd-seekable` both kinds are, and
+    identity ones are also rewritten alone.
+    """
+
+    older_than: TimestampMs
+    target_bytes: int = DEFAULT_TARGET_BYTES
+    encoding: Encoding = Encoding.IDENTITY
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbours, without a gap between them, that are to become one fragment; one alone is to be rewritten."""
+
+    entries: tuple[FragmentEntry, ...]
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise ValueError("a group has at least one entry")
+        for before, entry in pairwise(self.entries):
+            if before.next_offset != entry.first_offset:
+                raise ValueError(f"{before.next_offset} and {entry.first_offset} are not neighbours")
+
+    @property
+    def first_offset(self) -> Offset:
+        """The first entry's."""
+        return self.entries[0].first_offset
+
+    @property
+    def next_offset(self) -> Offset:
+        """The last entry's."""
+        return self.entries[-1].next_offset
+
+    @property
+    def chunks(self) -> int:
+        """Of all entries."""
+        return sum(entry.chunks for entry in self.entries)
+
+    @property
+    def data_bytes(self) -> int:
+        """Size of all chunks."""
+        return sum(entry.data_bytes for entry in self.entries)
+
+    @property
+    def object_bytes(self) -> int:
+        """Size of all objects, as they are stored."""
+        return sum(entry.object_bytes for entry in self.entries)
+
+    @property
+    def identity_bytes(self) -> int:
+        """Size of the merged fragment in the identity encoding."""
+        return _identity_bytes(self.data_bytes, self.chunks)
+
+    def merged(
+        self,
+        *,
+        key: str,
+        generation: int,
+        object_bytes: int,
+        crc32: int,
+        frames: Frames | None = None,
+    ) -> FragmentEntry:
+        """Make the entry of the merged fragment; with `frames` its encoding is `zstd-seekable`.
+
+        All but the object follows from the entries; `sparse` says where the frames have to be cut.
+        """
+        first, last = self.entries[0], self.entries[-1]
+        return FragmentEntry(
+            first_offset=first.first_offset,
+            next_offset=last.next_offset,
+            first_timestamp=first.first_timestamp,
+            last_timestamp=last.last_timestamp,
+            greatest_timestamp=max(entry.greatest_timestamp for entry in self.entries),
+            epoch=last.epoch,
+            chunks=self.chunks,
+            records=sum(entry.records for entry in self.entries),
+            messages=sum(entry.messages for entry in self.entries),
+            data_bytes=self.data_bytes,
+            object_bytes=object_bytes,
+            key=key,
+            crc32=crc32,
+            sparse=self.sparse(),
+            last_user_chunk=self._last_user_chunk(),
+            segment_offset=first.segment_offset,
+            encoding=Encoding.IDENTITY if frames is None else Encoding.ZSTD_SEEKABLE,
+            frames=frames,
+            generation=generation,
+            prior_offset=first.prior_offset,
+            prior_timestamp=first.prior_timestamp,
+        )
+
+    def sparse(self) -> SparseIndex:
+        """Put the entries' sparse indexes together, leaving out points that come too soon after the one before."""
+        points: list[SparsePoint] = []
+        for point in self._points():
+            if not points or point.position - points[-1].position >= STEP_BYTES:
+                points.append(point)
+        return SparseIndex(tuple(points))
+
+    def _points(self) -> Iterator[SparsePoint]:
+        ordinal = shift = 0
+        latest: TimestampMs | None = None
+        for entry in self.entries:
+            for point in entry.sparse.points:
+                before = greatest((latest, point.greatest_before if point.ordinal else None))
+                yield replace(
+                    point,
+                    ordinal=point.ordinal + ordinal,
+                    position=point.position + shift,
+                    greatest_before=point.timestamp if before is None else before,
+                )
+            ordinal += entry.chunks
+            shift += entry.data_bytes
+            latest = greatest((latest, entry.greatest_timestamp))
+
+    def _last_user_chunk(self) -> LastUserChunk | None:
+        shift = self.data_bytes
+        for entry in reversed(self.entries):
+            shift -= entry.data_bytes
+            if entry.last_user_chunk is not None:
+                return replace(entry.last_user_chunk, position=entry.last_user_chunk.position + shift)
+        return None
+
+
+def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]:
+    """Cut a log, in order, into the groups that are worth compacting. What was interrupted is to be finished before.
+
+    An entry at or above half the target already, and of the wanted encoding, is left as it is.
+    """
+    members: list[FragmentEntry] = []
+    data_bytes = chunks = 0
+    for entry in log:
+        if not _is_wanted(entry, policy):
+            continue
+        data_bytes += entry.data_bytes
+        chunks += entry.chunks
+        is_next = bool(members) and members[-1].next_offset == entry.first_offset
+        is_small = data_bytes <= policy.target_bytes and _identity_bytes(data_bytes, chunks) <= MAX_FRAGMENT_BYTES
+        if not (is_next and is_small):
+            yield from _worth(members, policy)
+            members = []
+            data_bytes, chunks = entry.data_bytes, entry.chunks
+        members.append(entry)
+    yield from _worth(members, policy)
+
+
+def _is_wanted(entry: FragmentEntry, policy: Policy) -> bool:
+    if entry.greatest_timestamp >= policy.older_than:
+        return False
+    if entry.encoding is not policy.encoding:
+        return policy.encoding is not Encoding.IDENTITY
+    return entry.data_bytes * 2 < policy.target_bytes
+
+
+def _worth(entries: list[FragmentEntry], policy: Policy) -> Iterator[Group]:
+    if len(entries) > 1 or (entries and entries[0].encoding is not policy.encoding):
+        yield Group(tuple(entries))
+
+
+def _identity_bytes(data_bytes: int, chunks: int) -> int:
+    index_bytes = INDEX_HEADER_BYTES + chunks * FRAGMENT_INDEX_RECORD_BYTES
+    return FRAGMENT_HEADER_BYTES + data_bytes + index_bytes + FRAGMENT_TRAILER_BYTES

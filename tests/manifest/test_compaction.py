@@ -1,0 +1,141 @@
+"""The transactions of a compaction: how many items, in which order, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coldstream.errors import LostRaceError
+from coldstream.manifest.commit import MAX_ITEMS, Change
+from coldstream.manifest.compaction import (
+    FIRST_REMOVALS,
+    MAX_REMOVALS,
+    MAX_SWEPT,
+    Unfinished,
+    after_change,
+    plan_removal,
+    plan_replacement,
+    plan_sweep,
+)
+from coldstream.manifest.entry import FragmentEntry, Head, JournalKind, Tombstone
+from coldstream.manifest.groups import Group
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.units import Offset, TimestampMs
+from tests.manifest.samples import fragment
+
+HEAD = Head(StreamId("/", "orders", Incarnation("__orders_1763700000000000000")), revision=50, fragments=30, chunks=120)
+AT, DUE = TimestampMs(1000), TimestampMs(2000)
+
+
+def group_of(entries: int) -> Group:
+    return Group(tuple(fragment(number, number + 1, time=number) for number in range(entries)))
+
+
+def merged_of(group: Group) -> FragmentEntry:
+    return group.merged(key="merged", generation=1, object_bytes=500, crc32=7)
+
+
+def replacement(group: Group, head: Head = HEAD) -> Change:
+    return plan_replacement(head, group.entries, group, merged_of(group), at=AT, due_at=DUE)
+
+
+def changes(group: Group) -> list[Change]:
+    """Plan a compaction to its end."""
+    planned = [replacement(group)]
+    unfinished = after_change(planned[0], group.entries)
+    while unfinished is not None:
+        planned.append(plan_removal(planned[-1].head, unfinished, due_at=DUE))
+        unfinished = after_change(planned[-1], (*unfinished.leftovers, unfinished.merged))
+    return planned
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 30])
+def test_all_others_are_removed_the_highest_first_in_changes_of_ten_items(entries: int) -> None:
+    group = group_of(entries)
+    planned = changes(group)
+    assert all(change.items <= MAX_ITEMS for change in planned)
+    assert len(planned) == 1 + max(0, -(-(entries - 1 - FIRST_REMOVALS) // MAX_REMOVALS))
+    assert [end for change in planned for end in change.delete_entries] == list(range(entries - 1, 0, -1))
+    graves = [grave.key for change in planned for grave in change.put_tombstones]
+    assert sorted(graves) == sorted(entry.key for entry in group.entries)
+    assert [change.head.revision for change in planned] == list(range(51, 51 + len(planned)))
+    assert [change.head.compacting for change in planned] == [entries] * (len(planned) - 1) + [None]
+    assert planned[-1].head.fragments == HEAD.fragments - entries + 1
+    assert planned[-1].head.object_bytes == HEAD.object_bytes + 500 - group.object_bytes
+    assert planned[-1].head.chunks == HEAD.chunks
+
+
+def test_the_first_change_says_what_happened_and_buries_what_it_replaces() -> None:
+    change = replacement(group_of(2))
+    assert change.event is not None
+    assert change.event.kind is JournalKind.FRAGMENTS_COMPACTED
+    assert (change.event.revision, change.event.at, change.event.key) == (51, 1000, "merged")
+    assert (change.event.first_offset, change.event.next_offset, change.event.detail) == (0, 2, "2 to 1, identity")
+    assert change.put_tombstones == (
+        Tombstone(f"{1:020}.fragment", DUE, Offset(1), Offset(2), fragment(1, 2).object_bytes),
+        Tombstone(f"{0:020}.fragment", DUE, Offset(0), Offset(1), fragment(0, 1).object_bytes),
+    )
+
+
+def test_links_are_those_of_the_log_and_not_of_when_the_group_was_planned() -> None:
+    group = group_of(3)
+    log = [replace(group.entries[0], prior_offset=Offset(0), prior_timestamp=TimestampMs(77)), *group.entries[1:]]
+    change = plan_replacement(HEAD, log, group, merged_of(group), at=AT, due_at=DUE)
+    assert change.replace_entry is not None
+    assert (change.replace_entry.prior_offset, change.replace_entry.prior_timestamp) == (0, 77)
+
+
+def test_other_entries_than_those_planned_on_lose_the_race() -> None:
+    group = group_of(3)
+    others = [
+        group.entries[1:],
+        group.entries[:-1],
+        (*group.entries[:2], replace(group.entries[2], key="another")),
+        (fragment(0, 2), group.entries[2]),
+        (),
+    ]
+    for log in others:
+        with pytest.raises(LostRaceError):
+            plan_replacement(HEAD, log, group, merged_of(group), at=AT, due_at=DUE)
+
+
+def test_nothing_is_begun_while_another_compaction_is_not_finished() -> None:
+    with pytest.raises(LostRaceError, match="to be finished first"):
+        replacement(group_of(2), replace(HEAD, compacting=Offset(90)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"chunks": 11}, {"messages": 4}, {"data_bytes": 1}, {"first_timestamp": 5}, {"next_offset": 4}, {"records": 2}],
+)
+def test_a_merged_entry_that_does_not_add_up_is_a_mistake(change: dict[str, int]) -> None:
+    group = group_of(3)
+    wrong = replace(merged_of(group), **change)
+    with pytest.raises(ValueError, match="not what becomes"):
+        plan_replacement(HEAD, group.entries, group, wrong, at=AT, due_at=DUE)
+
+
+def test_a_merged_fragment_never_takes_the_key_of_one_that_it_replaces() -> None:
+    group = group_of(2)
+    same = replace(merged_of(group), key=group.entries[0].key)
+    with pytest.raises(ValueError, match="not what becomes"):
+        plan_replacement(HEAD, group.entries, group, same, at=AT, due_at=DUE)
+
+
+def test_what_is_unfinished_is_told_by_the_head_and_read_from_the_log() -> None:
+    leftovers = group_of(3).entries
+    merged = merged_of(group_of(9))
+    head = replace(HEAD, compacting=Offset(9))
+    assert Unfinished.of(HEAD, [*leftovers, merged]) is None
+    assert Unfinished.of(head, [*leftovers, merged, fragment(9, 12)]) == Unfinished(merged, leftovers)
+    for log in ([merged], [*leftovers], [], [*leftovers[1:], merged], [fragment(9, 12)]):
+        with pytest.raises(LostRaceError):
+            Unfinished.of(head, log)
+
+
+def test_a_sweep_takes_tombstones_away() -> None:
+    graves = [Tombstone(str(number), DUE, Offset(0), Offset(1), 1) for number in range(MAX_SWEPT)]
+    change = plan_sweep(HEAD, graves)
+    assert change.items == MAX_ITEMS
+    assert (change.head.revision, change.delete_tombstones) == (51, tuple(graves))
