@@ -22,12 +22,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
-from coldstream.agent.proof import is_same
 from coldstream.agent.rebuild import rebuilt, tracking_before
 from coldstream.agent.spool import ClosedSegment, SegmentSpool
 from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader
 from coldstream.live.connection import LiveConnection
+from coldstream.live.delivered import is_same
 from coldstream.live.subscription import Subscription
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import StreamId

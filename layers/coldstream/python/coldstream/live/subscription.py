@@ -177,6 +177,9 @@ class Subscription:
         except CorruptionError as err:
             self.end(err)
             return
+        if self._arrived.qsize() >= self._credits:
+            self.end(UnavailableError(f"{source}: the broker sends more chunks than it was given credits for"))
+            return
         self._next_offset = chunk.header.next_offset
         self._arrived.put_nowait(chunk)
 
@@ -203,7 +206,7 @@ class Subscription:
             )
         except UnavailableError as err:
             return err
-        code = answer.metadata[0].response_code
+        code = next((found.response_code for found in answer.metadata if found.name == self.stream), refusals.OK)
         return (
             UnavailableError(f"{what} has changed its members") if code == refusals.OK else refusals.refusal(code, what)
         )
