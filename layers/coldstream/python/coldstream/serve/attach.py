@@ -18,7 +18,7 @@ from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.places import Place, rough_place
-from coldstream.store.ports import LogPage, ManifestTable
+from coldstream.store.ports import LogPage, ManifestReads
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 READS = 3
@@ -49,7 +49,7 @@ class Tail:
     next_offset: Offset
 
 
-def attach(table: ManifestTable, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
+def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
     """Find where `start` attaches, and up to about `limit` entries from there on.
 
     Cost: one Query; for `next` one GetItem. A gap costs a GetItem more, for its reason. A timestamp costs one or two
@@ -72,7 +72,7 @@ def attach(table: ManifestTable, stream: StreamId, start: OffsetSpec | Cursor, l
 
 
 def _at_offset(
-    table: ManifestTable, stream: StreamId, offset: Offset, limit: int, *, exactly: bool = False
+    table: ManifestReads, stream: StreamId, offset: Offset, limit: int, *, exactly: bool = False
 ) -> Attachment | Gap | Tail:
     page = _read(table, stream, offset, limit)
     if not page.entries:
@@ -87,7 +87,7 @@ def _at_offset(
     return Attachment(page.entries, rough_place(first, AtOffset(offset)), _end(stream, page), is_current=True)
 
 
-def _at_last(table: ManifestTable, stream: StreamId) -> Attachment | Tail:
+def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Tail:
     nearest_first: list[FragmentEntry] = []
     offset = Offset(MAX_OFFSET)
     while page := table.log_before(stream.incarnation, offset, PAGE_ENTRIES):
@@ -104,7 +104,7 @@ def _at_last(table: ManifestTable, stream: StreamId) -> Attachment | Tail:
 
 
 def _at_timestamp(
-    table: ManifestTable, stream: StreamId, timestamp: TimestampMs, limit: int
+    table: ManifestReads, stream: StreamId, timestamp: TimestampMs, limit: int
 ) -> Attachment | Gap | Tail:
     page = table.log_from_timestamp(stream.incarnation, timestamp, limit)
     entries = tuple(sorted(page.entries, key=attrgetter("next_offset")))
@@ -128,7 +128,7 @@ def _at_timestamp(
 
 
 def _search(
-    table: ManifestTable, stream: StreamId, page: LogPage, timestamp: TimestampMs, limit: int, *, is_current: bool
+    table: ManifestReads, stream: StreamId, page: LogPage, timestamp: TimestampMs, limit: int, *, is_current: bool
 ) -> Attachment | Gap | Tail:
     """Find the first entry, from the page's first on, with a chunk at or after `timestamp`.
 
@@ -157,7 +157,7 @@ def _search(
 
 
 def _read_back(
-    table: ManifestTable, stream: StreamId, offset: Offset, timestamp: TimestampMs
+    table: ManifestReads, stream: StreamId, offset: Offset, timestamp: TimestampMs
 ) -> tuple[FragmentEntry, ...]:
     """Read the entries before `offset`, back to the first that has only older chunks before it."""
     nearest_first: list[FragmentEntry] = []
@@ -170,7 +170,7 @@ def _read_back(
     return tuple(reversed(nearest_first))
 
 
-def _read(table: ManifestTable, stream: StreamId, offset: Offset, limit: int) -> LogPage:
+def _read(table: ManifestReads, stream: StreamId, offset: Offset, limit: int) -> LogPage:
     """Read a page from `offset` on, again where it shows half of a commit."""
     for _ in range(READS):
         page = table.log_from_offset(stream.incarnation, offset, limit)
@@ -183,7 +183,7 @@ def _read(table: ManifestTable, stream: StreamId, offset: Offset, limit: int) ->
     raise UnavailableError(f"the manifest of {stream} was being changed each time it was read")
 
 
-def _known(table: ManifestTable, stream: StreamId, gap: Gap) -> Gap | None:
+def _known(table: ManifestReads, stream: StreamId, gap: Gap) -> Gap | None:
     """Return the manifest's own item of a gap, with its reason; None when it has no such gap. Cost: one GetItem."""
     known = table.gap(stream.incarnation, gap.first_offset)
     return known if known is not None and known.next_offset == gap.next_offset else None

@@ -19,7 +19,7 @@ from coldstream.format.index import INDEX_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.sparse import SparsePoint
 from coldstream.manifest.spec import AtOffset, AtTimestamp
-from coldstream.store.ports import ObjectStore
+from coldstream.store.ports import ObjectReads
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 Place = FragmentIndexRecord
@@ -49,7 +49,7 @@ def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
     return _place(entry.sparse.points[_point(entry, spec)])
 
 
-def exact_place(objects: ObjectStore, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
+def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
     """Find the chunk to attach at, which must be in the fragment, in the fragment's own index.
 
     Cost: one GET of the index records between two points of the sparse index; none where there is only one.
