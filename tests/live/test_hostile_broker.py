@@ -216,3 +216,15 @@ async def test_a_subscription_is_ended_at_the_broker_though_its_end_is_given_up(
                 await all_of_them.enter_async_context(live.subscribe("s", FIRST))
             del fake.says[schema.Unsubscribe]
             fake.cut()
+
+
+async def test_who_gives_up_while_the_broker_is_asked_why_a_subscription_ended_asks_again(fake: FakeBroker) -> None:
+    async with LiveConnection(fake.address, "/") as live, live.subscribe("s", FIRST) as chunks:
+        fake.say(encode_frame(schema.MetadataUpdate(schema.MetadataInfo(6, "s"))))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await anext(chunks)
+        fake.says[schema.Metadata] = lambda asked: [answer(schema.MetadataResponse(asked.correlation_id, [], []))]
+        async with asyncio.timeout(1):
+            with pytest.raises(UnavailableError, match="'s'"):
+                await anext(chunks)

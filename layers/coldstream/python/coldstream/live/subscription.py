@@ -160,7 +160,10 @@ class Subscription:
         if isinstance(item, Chunk):
             self._owes_credit = True
             return item
-        self._error = item or await self._why_gone()
+        if item is None:
+            self._arrived.put_nowait(None)  # to be found again, where this is cancelled
+            item = await self._why_gone()
+        self._error = item
         raise self._error
 
     def take(self, delivered: memoryview) -> None:
