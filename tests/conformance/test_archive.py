@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from coldstream.archive.stage import find_rolled
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 from coldstream.runtime.events import DETAIL_TYPE, SOURCE
@@ -16,6 +17,7 @@ from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.deployed import DeployedArchive, stream_of
 from tests.support.golden import GoldenLog, digest, golden_logs
+from tests.support.segments import STREAM, write_stream
 
 LOGS = golden_logs()
 
@@ -88,6 +90,20 @@ def test_the_same_events_again_change_nothing(archived, rolled_logs, log):
 def test_what_was_archived_leaves_nothing_staged(archived, s3):
     found = s3.list_objects_v2(Bucket=archived.objects.bucket, Prefix=f"{archived.keys.prefix}staging/")
     assert found["KeyCount"] == 0
+
+
+def test_what_fails_verification_goes_to_quarantine_and_is_not_staged_any_more(archived, s3, tmp_path):
+    write_stream(tmp_path, chunks=250)
+    damaged = find_rolled(tmp_path)[0]
+    data = bytearray(damaged.path.read_bytes())
+    data[-1] ^= 0xFF
+    damaged.path.write_bytes(data)
+    archived.announce(tmp_path, STREAM)
+    archived.settle()
+    prefix = archived.keys.prefix
+    assert s3.list_objects_v2(Bucket=archived.objects.bucket, Prefix=f"{prefix}quarantine/")["KeyCount"] == 2
+    assert s3.list_objects_v2(Bucket=archived.objects.bucket, Prefix=f"{prefix}staging/")["KeyCount"] == 0
+    assert archived.resolver.describe(STREAM.vhost, STREAM.name).head.quarantined == 1
 
 
 def test_an_event_that_means_nothing_ends_in_the_dead_letter_queue(archived):
