@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker sam docker emulators demo test soak lint format bench generate sam-local localstack clean
+.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-local localstack clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ PYTHON ?= python3.11
 export PYTHONPATH := layers/coldstream/python:.
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The virtual environment, again whenever the pins change.
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
@@ -34,6 +34,9 @@ emulators: .venv-localstack/.ready  ## Put LocalStack into .venv-localstack, and
 
 docker:  ## Install Debian's Docker engine where that may be done and none answers
 	@scripts/install-docker
+
+lambda-image: sam docker  ## Have the functions' base image in Docker: AWS's own, or a stand-in where that cannot be pulled
+	@scripts/build-lambda-image .venv-sam/bin/python
 
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
