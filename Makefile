@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-local localstack clean
+.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -59,6 +59,10 @@ format: setup  ## Let ruff format the code
 
 bench: setup broker  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
+
+sam-build: sam  ## Check the template and build it, for sam deploy
+	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint --region us-east-1
+	@SAM_CLI_TELEMETRY=0 PATH="$(CURDIR)/.venv-sam/bin:$$PATH" sam build
 
 sam-local: setup sam docker  ## The functions in Docker as Lambda runs them, with commands to paste
 	@$(BIN)/python scripts/sam_local.py

@@ -1,6 +1,7 @@
 """Everything that `sam local` needs, running: a Docker engine, the emulated AWS, the built template. `make sam-local`.
 
-Prints commands to paste, and ends with Ctrl-C, when everything is stopped and removed.
+A recorded segment is archived by the upload function, for the resolver to find. Prints commands to paste, and ends with
+Ctrl-C, when everything is stopped and removed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from coldstream.errors import ColdstreamError
 from tests.support.docker import DockerEngine, find_docker
 from tests.support.sam import EVENTS, SAM, EmulatedAws, SamLocal, find_sam
 
-BUILD = Path(".aws-sam/local")
+BUILD = Path(".aws-sam/local/build")
 
 
 def main() -> int:
@@ -32,9 +33,14 @@ def main() -> int:
             print("building the template", file=sys.stderr)
             sam = SamLocal(BUILD.resolve(), docker, aws.environment)
             sam.build()
+            print("archiving a segment", file=sys.stderr)
+            sam.invoke("UploadFunction", "upload")
+            aws.stage()  # for the same event again
             print(commands(sam, {**docker.environment, **aws.environment}), flush=True)
             stopped.wait()
     except ColdstreamError as err:
+        if stopped.is_set():  # Ctrl-C ends SAM CLI, too
+            return 0
         print(f"sam-local: {err}", file=sys.stderr)
         return 1
     return 0
@@ -52,6 +58,7 @@ def commands(sam: SamLocal, environment: dict[str, str]) -> str:
         lines += [f"sam local invoke {function} --event events/{event}.json {options}" for event in events]
     lines += [
         "",
+        "# The resolver as an API, which stays; then ask it in a third terminal:",
         f"sam local start-api --warm-containers LAZY {options}",
         "curl 'http://127.0.0.1:3000/ranges?vhost=%2F&name=tracking&offset=0'",
         "",

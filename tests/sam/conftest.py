@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from coldstream.errors import UnavailableError
 from tests.support.docker import DockerEngine, find_docker
 from tests.support.fixtures import do_without
 from tests.support.sam import EmulatedAws, SamLocal, find_sam
@@ -20,8 +22,12 @@ def sam_cli() -> None:
 @pytest.fixture(scope="session")
 def docker(sam_cli: None) -> Iterator[DockerEngine]:
     if not find_docker():
-        do_without("Docker", "scripts/install-docker")
-    with DockerEngine() as running:
+        do_without("Docker", "make docker")
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(DockerEngine())
+        except UnavailableError as err:
+            do_without("a Docker engine with the functions' base image", str(err))
         yield running
 
 

@@ -41,7 +41,7 @@ INVOKE_TIMEOUT_S = 180
 
 
 def find_sam() -> Path | None:
-    """Return SAM CLI, or None where `make .venv-sam/.ready` has not put it there."""
+    """Return SAM CLI, or None where `make sam` has not put it there."""
     return SAM if (SAM.parents[1] / ".ready").is_file() else None
 
 
@@ -91,6 +91,7 @@ class SamLocal:
     def __init__(self, directory: Path, docker: DockerEngine, environment: Mapping[str, str]) -> None:
         self.directory = directory
         self.template = directory / "local.json"
+        directory.parent.mkdir(parents=True, exist_ok=True)
         self._docker = docker
         self._environment = environment
 
@@ -150,7 +151,7 @@ class SamLocal:
         return subprocess.run(
             [str(SAM), *arguments],
             env=self._own(),
-            cwd=ROOT,
+            cwd=self.directory.parent,  # where it leaves an .aws-sam of its own
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -161,6 +162,7 @@ class SamLocal:
         return {
             "PATH": f"{SAM.parent}:{PATH}",
             "HOME": str(self.directory.parent),  # of its settings
+            "TMPDIR": str(self.directory.parent),
             "LANG": "C.UTF-8",
             "SAM_CLI_TELEMETRY": "0",
             "AWS_CONFIG_FILE": os.devnull,
