@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker demo test soak lint format bench generate clean
+.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ PYTHON ?= python3.11
 export PYTHONPATH := layers/coldstream/python:.
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The virtual environment, again whenever the pins change.
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
@@ -23,11 +23,27 @@ setup: $(VENV)/.ready  ## Make the virtual environment in .venv
 broker:  ## Install Debian's rabbitmq-server where that may be done
 	@scripts/install-broker
 
+.venv-%/.ready: requirements-%.txt
+	@scripts/make-venv "$(PYTHON)" "$(@D)" "$<"
+	@touch $@
+
+sam: .venv-sam/.ready  ## Put SAM CLI into .venv-sam
+
+emulators: .venv-localstack/.ready  ## Put LocalStack into .venv-localstack, and fetch DynamoDB Local
+	@scripts/dynamodb-local/fetch
+
+docker:  ## Install Debian's Docker engine where that may be done and none answers
+	@scripts/install-docker
+
+lambda-image: sam docker  ## Have the functions' base image in Docker: AWS's own, or a stand-in where that cannot be pulled
+	@scripts/build-lambda-image .venv-sam/bin/python
+
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
-test: setup broker  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
+test: setup broker sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
+	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py -k "not memory"
 
 soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
@@ -41,11 +57,21 @@ format: setup  ## Let ruff format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup  ## Measure speed and memory, and write docs/benchmarks.md
+bench: setup broker  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
+
+sam-build: sam  ## Check the template and build it, for sam deploy
+	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint --region us-east-1
+	@SAM_CLI_TELEMETRY=0 PATH="$(CURDIR)/.venv-sam/bin:$$PATH" sam build
+
+sam-local: setup sam docker  ## The functions in Docker as Lambda runs them, with commands to paste
+	@$(BIN)/python scripts/sam_local.py
+
+localstack: setup emulators  ## Everything on LocalStack and DynamoDB Local, with commands to paste
+	@$(BIN)/python scripts/localstack.py
 
 generate: setup  ## Write again what is generated from the code: docs/openapi.json, docs/*.schema.json
 	@$(BIN)/python scripts/generate.py
 
 clean:  ## Remove what these targets made
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam
+	rm -rf $(VENV) .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam

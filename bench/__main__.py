@@ -12,7 +12,7 @@ import traceback
 from bench import report
 from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
 
-MEASUREMENTS = ("upload", "lookups", "reader", "decode")
+MEASUREMENTS = ("upload", "lookups", "reader", "decode", "coldstart", "agent", "idle", "broker", "roll", "consumer")
 
 
 def main() -> int:

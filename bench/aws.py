@@ -15,6 +15,8 @@ from botocore.httpsession import URLLib3Session
 from bench.harness import LAYER, ROOT, Stopwatch
 from coldstream.local.invocation import Invoker
 from coldstream.local.messages import FunctionConfig
+from coldstream.store.lean import LeanTable
+from coldstream.store.reads import Operation
 
 BUCKET = "bench"
 Event = dict[str, Any]
@@ -71,21 +73,28 @@ def call_handler(name: str, handler: str, events: list[Event], warm_up: int = 0)
 
 @contextmanager
 def counted_requests() -> Iterator[Counter[str]]:
-    """Count the HTTP requests that botocore sends, by service and operation: `dynamodb Query`, `s3 GET`."""
+    """Count the HTTP requests to AWS, by service and operation: `dynamodb Query`, `s3 GET`."""
     counts: Counter[str] = Counter()
     lock = threading.Lock()
-    send = URLLib3Session.send
+    send, ask = URLLib3Session.send, LeanTable._send  # noqa: SLF001  # botocore's attempts, and the lean reader's
 
     def counted(self: URLLib3Session, request: AWSPreparedRequest) -> Any:
         with lock:
             counts[_kind(request)] += 1
         return send(self, request)
 
+    def asked(self: LeanTable, operation: Operation, body: bytes, what: str) -> Any:
+        with lock:
+            counts[f"dynamodb {operation}"] += 1
+        return ask(self, operation, body, what)
+
     URLLib3Session.send = counted  # type: ignore[assignment, method-assign] # botocore has no hook for each attempt
+    LeanTable._send = asked  # type: ignore[method-assign]  # noqa: SLF001
     try:
         yield counts
     finally:
         URLLib3Session.send = send  # type: ignore[method-assign]
+        LeanTable._send = ask  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def _kind(request: AWSPreparedRequest) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
 
-from bench.aws import BUCKET, function_config, function_environment, sdk_environment
+from bench.archived import archive, resolver
+from bench.aws import sdk_environment
 from bench.dynamodb import any_dynamodb
 from bench.harness import (
     MB,
@@ -25,21 +23,14 @@ from bench.harness import (
     ChildRun,
     Section,
     Stopwatch,
-    environment,
     in_child,
     median_run,
     say,
 )
-from bench.load import make_segment, sqs_event, stream
+from bench.load import make_segment, stream
 from bench.locals3 import LocalS3
-from bench.template import handler_of
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
-from coldstream.local.process import Process
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import StreamId
-from coldstream.store.keys import Keys
-from coldstream.store.objects import S3Objects
 
 SEGMENT_BYTES = 500_000_000
 MESSAGE_BYTES = (200, 4000)
@@ -75,9 +66,8 @@ def measure() -> Section:
         for number, (name, limits) in enumerate(SERVERS):
             with LocalS3(**limits, warm_mib=3 * SEGMENT_BYTES // MIB) as s3:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
-                with environment(sdk):
-                    _archive(segment, stream(number), sdk, dynamodb.table)
-                with _resolver(sdk, dynamodb.table) as url:
+                archive([segment], stream(number), sdk, dynamodb.table)
+                with resolver(sdk, dynamodb.table) as url:
                     runs = _race(name, url, stream(number))
             best = min(_seconds(runs[what]) for what in (FRAGMENTS, ONE, SEVERAL))
             for what, run in runs.items():
@@ -155,31 +145,6 @@ def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
     if len(sizes) != 1:
         raise CannotMeasureError(f"the reader and plain GETs did not read the same bytes: {sizes}")
     return {what: median_run(found, _seconds) for what, found in runs.items()}
-
-
-def _archive(segment: SegmentSlice, of: StreamId, sdk: dict[str, str], table: str) -> None:
-    rolled = stage(segment, of, S3Objects(BUCKET), Keys())
-    run = in_child(
-        "bench.aws:call_handler",
-        {"name": "upload", "handler": handler_of("upload"), "events": [sqs_event(rolled)]},
-        {**sdk, **function_environment("upload", table=table)},
-    )
-    if run.answer["answers"] != [{"batchItemFailures": []}]:
-        raise CannotMeasureError(f"the upload function did not archive the segment:\n{run.log[-4000:]}")
-
-
-@contextmanager
-def _resolver(sdk: dict[str, str], table: str) -> Iterator[str]:
-    """Serve the resolver function over HTTP, as `coldstream up` does."""
-    process = Process(
-        "coldstream.local.function",
-        environment={**os.environ, **sdk, **function_environment("resolver", table=table)},
-        request=asdict(function_config("resolver", handler_of("resolver"), http=True)),
-    )
-    try:
-        yield process.ready()["url"]
-    finally:
-        process.stop()
 
 
 def _seconds(run: ChildRun) -> float:

@@ -6,12 +6,13 @@ import datetime as dt
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bench.harness import Cell, Section
+from bench.harness import ROOT, Cell, Section
 
 PACKAGES = ("awscrt", "boto3", "botocore", "cramjam", "pynamodb", "rstream", "urllib3", "zstandard")
 
@@ -25,7 +26,7 @@ def write_json(path: Path, sections: Mapping[str, Section | str]) -> None:
     """Write the figures as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     measured = {name: asdict(section) for name, section in sections.items() if isinstance(section, Section)}
-    document = {"date": _now(), "machine": list(_machine()), "sections": measured}
+    document = {"date": _now(), "commit": _commit(), "machine": list(_machine()), "sections": measured}
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
@@ -59,6 +60,7 @@ def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator
     yield "sides of each were measured in the same run, in turns, and are those of their median runs."
     yield ""
     yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
+    yield f"- Commit: {_commit()}"
     for line in _machine():
         yield f"- {line}"
     for name, section in sections.items():
@@ -94,6 +96,13 @@ def _versions() -> Iterator[str]:
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _commit() -> str:
+    """Return what was measured: the commit that is checked out, and whether files differ from it."""
+    describe = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=, with changes"]
+    done = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "not known"
 
 
 def _text(cell: Cell) -> str:

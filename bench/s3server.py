@@ -35,6 +35,9 @@ OTHER_SUMS = ("crc32c", "crc64nvme", "sha1", "sha256")
 REASONS = {200: "OK", 204: "No Content", 206: "Partial Content", 412: "Precondition Failed"}
 
 
+REQUEST_ID = "x-amz-request-id: 0000000000000000"
+"""Without one, whoever answers is not taken for AWS."""
+
 Pace = Callable[[int], None]
 """Holds a body to its rate: called with the bytes that have passed so far, it waits while they are early."""
 
@@ -343,7 +346,7 @@ class Connection(socketserver.StreamRequestHandler):
         self._answer(200, {"Content-Type": "application/xml"}, answer.encode())
 
     def _send_head(self, status: int, headers: dict[str, str], size_bytes: int, body: bytes = b"") -> None:
-        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Error')}", f"Content-Length: {size_bytes}"]
+        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Error')}", f"Content-Length: {size_bytes}", REQUEST_ID]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 

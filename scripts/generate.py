@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from coldstream.runtime.events import SegmentLostDetail, SegmentRolledDetail
-from functions.resolver.app import openapi
+from coldstream.runtime.resolver_api import openapi
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+
 import pytest
 
 from coldstream.agent import archive as archive_module
@@ -42,7 +46,14 @@ async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
     with pytest.raises(AccessDeniedError):
         await archive.covered_to(LIFE, Offset(0), None)
     archive.renew()
-    assert await archive.covered_to(LIFE, Offset(0), None) == 0
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                assert await archive.covered_to(LIFE, Offset(0), None) == 0
+            except AccessDeniedError:
+                await asyncio.sleep(0.01)
+            else:
+                break
 
 
 async def test_clients_are_not_made_anew_all_the_time(archive):
@@ -56,3 +67,20 @@ def test_what_names_the_archive_has_to_be_set(missing):
     settings = {name: value for name, value in SETTINGS.items() if name != missing}
     with pytest.raises(InvalidSettingError, match=missing):
         Archive.from_environment(settings, BandwidthLimit(None), 4)
+
+
+async def test_making_clients_anew_does_not_stop_the_loop(archive, monkeypatch):
+    monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
+    is_free = threading.Event()
+    monkeypatch.setattr(archive, "_connect", lambda: is_free.wait(10))
+    started = time.monotonic()
+    archive.renew()
+    assert time.monotonic() - started < 5
+    is_free.set()
+    archive.stop()
+
+
+def test_a_stopped_archive_makes_no_clients(archive, monkeypatch):
+    monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
+    archive.stop()
+    archive.renew()

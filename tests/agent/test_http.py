@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import socket
+import socketserver
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
+from coldstream.agent import http as http_module
 from coldstream.agent.http import MAX_CONNECTIONS, StatusServer
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.status import AgentStatus
@@ -96,8 +100,11 @@ def test_other_paths_are_not_found(running: Running) -> None:
 
 
 def test_a_head_has_no_body(running: Running) -> None:
-    response, body = running.get("/healthz", "HEAD")
-    assert (response.status, body) == (200, b"")
+    with socket.create_connection(("127.0.0.1", running.server.port), timeout=5) as client:
+        client.sendall(b"HEAD /healthz HTTP/1.0\r\n\r\n")
+        said = b"".join(iter(lambda: client.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.0 200 ")
+    assert said.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "SPAM"])
@@ -148,6 +155,50 @@ def test_connections_past_the_limit_are_closed_and_others_come_again(running: Ru
         pytest.fail("no room was made")
 
 
+def test_who_sends_a_request_letter_by_letter_makes_room_in_the_end(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_module, "REQUEST_TIMEOUT_S", 0.3)
+    address = ("127.0.0.1", running.server.port)
+    with ExitStack() as slow:
+        clients = [slow.enter_context(socket.create_connection(address, timeout=5)) for _ in range(MAX_CONNECTIONS)]
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            for client in clients:
+                with suppress(OSError):
+                    client.sendall(b"x")
+            try:
+                if running.json("/healthz")[0] == 200:
+                    break
+            except (ConnectionError, http.client.HTTPException):
+                time.sleep(0.05)
+        else:
+            pytest.fail("no room was made")
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=,;;=", "\xff"])
+def test_metrics_are_for_every_kind_of_client(running: Running, accept: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", running.server.port, timeout=5)
+    connection.request("GET", "/metrics", headers={"accept": accept})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_without_a_free_file_descriptor_it_does_not_spin(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[float] = []
+
+    def refuse(self: object) -> tuple[Any, Any]:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socketserver.TCPServer, "get_request", refuse)
+        with socket.create_connection(("127.0.0.1", running.server.port), timeout=5):
+            time.sleep(0.5)
+    assert 0 < len(tries) < 10
+    assert running.json("/healthz")[0] == 200
+
+
 def test_an_address_in_use_is_a_setting_to_change(running: Running) -> None:
     with pytest.raises(InvalidSettingError, match=f"cannot listen on 127.0.0.1 port {running.server.port}"):
         StatusServer(AgentMetrics(), lambda: 0.0, host="127.0.0.1", port=running.server.port)
@@ -163,3 +214,20 @@ def test_after_the_stop_nothing_listens() -> None:
 
 def test_a_server_that_was_never_started_can_be_stopped() -> None:
     Running().server.stop()
+
+
+def test_an_address_without_a_name_that_can_be_one_is_a_setting_to_change() -> None:
+    with pytest.raises(InvalidSettingError, match="--listen"):
+        StatusServer(AgentMetrics(), lambda: 0.0, host="ü" * 64, port=0)
+
+
+def test_it_listens_on_ipv6_too() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with StatusServer(AgentMetrics(), lambda: 0.0, host="::1", port=0) as server:
+        connection = http.client.HTTPConnection("::1", server.port, timeout=5)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        connection.close()

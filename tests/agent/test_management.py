@@ -4,11 +4,12 @@ import base64
 import datetime as dt
 import ipaddress
 import json
+import socketserver
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from coldstream.agent import management as management_module
 from coldstream.agent.management import MAX_PAGE_BYTES, BrokerStream, ManagementClient
 from coldstream.errors import AccessDeniedError, ColdstreamError, InvalidSettingError, UnavailableError
 from coldstream.serve.http import ClosedError
@@ -148,6 +150,7 @@ def test_a_policy_goes_before_an_argument_also_where_it_allows_more(api: Api) ->
         ("D", None),
         ("1 D", None),
         ("٣D", None),
+        ("9" * 5000 + "s", None),
         (7, None),
         (None, None),
     ],
@@ -156,7 +159,7 @@ def test_ages_are_read_as_the_broker_reads_them(api: Api, text: object, age_ms: 
     assert only(api, queue("orders", arguments={"x-max-age": text})).max_age_ms == age_ms
 
 
-@pytest.mark.parametrize("size", [True, -1, "1000", 1.5, None, [1]])
+@pytest.mark.parametrize("size", [True, -1, "1000", 1.5, None, [1], 10**400])
 def test_a_size_that_is_none_is_no_limit(api: Api, size: object) -> None:
     assert only(api, queue("orders", arguments={"x-max-length-bytes": size})).max_length_bytes is None
 
@@ -172,9 +175,55 @@ def test_all_pages_are_read(api: Api) -> None:
     assert [stream.name for stream in ManagementClient(api.url()).streams()] == ["s1", "s2", "s3"]
 
 
+def test_pages_without_end_are_not_read_to_their_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management_module, "MAX_PAGES", 3)
+    api.pages = lambda number: (200, page(queue(f"s{number}"), pages=1 << 40))
+    assert len(ManagementClient(api.url()).streams()) == 3
+
+
+def test_asking_leaves_no_thread(api: Api) -> None:
+    before = set(threading.enumerate())
+    ManagementClient(api.url()).streams()
+    timers = [thread for thread in set(threading.enumerate()) - before if isinstance(thread, threading.Timer)]
+    for timer in timers:
+        timer.join(5)
+        assert not timer.is_alive()
+
+
 def test_a_page_that_is_gone_meanwhile_ends_the_list(api: Api) -> None:
     api.pages = lambda number: (200, page(queue("s1"), pages=2)) if number == 1 else (400, OUT_OF_RANGE)
     assert [stream.name for stream in ManagementClient(api.url()).streams()] == ["s1"]
+
+
+@pytest.mark.parametrize("name", ["", "n" * 256, "\ud800"])
+def test_a_stream_of_a_name_that_none_can_have_is_passed_over(api: Api, name: str) -> None:
+    api.pages = lambda _: (200, page(queue(name), queue("orders")))
+    assert ManagementClient(api.url()).streams() == [BrokerStream("/", "orders")]
+
+
+@pytest.mark.parametrize(
+    "slowly", [b"HTTP/1.1 200 OK\r\nx-slow: " + b"x" * 1000, b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1000]
+)
+def test_an_answer_that_trickles_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch, slowly: bytes) -> None:
+    monkeypatch.setattr(management_module, "LIST_TIMEOUT_S", 0.1)
+
+    class Trickle(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                for at in range(len(slowly)):
+                    self.request.sendall(slowly[at : at + 1])
+                    time.sleep(0.005)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Trickle) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
+        client = ManagementClient(f"http://127.0.0.1:{server.server_address[1]}")
+        started = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match=r"not listed its queues within 0\.1 s"):
+                client.streams()
+        server.shutdown()
+    assert time.monotonic() - started < 2
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -200,6 +249,7 @@ def test_a_user_who_may_not_is_said_to_lack_the_tag(api: Api, status: int) -> No
         (200, b'{"items": [3], "page_count": 1}'),
         (200, b'{"items": [{"vhost": "/"}], "page_count": 1}'),
         (200, b'{"items": [], "page_count": "many"}'),
+        (200, b'{"items": [], "page_count": 1e999}'),
         (200, b"[" * 100_000),
         (200, b"\xff"),
     ],
@@ -288,6 +338,8 @@ def test_closing_ends_a_request_under_way(api: Api) -> None:
     answered.set()
     assert raised
     assert time.monotonic() - started < 1
+    with pytest.raises(ClosedError):
+        client.streams()
 
 
 def test_a_certificate_that_no_authority_vouches_for_is_refused(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_incarnations_of_the_same_names_count_as_one() -> None:
     metrics.archived(LATER, 10)
     metrics.show(
         agent_status(
-            stream_status(retention_left_s=None),
+            stream_status(retention_left_s=5000.0),
             stream_status(
                 incarnation=LATER.incarnation,
                 archived_to=None,
@@ -136,6 +136,9 @@ def test_incarnations_of_the_same_names_count_as_one() -> None:
     assert value(samples, "lag_offsets", **LABELS) == 1400
     assert value(samples, "oldest_unarchived_timestamp_seconds", **LABELS) == (NOW - 90_000) / 1000
     assert value(samples, "retention_left_seconds", **LABELS) == 60
+    lag_s = value(samples, "lag_seconds", **LABELS)
+    assert lag_s is not None
+    assert lag_s >= (now_ms() - NOW + 89_000) / 1000
 
 
 def test_a_stream_without_names_shows_by_its_directory() -> None:

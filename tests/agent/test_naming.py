@@ -54,3 +54,21 @@ async def test_many_streams_do_not_wait_one_after_another_for_an_api_that_is_dow
 
 async def test_without_an_api_nothing_is_known():
     assert await Naming(None).known() == ()
+
+
+async def test_names_are_asked_for_again_after_a_while_and_not_before(naming, management, monkeypatch):
+    for _ in range(3):
+        assert await naming.known() == (ORDERS,)
+    assert management.asked == 1
+    monkeypatch.setattr(naming_module, "REFRESH_S", 0.0)
+    await asyncio.sleep(0.01)
+    await naming.known()
+    assert management.asked == 2
+
+
+async def test_retention_is_that_of_the_stream_of_both_names(naming, management):
+    assert naming.retention("/", "orders") is None
+    await naming.known()
+    assert naming.retention("/", "orders") == ORDERS
+    assert naming.retention("shop", "orders") is None
+    assert naming.retention("/", "invoices") is None

@@ -70,3 +70,33 @@ def test_what_is_shown_has_no_secrets():
     )
     assert "secret" not in str(options.shown())
     assert ("max-lag", "60 s") in options.shown()
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "s", "999999999999999d"])
+def test_a_duration_past_all_clocks_is_refused(text):
+    with pytest.raises(InvalidSettingError, match=r"--max-lag: .* is too long"):
+        parse_duration("--max-lag", text)
+
+
+def test_a_size_past_all_disks_is_refused():
+    with pytest.raises(InvalidSettingError, match=r"--bandwidth: .* is too large"):
+        parse_size("--bandwidth", "9" * 400)
+
+
+@pytest.mark.parametrize(
+    ("option", "settings"),
+    [
+        ("--scan", {"scan_s": 0.0}),
+        ("--scan", {"scan_s": 3601.0}),
+        ("--bandwidth", {"bandwidth_bytes_per_s": 0}),
+        ("--segment-size", {"segment_bytes": 0}),
+        ("--segment-size", {"segment_bytes": 4 << 30}),
+        ("--max-spool", {"segment_bytes": 1000_000, "max_spool_bytes": 999_999}),
+        ("--max-lag", {"max_lag_s": 0.0}),
+        ("--state", {"state": Path("/d")}),
+        ("--state", {"state": Path("/d/coldstream")}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_the_name_of_its_option(option, settings):
+    with pytest.raises(InvalidSettingError, match=f"^{option}: "):
+        AgentOptions(**({"state": Path("/s"), "broker": BROKER, "data": Path("/d")} | settings))

@@ -12,6 +12,7 @@ import pytest
 from rstream import CompressionType
 
 from coldstream.agent import protocol
+from coldstream.agent.lives import Anchor
 from coldstream.agent.pins import segment_files
 from coldstream.agent.protocol import LOST, ProtocolSource
 from coldstream.agent.rebuild import rebuilt
@@ -22,6 +23,7 @@ from coldstream.format.scanner import SegmentScanner
 from coldstream.format.segment import SEGMENT_HEADER_BYTES, first_offset_of
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
+from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset
 from tests.support.broker import Broker
@@ -39,22 +41,28 @@ class Run:
     """A source that runs while its context is entered."""
 
     def __init__(self, broker: Broker, name: str, directory: Path, **settings) -> None:
-        address = BrokerAddress(((broker.host, broker.stream_port),))
+        self._address = BrokerAddress(((broker.host, broker.stream_port),))
+        self._stream = StreamId("/", name, Incarnation(f"__{name}_1763700000000000000"))
+        self._directory = directory
+        self._settings = {"segment_bytes": 50_000, "max_spool_bytes": 1 << 30, **settings}
         self.closed: list[ClosedSegment] = []
         self.lost: list[tuple[int, int, str]] = []
         self.failures: list[ColdstreamError] = []
+
+    async def __aenter__(self) -> Self:
+        async with LiveConnection(self._address, "/") as connection:
+            first = await connection.probe(self._stream.name, FIRST, timeout_s=5)
+        assert first is not None
         self.source = ProtocolSource(
-            lambda: LiveConnection(address, "/"),
-            StreamId("/", name, Incarnation(f"__{name}_1763700000000000000")),
-            directory,
-            Offset(0),
+            lambda: LiveConnection(self._address, "/"),
+            self._stream,
+            self._directory,
+            Anchor(first.header.chunk_id, first.header.timestamp, Offset(first.header.chunk_id)),
             on_closed=self.closed.append,
             on_lost=lambda *what: self.lost.append(what),
             on_failure=self.failures.append,
-            **{"segment_bytes": 50_000, "max_spool_bytes": 1 << 30, **settings},
+            **self._settings,
         )
-
-    async def __aenter__(self) -> Self:
         self.task = asyncio.create_task(self.source.run())
         return self
 
@@ -147,13 +155,12 @@ async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(
     await asyncio.to_thread(prepare)
     publishing = asyncio.create_task(asyncio.to_thread(publish))
     runs = 0
-    while not publishing.done():
+    while not publishing.done() or not runs:
         async with Run(broker, name, tmp_path) as run:
             await asyncio.sleep(dice.uniform(0.01, 0.2))
         assert (run.lost, run.failures) == ([], [])
         runs += cut_short(tmp_path, dice)
     await publishing
-    assert runs
     on_disk = await asyncio.to_thread(lambda: chunks_in(broker.stream_directory(name)))
     async with Run(broker, name, tmp_path) as run:
         await run.until(on_disk[-1].header.next_offset)

@@ -3,111 +3,36 @@
 from __future__ import annotations
 
 import os
-import random
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import product
 from pathlib import Path
-from threading import Lock
-from typing import Any
-from zlib import crc32
 
 import pytest
 
 from coldstream.archive.multipart import PARTS_IN_FLIGHT
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import stage
 from coldstream.errors import ConflictError, TruncatedError
-from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.store.keys import Keys
 from coldstream.store.memory import MemoryObjects
-from coldstream.units import Offset
 from tests.support.segments import STREAM
-
-PART_BYTES = 1000
-KEY = Keys().staged(STREAM.incarnation, Offset(0), Offset(10))
+from tests.support.sending import (
+    KEY,
+    PART_BYTES,
+    KilledError,
+    Process,
+    interrupted,
+    killed,
+    make,
+    requests_of,
+    send,
+)
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.archive.multipart.PART_BYTES", PART_BYTES)
-
-
-class KilledError(Exception):
-    """The process ends here."""
-
-
-class Process:
-    """One process's way to the objects, with its requests in its own hands.
-
-    `hook` is called with the number of each request, from 0, before it has its effect and after.
-    """
-
-    def __init__(self, objects: MemoryObjects, hook: Callable[[int, str], None] = lambda _, __: None) -> None:
-        self.asked = self.in_flight = self.most_in_flight = 0
-        self._objects = objects
-        self._hook = hook
-        self._lock = Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        there = getattr(self._objects, name)
-        return partial(self._call, there) if callable(there) else there
-
-    def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with self._lock:
-            number, self.asked = self.asked, self.asked + 1
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            self._hook(number, "before")
-            answer = call(*args, **kwargs)
-            self._hook(number, "after")
-        finally:
-            with self._lock:
-                self.in_flight -= 1
-        return answer
-
-
-def killed(objects: MemoryObjects, at: int, when: str = "before") -> Process:
-    """A process that ends at a request: that one fails, and all that come later."""
-
-    def hook(number: int, moment: str) -> None:
-        if number > at or (number, moment) == (at, when):
-            raise KilledError
-
-    return Process(objects, hook)
-
-
-def interrupted(objects: MemoryObjects, at: int, when: str, by: Callable[[], object]) -> Process:
-    """A process at one of whose requests something else happens."""
-
-    def hook(number: int, moment: str) -> None:
-        if (number, moment) == (at, when):
-            by()
-
-    return Process(objects, hook)
-
-
-def make(directory: Path, size_bytes: int, *, seed: int = 1) -> SegmentSlice:
-    """Make a slice that is staged as so many bytes."""
-    path = directory / f"{seed:020}.segment"
-    path.write_bytes(SEGMENT_HEADER + random.Random(seed).randbytes(size_bytes - 8))
-    return SegmentSlice(path, Offset(0), Offset(10), 8, size_bytes)
-
-
-def send(
-    slice_: SegmentSlice, objects: MemoryObjects | Process, on_bytes: Callable[[int], None] = lambda _: None
-) -> SegmentRolled:
-    return stage(slice_, STREAM, objects, Keys(), on_bytes=on_bytes)
-
-
-def requests_of(slice_: SegmentSlice) -> int:
-    process = Process(MemoryObjects())
-    send(slice_, process)
-    return process.asked
 
 
 @pytest.mark.parametrize(
@@ -195,6 +120,26 @@ def test_parts_are_paid_for_before_they_are_sent(tmp_path: Path) -> None:
     assert paid == [PART_BYTES, PART_BYTES, PART_BYTES, 7]
 
 
+def test_a_part_is_read_only_when_all_before_it_but_one_have_arrived(tmp_path: Path) -> None:
+    arrived: list[int] = []
+
+    def slow(number: int, when: str) -> None:
+        if when == "before":
+            time.sleep(0.002)
+        else:
+            arrived.append(number)
+
+    asked: list[int] = []
+
+    def ask(size_bytes: int) -> None:
+        parts = len(arrived) - 3  # after a HEAD, a listing and a creation
+        assert parts >= len(asked) - (PARTS_IN_FLIGHT - 1)
+        asked.append(size_bytes)
+
+    send(make(tmp_path, 9 * PART_BYTES), Process(MemoryObjects(), slow), ask)
+    assert len(asked) == 9
+
+
 def test_who_is_stopped_while_paying_leaves_what_was_sent_for_the_next_try(tmp_path: Path) -> None:
     slice_ = make(tmp_path, 4 * PART_BYTES)
     objects = MemoryObjects()
@@ -276,70 +221,6 @@ def test_an_upload_that_another_completed_and_that_is_archived_since_can_be_trie
     assert caught.value.retryable
     send(slice_, objects)
     assert objects.objects == {KEY: slice_.path.read_bytes()}
-
-
-def leave(objects: MemoryObjects, *parts: tuple[int, bytes], key: str = KEY) -> str:
-    """Leave an unfinished upload."""
-    upload_id = objects.create_upload(key)
-    for number, data in parts:
-        objects.put_part(key, upload_id, number, data, crc32=crc32(data))
-    return upload_id
-
-
-def test_a_part_of_other_bytes_is_sent_over(tmp_path: Path) -> None:
-    slice_ = make(tmp_path, 3 * PART_BYTES)
-    data = slice_.path.read_bytes()
-    objects = MemoryObjects()
-    leave(objects, (1, data[:PART_BYTES]), (2, bytes(PART_BYTES)))
-    objects.requests.clear()
-    send(slice_, objects)
-    assert objects.objects == {KEY: data}
-    assert (objects.requests["UploadPart"], objects.requests["CreateMultipartUpload"]) == (2, 0)
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [(1, b"x" * (PART_BYTES - 1))],
-        [(1, b"x" * (2 * PART_BYTES))],
-        [(3, b"x" * PART_BYTES)],
-        [(4, b"x")],
-        [(9, b"x" * PART_BYTES)],
-    ],
-)
-def test_an_upload_whose_parts_have_other_sizes_is_aborted_once_ours_is_complete(
-    tmp_path: Path, parts: list[tuple[int, bytes]]
-) -> None:
-    slice_ = make(tmp_path, 2 * PART_BYTES + 500)
-    objects = MemoryObjects()
-    left = leave(objects, *parts)
-    with pytest.raises(KilledError):
-        send(slice_, killed(objects, 5))
-    assert left in objects.uploads(KEY)
-    send(slice_, objects)
-    assert objects.objects == {KEY: slice_.path.read_bytes()}
-    assert objects.uploads(KEY) == ()
-
-
-def test_of_several_uploads_the_one_that_came_farthest_is_gone_on_with(tmp_path: Path) -> None:
-    slice_ = make(tmp_path, 3 * PART_BYTES)
-    data = slice_.path.read_bytes()
-    objects = MemoryObjects()
-    leave(objects)
-    leave(objects, (1, data[:PART_BYTES]), (3, data[2 * PART_BYTES :]))
-    leave(objects, (2, data[PART_BYTES : 2 * PART_BYTES]))
-    objects.requests.clear()
-    send(slice_, objects)
-    assert objects.requests["UploadPart"] == 1
-    assert objects.objects == {KEY: data}
-    assert objects.uploads(KEY) == ()
-
-
-def test_uploads_to_keys_that_begin_alike_are_left_alone(tmp_path: Path) -> None:
-    objects = MemoryObjects()
-    longer = leave(objects, (1, bytes(PART_BYTES)), key=KEY + ".json")
-    send(make(tmp_path, 2 * PART_BYTES), objects)
-    assert objects.uploads(KEY + ".json") == (longer,)
 
 
 @pytest.mark.parametrize("size_bytes", [PART_BYTES, 3 * PART_BYTES])

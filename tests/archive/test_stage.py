@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import find_rolled, find_streams, stage
-from coldstream.errors import InvalidInputError
+from coldstream.errors import InvalidInputError, ObjectExistsError
 from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.store.keys import Keys
+from coldstream.store.memory import MemoryObjects
 from coldstream.units import ByteRange, Offset
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
@@ -35,6 +38,15 @@ def test_a_segment_without_a_chunk_is_left_out(tmp_path: Path) -> None:
     assert find_rolled(tmp_path) == []
 
 
+def test_a_segment_that_retention_deletes_while_it_is_looked_at_is_left_out(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    expected = find_rolled(tmp_path)[1:]
+    first = expected[0].path.with_name(f"{0:020}.segment")
+    first.unlink()
+    first.symlink_to("gone")
+    assert find_rolled(tmp_path) == expected
+
+
 def test_files_of_other_names_are_left_out(tmp_path: Path) -> None:
     write_stream(tmp_path)
     expected = find_rolled(tmp_path)
@@ -47,6 +59,7 @@ def test_streams_are_found_below_a_node_and_at_a_stream(tmp_path: Path) -> None:
     write_stream(tmp_path / "__b_1763700000000000000", chunks=20)
     write_stream(tmp_path / "__a_1763700000000000001", chunks=20)
     (tmp_path / "coordination").mkdir()
+    (tmp_path / "notes.txt").touch()
     names = [path.name for path in find_streams(tmp_path)]
     assert names == ["__a_1763700000000000001", "__b_1763700000000000000"]
     assert find_streams(tmp_path / names[0]) == [tmp_path / names[0]]
@@ -92,3 +105,17 @@ def test_a_replica_whose_copy_is_damaged_announces_the_good_one_that_is_staged(t
     second = stage(find_rolled(tmp_path)[0], STREAM, archive.objects, archive.keys)
     assert archive.uploader.upload(second).quarantined is None
     assert second == first
+
+
+class Archived(MemoryObjects):
+    """Has an object at a key until it is looked for: it is archived meanwhile."""
+
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
+        raise ObjectExistsError(key)
+
+
+def test_a_copy_that_was_archived_before_it_could_be_looked_at_is_announced_once_more(tmp_path: Path) -> None:
+    write_stream(tmp_path)
+    segment = find_rolled(tmp_path)[0]
+    announced = stage(segment, STREAM, Archived(), Keys())
+    assert (announced.next_offset, announced.size_bytes) == (segment.next_offset, segment.size_bytes)

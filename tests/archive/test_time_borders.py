@@ -231,6 +231,27 @@ def test_without_time_borders_only_the_size_counts() -> None:
     assert archived(whole(chunks, None)) == counts(chunks, 5)
 
 
+@pytest.mark.parametrize("less", [0, 1])
+def test_a_fragment_of_just_the_target_size_takes_another_chunk(less: int, tmp_path: Path) -> None:
+    chunks = make(user(0), user(0), user(0))
+    event = Slices(chunks, None).announce(0, 3)
+    cutter = SegmentCutter(event, Coverage(()), len(chunks[0].data) - less, tmp_path)
+    found = []
+    for fragment in [*cutter.feed(SEGMENT_HEADER + b"".join(chunk.data for chunk in chunks)), *cutter.finish()]:
+        with fragment:
+            found.append(fragment.entry.chunks)
+    assert found == ([2, 1] if less == 0 else [1, 1, 1])
+
+
+def test_what_the_manifest_holds_ends_a_fragment_wherever_that_is() -> None:
+    """As when it was cut by another target size."""
+    chunks = make(*[user(0)] * 8)
+    slices = Slices(chunks, None)
+    slices.upload(3, 5)
+    slices.upload(0, 8)
+    assert archived(slices.archive) == counts(chunks, 3, 2, 3)
+
+
 def test_a_size_is_counted_from_the_last_time_border() -> None:
     chunks = make(*[user(0, 1_500)] * 2, *[user(5_000, 1_500)] * 4)
     assert archived(whole(chunks)) == counts(chunks, 2, 3, 1)
@@ -297,3 +318,20 @@ def test_the_fragments_of_the_largest_segment_are_numbered_in_16_bits() -> None:
     # Each but the last has more than the target size; a border only starts the count anew.
     data_bytes = MAX_SEGMENT_BYTES - SEGMENT_HEADER_BYTES
     assert data_bytes // (MIN_FRAGMENT_BYTES + 1) < 1 << 16
+
+
+@pytest.mark.parametrize("every_ms", [None, EVERY_MS])
+def test_of_a_copy_that_goes_on_behind_its_announced_end_nothing_behind_that_is_archived(every_ms: int | None) -> None:
+    """Nobody said that it is committed."""
+    chunks = make(*[user(at * 1_000, 3_000) for at in range(20)])
+    slices = Slices(chunks, every_ms)
+    longer = slices.announce(0, 20)
+    staged = slices.archive.body(longer.staged_key)
+    end = chunks[9].header.next_offset
+    key = slices.archive.keys.staged(STREAM.incarnation, Offset(FIRST), end)
+    slices.archive.objects.objects[key] = staged
+    done = slices.archive.uploader.upload(replace(longer, next_offset=end, staged_key=key))
+    assert done.quarantined is not None
+    assert done.reason is not None
+    assert "next offset" in done.reason
+    assert all(entry.next_offset <= end for entry in slices.archive.log())

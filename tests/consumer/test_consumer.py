@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import subprocess
 import sys
@@ -10,11 +11,14 @@ import threading
 import time
 
 import pytest
+from rstream import schema
 
 import coldstream
 from coldstream.errors import InvalidNameError, InvalidSettingError
 from coldstream.live.address import BrokerAddress
+from coldstream.serve.client import ResolverClient
 from coldstream.serve.http import ClosedError
+from tests.support.stream_broker import OK, FakeBroker, answer
 
 NOBODY = "rabbitmq-stream://127.0.0.1:1"
 
@@ -40,6 +44,7 @@ def test_what_coldstream_does_not_have_it_does_not_have() -> None:
         ({"vhost": ""}, InvalidNameError),
         ({"name": "x" * 256}, InvalidNameError),
         ({"connections": 0}, ValueError),
+        ({"on_gap": "Skip"}, ValueError),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(options: dict[str, object], error: type[Exception]) -> None:
@@ -102,3 +107,55 @@ def test_the_blocking_face_leaves_no_thread() -> None:
         assert reading.gaps == []
     names = {thread.name for thread in threading.enumerate()}
     assert not any(name.startswith("coldstream-consumer") for name in names)
+
+
+def test_where_no_event_loop_can_be_made_the_blocking_face_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", new_event_loop)
+    with pytest.raises(OSError, match="Too many open files"):
+        coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY).__enter__()
+
+
+def test_more_partitions_than_connections_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int]] = []
+
+    def archive(*_: object, connections: int, prefetch_bytes: int, range_bytes: int) -> None:
+        given.append((connections, prefetch_bytes))
+
+    async def read() -> None:
+        async with FakeBroker() as fake:
+            fake.says[schema.SuperStreamPartitions] = lambda asked: [
+                answer(schema.SuperStreamPartitionsResponse(asked.correlation_id, OK, [f"p-{at}" for at in range(8)]))
+            ]
+            async with consumer(broker=fake.address, super_stream=True, connections=4, prefetch_bytes=800):
+                async with asyncio.timeout(5):
+                    while len(given) < 8:  # noqa: ASYNC110  what is waited for has no event
+                        await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("coldstream.consumer.consumer.StreamArchive", archive)
+    asyncio.run(read())
+    assert given == [(1, 100)] * 8
+
+
+@pytest.mark.parametrize("owns", [True, False])
+def test_a_client_of_its_own_is_closed_and_no_other(monkeypatch: pytest.MonkeyPatch, *, owns: bool) -> None:
+    closed: list[ResolverClient] = []
+    close = ResolverClient.close
+
+    def noting(self: ResolverClient) -> None:
+        closed.append(self)
+        close(self)
+
+    async def leave() -> None:
+        async with consumer(resolver=url if owns else client):
+            pass
+
+    url = "http://127.0.0.1:1"
+    client = ResolverClient(url)
+    monkeypatch.setattr(ResolverClient, "close", noting)
+    asyncio.run(leave())
+    assert len(closed) == owns
+    assert client not in closed
+    client.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -13,30 +11,13 @@ from coldstream.consumer.follower import GAP_WAIT_S
 from coldstream.errors import (
     AccessDeniedError,
     GapError,
-    IncarnationError,
     StreamNotFoundError,
     UnavailableError,
 )
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
 from coldstream.units import Offset, TimestampMs
-from tests.support.following import Following
-from tests.support.world import CREDITS, FakeBroker, World, run
-
-Work = Callable[[World], Coroutine[None, None, None]]
-
-
-def in_a_world(work: Work) -> Callable[[], None]:
-    def test() -> None:
-        random.seed(1)
-        run(work(World(random.Random(1))))
-
-    test.__name__ = work.__name__
-    return test
-
-
-def chunks(world: World, number: int) -> None:
-    for _ in range(number):
-        world.publish(3)
+from tests.support.following import Following, chunks, in_a_world
+from tests.support.world import CREDITS, FakeBroker, World
 
 
 @in_a_world
@@ -203,58 +184,6 @@ async def test_a_broker_that_denies_access_is_not_asked_again(world: World) -> N
 
 
 @in_a_world
-async def test_an_archive_of_another_life_is_not_read_where_the_broker_has_the_whole_new_one(world: World) -> None:
-    chunks(world, 10)
-    world.archive(10)
-    world.redeclare()
-    chunks(world, 4)
-    for start, first in ((FIRST, 0), (AtOffset(Offset(5)), 5), (AtTimestamp(TimestampMs(0)), 0)):
-        reading = Following(world, start)
-        await reading.settled(12)
-        assert await reading.stop() is None
-        assert reading.given[0] == (first, b"2/%d" % first)
-
-
-@in_a_world
-async def test_an_archive_of_another_life_is_an_error_where_the_new_one_has_lost_its_start(world: World) -> None:
-    chunks(world, 10)
-    world.archive(10)
-    world.redeclare()
-    chunks(world, 8)
-    world.retain(4)
-    with pytest.raises(IncarnationError, match="only offsets from 12 on"):
-        await Following(world).task
-
-
-@in_a_world
-async def test_a_life_that_begins_while_reading_is_an_error(world: World) -> None:
-    chunks(world, 10)
-    world.archive(10)
-    reading = Following(world)
-    await reading.settled(30)
-    world.redeclare()
-    chunks(world, 3)
-    with pytest.raises(IncarnationError):
-        await reading.task
-    assert reading.offsets == list(range(30))
-
-
-@in_a_world
-async def test_a_replica_that_lags_behind_is_waited_for(world: World) -> None:
-    chunks(world, 10)
-    reading = Following(world)
-    await reading.settled(30)
-    world.lag = 4
-    world.disconnect()
-    await asyncio.sleep(100)
-    world.lag = 0
-    chunks(world, 1)
-    await reading.settled(33)
-    assert await reading.stop() is None
-    assert reading.offsets == list(range(33))
-
-
-@in_a_world
 async def test_a_stream_of_nothing_is_read_from_its_first_message(world: World) -> None:
     for start in (FIRST, LAST, NEXT, AtOffset(Offset(0))):
         world.redeclare()
@@ -265,114 +194,6 @@ async def test_a_stream_of_nothing_is_read_from_its_first_message(world: World) 
         await reading.settled(world.next_offset)
         assert await reading.stop() is None
         assert reading.offsets == list(range(1, 7))
-
-
-async def read_live(world: World) -> Following:
-    """Read ten chunks of a stream that nobody archives."""
-    chunks(world, 10)
-    reading = Following(world, archive_wait_s=60.0)
-    await reading.settled(30)
-    return reading
-
-
-@in_a_world
-async def test_where_the_witness_is_deleted_numbers_that_meet_go_on(world: World) -> None:
-    reading = await read_live(world)
-    chunks(world, 5)
-    await reading.settled(45)
-    world.is_up = False
-    world.disconnect()
-    chunks(world, 3)
-    world.retain(3)
-    world.is_up = True
-    await reading.settled(54)
-    assert await reading.stop() is None
-    assert reading.offsets == list(range(54))
-
-
-@in_a_world
-async def test_where_the_witness_is_deleted_the_archive_may_know_of_no_newer_life(world: World) -> None:
-    chunks(world, 10)
-    world.archive(10)
-    reading = Following(world)
-    await reading.settled(30)
-    world.is_up = False
-    world.redeclare()
-    chunks(world, 13)
-    world.archive(5)
-    world.retain(3)
-    world.is_up = True
-    with pytest.raises(IncarnationError, match="the archive has 2"):
-        await reading.task
-    assert reading.offsets == list(range(30))
-
-
-@in_a_world
-async def test_tracking_where_the_witness_was_is_another_life(world: World) -> None:
-    reading = await read_live(world)
-    world.is_up = False
-    world.redeclare()
-    chunks(world, 9)
-    for _ in range(3):
-        world.track()
-    chunks(world, 3)
-    world.is_up = True
-    with pytest.raises(IncarnationError, match="another chunk is there"):
-        await reading.task
-
-
-@in_a_world
-async def test_a_smaller_log_that_is_younger_is_another_life(world: World) -> None:
-    loop = asyncio.get_running_loop()
-    reading = await read_live(world)
-    world.now += 1000
-    world.redeclare()
-    chunks(world, 3)
-    began = loop.time()
-    with pytest.raises(IncarnationError):
-        await reading.task
-    assert loop.time() - began < 20
-
-
-@in_a_world
-async def test_a_log_that_stays_smaller_has_lost_data(world: World) -> None:
-    loop = asyncio.get_running_loop()
-    reading = await read_live(world)
-    world.now = 0
-    world.redeclare()
-    chunks(world, 3)
-    began = loop.time()
-    with pytest.raises(IncarnationError, match="did not have all that was read, up to 30"):
-        await reading.task
-    assert 60 <= loop.time() - began < 90
-
-
-@in_a_world
-async def test_a_log_that_was_smaller_and_then_lacks_the_witness_is_compared_by_the_archive(world: World) -> None:
-    reading = await read_live(world)
-    world.now = 0
-    world.redeclare()
-    chunks(world, 3)
-    await asyncio.sleep(20)
-    chunks(world, 10)
-    world.retain(3)
-    with pytest.raises(UnavailableError, match="offset 30 and what follows"):
-        await reading.task
-    assert reading.offsets == list(range(30))
-
-
-@in_a_world
-async def test_a_stream_that_is_deleted_ends_after_what_is_archived_of_it(world: World) -> None:
-    reading = await read_live(world)
-    world.is_up = False
-    world.disconnect()
-    chunks(world, 10)
-    world.archive(17)
-    world.delete()
-    world.is_up = True
-    with pytest.raises(StreamNotFoundError):
-        await reading.task
-    assert reading.offsets == list(range(51))
 
 
 @in_a_world

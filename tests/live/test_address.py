@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_tls_checks_certificates_and_names() -> None:
 
 def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
-    for name in ("bad.pem", "missing.pem"):
+    for name in ("bad.pem", "missing.pem", "%00"):
         address = BrokerAddress.from_uri(f"rabbitmq-stream+tls://localhost?cacertfile={tmp_path / name}")
-        with pytest.raises(InvalidSettingError, match=name):
+        with pytest.raises(InvalidSettingError, match=f"{unquote(name)} cannot be read"):
             address.ssl_context()

@@ -8,7 +8,7 @@ import pytest
 
 from coldstream.errors import BadCrcError, BadLengthError, BadMagicError, CorruptionError, TruncatedError
 from coldstream.format.message import messages
-from coldstream.live.delivered import chunk_of
+from coldstream.live.delivered import chunk_of, is_same
 from coldstream.units import Offset
 from tests.support.stream_broker import chunk, header_of
 
@@ -52,3 +52,14 @@ def test_a_chunk_that_is_cut_short_is_refused(length: int) -> None:
 def test_a_chunk_that_is_not_as_it_was_written_is_refused(change, error: type[CorruptionError]) -> None:
     with pytest.raises(error, match="orders"):
         chunk_of(change(ENCODED), source="orders")
+
+
+def test_trailers_and_bloom_filters_make_no_other_chunk() -> None:
+    header = header_of(ENCODED)
+    assert is_same(header, replace(header, trailer_bytes=5, bloom_bytes=16))
+
+
+@pytest.mark.parametrize("field", ["type", "entries", "records", "timestamp", "epoch", "chunk_id", "crc", "data_bytes"])
+def test_whatever_else_differs_makes_another_chunk(field: str) -> None:
+    header = header_of(ENCODED)
+    assert not is_same(header, replace(header, **{field: getattr(header, field) + 1}))

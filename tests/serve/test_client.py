@@ -85,7 +85,7 @@ def server() -> Iterator[Server]:
 
 def problem(err: Exception) -> Answer:
     body = problem_of(err, instance="urn:coldstream:request:7")
-    return body.status, body.model_dump_json().encode()
+    return body.status, body.to_json().encode()
 
 
 @pytest.mark.parametrize("vhost", HOSTILE)

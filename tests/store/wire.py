@@ -46,9 +46,16 @@ class Wire:
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> AWSResponse:
-    """An answer whose body ends where `body` does, whatever its headers say."""
+    """An answer of AWS's whose body ends where `body` does, whatever its headers say."""
+    return foreign_answer(status, body, x_amzn_RequestId="of-a-test", **headers)
+
+
+def foreign_answer(status: int, body: bytes = b"", **headers: str) -> AWSResponse:
+    """An answer of somebody between us and AWS."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    raw = HTTPResponse(io.BytesIO(body), headers=named, status=status, preload_content=False)
+    raw = HTTPResponse(  # as the SDK makes it
+        io.BytesIO(body), headers=named, status=status, preload_content=False, enforce_content_length=False
+    )
     return AWSResponse("http://aws.test/", status, raw.headers, raw)
 
 

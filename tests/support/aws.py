@@ -17,6 +17,8 @@ import pytest
 
 from coldstream.local.deploy import table_parameters
 from coldstream.local.template import load_template
+from coldstream.store.environment import AwsEnvironment
+from coldstream.store.lean import LeanTable
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 
@@ -81,6 +83,27 @@ def table_name(create_table: Callable[[], str]) -> str:
 def dynamo_table(table_name: str) -> DynamoTable:
     """The manifest in an empty table."""
     return DynamoTable(table_name)
+
+
+class LeanManifest(LeanTable):
+    """The manifest, read without the SDK: a whole `ports.ManifestTable` by PynamoDB's writes."""
+
+    def __init__(self, name: str, aws: AwsEnvironment) -> None:
+        super().__init__(name, aws)
+        self.apply = DynamoTable(name).apply
+
+
+@pytest.fixture
+def lean_table(table_name: str) -> LeanManifest:
+    """The manifest in an empty table, read without the SDK."""
+    aws = AwsEnvironment(
+        region=os.environ["AWS_DEFAULT_REGION"],
+        access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
+        secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
+        session_token=None,
+        dynamodb_endpoint=os.environ.get("AWS_ENDPOINT_URL_DYNAMODB", os.environ.get("AWS_ENDPOINT_URL")),
+    )
+    return LeanManifest(table_name, aws)
 
 
 @pytest.fixture

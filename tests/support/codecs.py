@@ -23,7 +23,7 @@ class Codec(ICompressionCodec):
         self._uncompressed_bytes = 0
         self._data = b""
 
-    def compress(self, messages: Sequence[bytes]) -> None:
+    def compress(self, messages: Sequence[bytes]) -> None:  # type: ignore[override]  # rstream's is generic
         packed = b"".join(len(message).to_bytes(4) + message for message in messages)
         self._messages = len(messages)
         self._uncompressed_bytes = len(packed)

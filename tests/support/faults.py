@@ -183,5 +183,5 @@ def _refusal(request: Head, status: int, code: str) -> bytes:
         kind, code = "application/xml", "ExpiredToken" if status == EXPIRED[0] else code
         body = f"<Error><Code>{code}</Code><Message>as asked for by a test</Message></Error>"
     body = "" if request.method == "HEAD" else body
-    head = f"HTTP/1.1 {status} {STATUS_TEXT[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return (head + body).encode()
+    head = f"HTTP/1.1 {status} {STATUS_TEXT[status]}\r\nx-amzn-RequestId: of-a-test\r\n"
+    return f"{head}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()

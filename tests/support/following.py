@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Coroutine
 
 from coldstream.consumer.follower import Follower
 from coldstream.consumer.intake import Intake
 from coldstream.consumer.portion import Portion
 from coldstream.errors import ColdstreamError
 from coldstream.manifest.spec import FIRST, OffsetSpec
-from tests.support.world import STREAM, FakeArchive, FakeBroker, World
+from tests.support.world import STREAM, FakeArchive, FakeBroker, World, run
+
+Work = Callable[[World], Coroutine[None, None, None]]
+
+
+def in_a_world(work: Work) -> Callable[[], None]:
+    """Make a test of a coroutine that is given a world."""
+
+    def test() -> None:
+        random.seed(1)
+        run(work(World(random.Random(1))))
+
+    test.__name__ = work.__name__
+    return test
+
+
+def chunks(world: World, number: int) -> None:
+    """Publish chunks of three messages."""
+    for _ in range(number):
+        world.publish(3)
 
 
 class Following:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from coldstream.local.http_api import HttpApi
+from coldstream.runtime import resolving
 from coldstream.serve.resolver import Resolver
 from coldstream.store.memory import MemoryObjects
 from coldstream.store.ports import ManifestTable
@@ -140,7 +141,7 @@ def http_archive(table: ManifestTable, objects: HttpObjects, *, url_expiry_s: in
     resolver = Resolver(table, objects, url_expiry_s=url_expiry_s)
     asked: list[str] = []
     lock = threading.Lock()
-    before = app.resolver
+    before = resolving.resolver
 
     def invoke(event: dict[str, object]) -> object:
         with lock:
@@ -151,11 +152,11 @@ def http_archive(table: ManifestTable, objects: HttpObjects, *, url_expiry_s: in
     threads = [threading.Thread(target=each.serve_forever, args=(0.01,)) for each in (api, server)]
     for thread in threads:
         thread.start()
-    app.resolver = lambda: resolver
+    resolving.resolver = lambda: resolver
     try:
         yield HttpArchive(api.url, server, asked)
     finally:
-        app.resolver = before
+        resolving.resolver = before
         server.stop.set()
         for each in (api, server):
             each.shutdown()

@@ -17,18 +17,18 @@ Clients = Callable[..., Any]
 
 
 @pytest.fixture
-def aws(moto_endpoint: str) -> Iterator[FaultyAws]:
+def faulty(moto_endpoint: str) -> Iterator[FaultyAws]:
     with FaultyAws(moto_endpoint, seed=7) as running:
         yield running
 
 
 @pytest.fixture
-def client(aws: FaultyAws) -> Iterator[Clients]:
+def client(faulty: FaultyAws) -> Iterator[Clients]:
     made = []
 
     def make(service: str, *, attempts: int = 1) -> Any:
         config = Config(retries={"total_max_attempts": attempts}, read_timeout=10)
-        made.append(boto3.session.Session().client(service, endpoint_url=aws.url, config=config))
+        made.append(boto3.session.Session().client(service, endpoint_url=faulty.url, config=config))
         return made[-1]
 
     yield make
@@ -79,17 +79,17 @@ def test_the_other_services_go_through_it_too(client: Clients, table_name: str) 
     assert events.put_events(Entries=[entry])["FailedEntryCount"] == 0
 
 
-def test_a_connection_serves_many_requests(aws: FaultyAws, client: Clients, bucket: str) -> None:
+def test_a_connection_serves_many_requests(faulty: FaultyAws, client: Clients, bucket: str) -> None:
     s3 = client("s3")
     for number in range(20):
         s3.put_object(Bucket=bucket, Key=f"{number}", Body=b"x" * number)
         assert s3.get_object(Bucket=bucket, Key=f"{number}")["Body"].read() == b"x" * number
-    assert aws.counts == {"passed": 40}
+    assert faulty.counts == {"passed": 40}
 
 
 @pytest.mark.parametrize("service", ["s3", "dynamodb", "sqs", "events"])
-def test_errors_are_those_of_the_service(aws: FaultyAws, client: Clients, service: str) -> None:
-    aws.faults = Faults(error_rate=1)
+def test_errors_are_those_of_the_service(faulty: FaultyAws, client: Clients, service: str) -> None:
+    faulty.faults = Faults(error_rate=1)
     seen, asked = set(), client(service)
     for _ in range(60):
         with pytest.raises(ClientError) as raised:
@@ -100,47 +100,51 @@ def test_errors_are_those_of_the_service(aws: FaultyAws, client: Clients, servic
 
 
 @pytest.mark.parametrize("service", ["s3", "dynamodb", "sqs", "events"])
-def test_expired_credentials_are_refused_until_there_are_others(aws: FaultyAws, client: Clients, service: str) -> None:
+def test_expired_credentials_are_refused_until_there_are_others(
+    faulty: FaultyAws, client: Clients, service: str
+) -> None:
     asked = client(service)
-    aws.faults = Faults(expired="another")
+    faulty.faults = Faults(expired="another")
     ask(service, asked)
-    aws.faults = Faults(expired="test")
+    faulty.faults = Faults(expired="test")
     with pytest.raises(ClientError, match="ExpiredToken"):
         ask(service, asked)
-    aws.faults = Faults()
+    faulty.faults = Faults()
     ask(service, asked)
 
 
-def test_an_outage_refuses_connections_and_ends(aws: FaultyAws, client: Clients) -> None:
+def test_an_outage_refuses_connections_and_ends(faulty: FaultyAws, client: Clients) -> None:
     s3 = client("s3")
     ask("s3", s3)
-    aws.faults = Faults(is_out=True)
+    faulty.faults = Faults(is_out=True)
     for _ in range(3):
         with pytest.raises(EndpointConnectionError):
             ask("s3", s3)
-    aws.faults = Faults()
+    faulty.faults = Faults()
     ask("s3", s3)
 
 
-def test_dropped_connections_lose_requests_and_answers(aws: FaultyAws, client: Clients, bucket: str, s3: Any) -> None:
-    aws.faults = Faults(drop_rate=1)
+def test_dropped_connections_lose_requests_and_answers(
+    faulty: FaultyAws, client: Clients, bucket: str, s3: Any
+) -> None:
+    faulty.faults = Faults(drop_rate=1)
     asked = client("s3")
     for number in range(20):
         with pytest.raises((BotoCoreError, ClientError)):
             asked.put_object(Bucket=bucket, Key=f"{number}", Body=BODY)
     carried_out = s3.list_objects_v2(Bucket=bucket)["KeyCount"]
     assert 0 < carried_out < 20
-    assert aws.counts == {"dropped": 20}
+    assert faulty.counts == {"dropped": 20}
 
 
-def test_retries_get_over_what_goes_wrong_now_and_then(aws: FaultyAws, client: Clients, bucket: str) -> None:
-    aws.faults = Faults(error_rate=0.1, drop_rate=0.1, latency_s=0.002)
+def test_retries_get_over_what_goes_wrong_now_and_then(faulty: FaultyAws, client: Clients, bucket: str) -> None:
+    faulty.faults = Faults(error_rate=0.1, drop_rate=0.1, latency_s=0.002)
     s3 = client("s3", attempts=10)
     for number in range(20):
         s3.put_object(Bucket=bucket, Key=f"{number}", Body=BODY)
         assert s3.head_object(Bucket=bucket, Key=f"{number}")["ContentLength"] == len(BODY)
-    assert aws.counts["refused"] > 0
-    assert aws.counts["dropped"] > 0
+    assert faulty.counts["refused"] > 0
+    assert faulty.counts["dropped"] > 0
 
 
 def ask(service: str, asked: Any) -> None:

@@ -20,12 +20,17 @@ OF_AWS = {
     "AWS/DynamoDB": {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"},
 }
 
+ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream/runtime/resolving.py",)}
+"""Code of a function that counts, and is not in its directory."""
+
 
 def emitted() -> set[tuple[str, str, str]]:
     """Return what the functions count: namespace, service, name."""
     found = set()
     for path in (TEMPLATE.parent / "functions").glob("*/app.py"):
-        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        code = (path, *ELSEWHERE.get(path.parent.name, ()))
+        nodes = (node for part in code for node in ast.walk(ast.parse(part.read_text())))
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
         (made,) = (call for call in calls if getattr(call.func, "id", "") == "Metrics")
         given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in made.keywords}
         for call in calls:

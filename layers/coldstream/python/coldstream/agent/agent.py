@@ -98,6 +98,7 @@ class Agent:
     async def run(self, follower: Follower) -> None:
         """Run until cancelled. Raises InvalidSettingError when it cannot begin."""
         with _lock(self.options.state):
+            self._check_disk()
             helpers = [
                 asyncio.create_task(self._repeat("disk", GUARD_S, self._guard_disk)),
                 asyncio.create_task(self._repeat("status", SHOW_S, lambda: self._show(follower))),
@@ -109,6 +110,11 @@ class Agent:
                 for task in (*helpers, *self._tasks.values()):
                     task.cancel()
                 await asyncio.gather(*helpers, *self._tasks.values(), return_exceptions=True)
+
+    def _check_disk(self) -> None:
+        limit, space = self.options.release_below_bytes, os.statvfs(self.options.state)
+        if limit is not None and limit >= space.f_blocks * space.f_frsize:
+            raise InvalidSettingError("--release-pins-below", "is more than the whole disk: every pin would be let go")
 
     def turn(self) -> None:
         """Take note that the main loop turns, and leave of streams that are done."""
@@ -146,14 +152,15 @@ class Agent:
             try:
                 await work()
                 self._problems.pop(what, None)
-            except (ColdstreamError, OSError) as err:
-                self._problem(what, str(err))
+            except Exception as err:  # noqa: BLE001  not even a bug may end it unseen
+                expected = isinstance(err, ColdstreamError | OSError)
+                self._problem(what, str(err) if expected else f"{what}: {err!r}", None if expected else err)
                 self.metrics.failed(err)
             await asyncio.sleep(pause_s)
 
-    def _problem(self, what: str, problem: str) -> None:
+    def _problem(self, what: str, problem: str, bug: Exception | None = None) -> None:
         if self._problems.get(what) != problem:
-            log.error("%s", problem)
+            log.error("%s", problem, exc_info=bug)
         self._problems[what] = problem
 
     async def _show(self, follower: Follower) -> None:
@@ -186,22 +193,29 @@ class Agent:
         )
 
     async def _guard_disk(self) -> None:
-        """Let go of pins while the disk is nearly full, if told to: those that the broker has deleted, oldest first."""
+        """Let go of pins while the disk is nearly full, if told to: those that the broker has deleted, oldest first.
+
+        No more of them at once than is missing: space need not be free as soon as a file has no name.
+        """
         limit = self.options.release_below_bytes
-        while limit is not None and _free_bytes(self.options.state) < limit:
+        missing_bytes = 0 if limit is None else limit - _free_bytes(self.options.state)
+        while missing_bytes > 0:
             oldest = min(self._releasable(), key=lambda found: found[0], default=None)
             if oldest is None:
                 raise UnavailableError("the disk is nearly full, and no pin is left that could be let go")
-            await oldest[1].give_up_oldest(
+            _, size_bytes, archiver = oldest
+            await archiver.give_up_oldest(
                 f"the disk of {self._services.host} was nearly full before they were archived"
             )
+            missing_bytes -= size_bytes
 
-    def _releasable(self) -> Iterator[tuple[float, StreamArchiver]]:
+    def _releasable(self) -> Iterator[tuple[float, int, StreamArchiver]]:
         for archiver in self.archivers.values():
             pin = next(iter(archiver.disk.segments), None)
             if pin is not None and not pin.is_active and not archiver.disk.pins.holds_live(pin):
                 try:
-                    yield pin.path.stat().st_mtime, archiver
+                    found = pin.path.stat()
+                    yield found.st_mtime, found.st_size, archiver
                 except FileNotFoundError:
                     continue
 

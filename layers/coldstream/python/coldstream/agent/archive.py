@@ -91,13 +91,13 @@ class Archive:
         return archive
 
     def renew(self) -> None:
-        """Make the clients of AWS anew, once a minute at most: they find credentials that were renewed in a file."""
-        if self._connect is not None and time.monotonic() - self._renewed_at > RENEW_S:
+        """Make the clients of AWS anew, once a minute at most: they find credentials that were renewed in a file.
+
+        That takes a third of a second, and longer where credentials are asked for: a thread does it, later.
+        """
+        if self._connect is not None and time.monotonic() - self._renewed_at > RENEW_S and not self._stopped.is_set():
             self._renewed_at = time.monotonic()
-            try:
-                self._table, self._objects, self._bus = self._connect()
-            except Exception as err:  # noqa: BLE001  the SDK's own, for one as a file is half written
-                log.warning("no new clients of AWS: %s", err)
+            self._requests.submit(self._reconnect, self._connect)
 
     def stop(self) -> None:
         """End what is being staged, at the next piece, by a StoppedError."""
@@ -149,6 +149,12 @@ class Archive:
 
     async def _request(self, call: Callable[..., Found], *arguments: object, **named: object) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._requests, partial(call, *arguments, **named))
+
+    def _reconnect(self, connect: Callable[[], tuple[ManifestTable, ObjectStore, EventBus]]) -> None:
+        try:
+            self._table, self._objects, self._bus = connect()
+        except Exception as err:  # noqa: BLE001  the SDK's own, for one as a file is half written
+            log.warning("no new clients of AWS: %s", err)
 
     def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
         entries = self._table.log_before(life, Offset(MAX_OFFSET), LAST_ENTRIES)

@@ -23,11 +23,12 @@ class DiskFollower:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._watch: SegmentWatch | None = None
+        self._unread: str | None = None
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the file system's events; None when they tell everything."""
-        return None if self._watch is None else self._watch.problem
+        """What is wrong with the directories, or the file system's events; None when all is told."""
+        return self._unread or (None if self._watch is None else self._watch.problem)
 
     async def run(self, agent: Agent) -> None:
         """Begin with what is there; then turn at each piece of news, and every `scan_s` without any."""
@@ -39,7 +40,8 @@ class DiskFollower:
             # Here and now: retention may leave a segment of a busy stream no more than a moment.
             life = _life(name)
             if life is not None and not agent.is_excluded(life):
-                self._pins(agent, life).pin_new()
+                with suppress(OSError):  # what cannot be pinned now is told where it is looked at again
+                    self._pins(agent, life).pin_new()
             loop.call_soon_threadsafe(news.put_nowait, name)
 
         self._watch = SegmentWatch(self._data, tell)
@@ -55,9 +57,16 @@ class DiskFollower:
         while True:
             agent.turn()
             if time.monotonic() >= scan_at:
-                for name in await asyncio.to_thread(_names, self._data, agent.pins, agent.memories):
+                try:
+                    names = await asyncio.to_thread(_names, self._data, agent.pins, agent.memories)
+                except OSError as err:
+                    self._unread = str(err)
+                    names = []
+                else:
+                    self._unread = None
+                for name in names:
                     self._archiver(agent, name, is_backfill=is_backfill)
-                is_backfill = False
+                is_backfill = is_backfill and self._unread is not None
                 scan_at = time.monotonic() + agent.options.scan_s
             try:
                 async with asyncio.timeout(min(TURN_S, max(0.0, scan_at - time.monotonic()))):

@@ -8,7 +8,9 @@ import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,7 +26,10 @@ log = logging.getLogger(__name__)
 MAX_CONNECTIONS = 16
 """More at once are closed unanswered."""
 
-READ_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
+"""For a request to come and its answer to go, however slowly."""
+
+NO_ROOM_PAUSE_S = 0.1
 STALLED_S = 60.0
 
 _JSON = "application/json"
@@ -60,7 +65,7 @@ class StatusServer:
         self._stalled_s = stalled_s
         try:
             self._server = _Server(host, port, self._answer)
-        except (OSError, OverflowError) as err:
+        except (OSError, OverflowError, TypeError) as err:
             raise InvalidSettingError("--listen", f"cannot listen on {host} port {port}: {err}") from err
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="status", daemon=True)
 
@@ -89,7 +94,10 @@ class StatusServer:
 
     def _answer(self, path: str, accept: str) -> _Answer:
         if path == "/metrics":
-            encode, content_type = choose_encoder(accept)
+            try:
+                encode, content_type = choose_encoder(accept)
+            except (TypeError, ValueError):  # of versions that are no numbers
+                encode, content_type = choose_encoder("")
             return _Answer(HTTPStatus.OK, content_type, encode(self._metrics.registry))
         if path == "/healthz":
             return self._health()
@@ -125,6 +133,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, answer: Callable[[str, str], _Answer]) -> None:
         self.answer = answer
         self._connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._came_at: dict[Any, float] = {}
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _RequestHandler)
@@ -134,15 +143,32 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Take a connection; where that fails, as without a free file descriptor, it would be tried again at once."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(NO_ROOM_PAUSE_S)
+            raise
+
+    def service_actions(self) -> None:
+        """Break off what takes too long; called several times a second."""
+        latest = time.monotonic() - REQUEST_TIMEOUT_S
+        for request, came_at in list(self._came_at.items()):
+            if came_at < latest:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, of which there are so many and no more."""
         if not self._connections.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        self._came_at[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._connections.release()
+            self._done(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -150,7 +176,11 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._connections.release()
+            self._done(request)
+
+    def _done(self, request: Any) -> None:
+        del self._came_at[request]
+        self._connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
         """Pass over clients that break off."""
@@ -161,7 +191,6 @@ class _RequestHandler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "coldstream"
     sys_version = ""
-    timeout = READ_TIMEOUT_S
 
     def do_GET(self) -> None:
         """Answer, and close the connection: HTTP/1.0."""

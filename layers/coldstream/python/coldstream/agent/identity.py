@@ -8,9 +8,10 @@ from dataclasses import replace
 from coldstream.agent.memory import Loss, MemoryFile, Witness
 from coldstream.agent.names import candidates
 from coldstream.agent.naming import Naming
-from coldstream.agent.proof import Broker, Log, Proof, Verdict, is_same, prove
+from coldstream.agent.proof import Broker, Log, Proof, Verdict, prove
 from coldstream.errors import AccessDeniedError, NotFoundError
 from coldstream.format.chunk import ChunkHeader
+from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset

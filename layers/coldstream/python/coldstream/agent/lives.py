@@ -11,21 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coldstream.agent.archive import Archive
+from coldstream.agent.memory import MemoryFile
 from coldstream.agent.names import written
 from coldstream.agent.pins import segment_files
 from coldstream.agent.proof import Broker
 from coldstream.agent.rebuild import incarnation_of_first_chunk
 from coldstream.agent.walk import SegmentWalk
 from coldstream.errors import UnavailableError
-from coldstream.format.chunk import Chunk
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset, TimestampMs
 
+CLOCKS_APART_MS = 60_000
+"""What the clocks of leaders may differ by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """The last user chunk that is known of a life, and the offset behind all that is known."""
+    """A user chunk that a life is known by, and the offset to read on from: behind all that is known, or its own."""
 
     chunk_id: ChunkId
     timestamp: TimestampMs
@@ -33,35 +36,45 @@ class Anchor:
 
 
 async def find_life(
-    archive: Archive, broker: Broker, pins: Path, vhost: str, name: str
-) -> tuple[StreamId, Offset] | None:
-    """Return the life of a stream that the broker has now, and the offset to read on from.
+    archive: Archive, broker: Broker, vhost: str, name: str, *, pins: Path, memories: Path
+) -> tuple[StreamId, Anchor] | None:
+    """Return the life of a stream that the broker has now, and where to read on.
 
     None while the stream is empty and was never seen. Raises NotFoundError where the broker has no such stream,
     UnavailableError while it cannot be told which life this is.
     """
     first = await broker.probe(vhost, name, FIRST)
+    # In this order: what is archived and let go meanwhile is then in the one or the other.
+    lives = set(await asyncio.to_thread(_lives_here, pins, memories, vhost, name))
     newest = await archive.newest_life(vhost, name)
-    lives = await asyncio.to_thread(_lives_here, pins, vhost, name)
-    for life in dict.fromkeys([*reversed(lives), *([newest] if newest is not None else [])]):
+    is_newest = True
+    for life in sorted(lives if newest is None else lives | {newest}, key=lambda life: (len(life), life), reverse=True):
         anchor = await _anchor(archive, pins, life)
-        if anchor is not None and await _is_of(broker, vhost, name, anchor, first):
-            return StreamId(vhost, name, life), anchor.next_offset
+        if anchor is None:
+            continue
+        if await _is_of(broker, vhost, name, anchor, is_newest=is_newest):
+            return StreamId(vhost, name, life), anchor
+        is_newest = False
     if first is None:
         return None
-    return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), Offset(first.header.chunk_id)
+    header = first.header
+    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id))
+    return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
 
 
-async def _is_of(broker: Broker, vhost: str, name: str, anchor: Anchor, first: Chunk | None) -> bool:
-    """Tell whether the broker's stream is the life of an anchor."""
+async def _is_of(broker: Broker, vhost: str, name: str, anchor: Anchor, *, is_newest: bool) -> bool:
+    """Tell whether the broker's stream is the life of an anchor. One that had another after it needs the very chunk."""
     there = await broker.probe(vhost, name, AtOffset(Offset(anchor.chunk_id)))
     if there is not None and there.header.chunk_id == anchor.chunk_id:
         return there.header.timestamp == anchor.timestamp
+    if not is_newest:
+        return False
+    first = await broker.probe(vhost, name, FIRST)  # only now: retention may have deleted the chunk this very moment
     if first is None:
         return False  # declared again, and empty
     if first.header.chunk_id > anchor.chunk_id:
         # Retention has deleted the chunk. A life that got past it in less time than this one is not to be expected.
-        return first.header.timestamp >= anchor.timestamp
+        return first.header.timestamp >= anchor.timestamp - CLOCKS_APART_MS
     if there is None and first.header.timestamp <= anchor.timestamp:
         raise UnavailableError(f"{name!r} in vhost {vhost!r} does not deliver offset {anchor.chunk_id} any more")
     return False
@@ -77,14 +90,15 @@ async def _anchor(archive: Archive, pins: Path, life: Incarnation) -> Anchor | N
     return Anchor(entry.last_user_chunk.chunk_id, entry.last_user_chunk.timestamp, entry.next_offset)
 
 
-def _lives_here(pins: Path, vhost: str, name: str) -> list[Incarnation]:
+def _lives_here(pins: Path, memories: Path, vhost: str, name: str) -> list[Incarnation]:
+    """Return the lives of which segments are here. Other streams may be written alike; memory tells them apart."""
     prefix = f"{written(vhost, name)}_"
     if not pins.is_dir():
         return []
     names = (path.name for path in pins.iterdir() if segment_files(path))
-    return sorted(
-        Incarnation(found) for found in names if found.startswith(prefix) and found.removeprefix(prefix).isdigit()
-    )
+    found = [Incarnation(life) for life in names if life.startswith(prefix) and life.removeprefix(prefix).isdigit()]
+    streams = [(life, MemoryFile(memories, life).load().stream) for life in found]
+    return [life for life, stream in streams if stream is None or (stream.vhost, stream.name) == (vhost, name)]
 
 
 def _anchor_here(directory: Path) -> Anchor | None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -23,8 +25,9 @@ from urllib.parse import unquote, urlsplit
 
 import urllib3
 
-from coldstream.errors import AccessDeniedError, InvalidSettingError, UnavailableError
-from coldstream.serve.http import HttpClient
+from coldstream.errors import AccessDeniedError, InvalidNameError, InvalidSettingError, UnavailableError
+from coldstream.manifest.stream import check_name
+from coldstream.serve.http import ClosedError, HttpClient
 from coldstream.units import MIB
 
 PAGE_STREAMS = 500
@@ -33,6 +36,9 @@ PAGE_STREAMS = 500
 MAX_PAGES = 1000
 MAX_PAGE_BYTES = 16 * MIB
 READ_TIMEOUT_S = 10.0
+LIST_TIMEOUT_S = 120.0
+"""For all pages, however slowly they come."""
+
 ATTEMPTS = 2
 
 _AGE = re.compile(r"(?P<number>[0-9]+)(?P<unit>[YMDhms])")
@@ -44,6 +50,10 @@ _UNIT_MS = {
     "m": 60_000,
     "s": 1000,
 }
+
+# Past these a limit is none: nobody's clock or disk gets there.
+_MAX_AGE_DIGITS = 12
+_MAX_SIZE_BYTES = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +76,53 @@ class ManagementClient:
 
     def __init__(self, url: str) -> None:
         self._url, self._headers = _address(url)
-        self._http = HttpClient(connections=1, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
+        self._is_closed = False
+        self._clients: set[HttpClient] = set()
 
     def streams(self) -> list[BrokerStream]:
-        """Return the streams of all vhosts that the user may see.
+        """Return the streams of all vhosts that the user may see, but for those whose names cannot be archived.
 
         Pages are asked for one after the other, so a stream may be missing once, or there twice, while queues are
         declared or deleted. Cost: a request for each 500 queues of any type. Raises UnavailableError,
         AccessDeniedError; and whatever its thread is at, serve.http.ClosedError after `close`.
         """
         found: list[BrokerStream] = []
-        for page in range(1, MAX_PAGES + 1):
-            items, pages = self._page(page)
-            found += [_stream(item) for item in items if item.get("type") == "stream"]
-            if page >= pages:
-                break
+        with self._client() as client:
+            for page in range(1, MAX_PAGES + 1):
+                items, pages = self._page(client, page)
+                found += [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
+                if page >= pages:
+                    break
         return found
 
     def close(self) -> None:
-        """End the request under way, if there is one, and refuse new ones."""
-        self._http.close()
+        """End the requests under way, and refuse new ones."""
+        self._is_closed = True
+        for client in list(self._clients):
+            client.close()
 
-    def _page(self, page: int) -> tuple[list[dict[str, Any]], int]:
+    @contextmanager
+    def _client(self) -> Iterator[HttpClient]:
+        """Give a client that is closed when the time is over."""
+        client = HttpClient(connections=1, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
+        self._clients.add(client)
+        timer = threading.Timer(LIST_TIMEOUT_S, client.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            if self._is_closed:
+                raise ClosedError
+            yield client
+        except ClosedError as err:
+            if self._is_closed:
+                raise
+            raise UnavailableError(f"{self._url} has not listed its queues within {LIST_TIMEOUT_S:g} s") from err
+        finally:
+            timer.cancel()
+            self._clients.discard(client)
+            client.close()
+
+    def _page(self, client: HttpClient, page: int) -> tuple[list[dict[str, Any]], int]:
         columns = "vhost,name,type,arguments,effective_policy_definition"
         url = f"{self._url}/api/queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
 
@@ -99,10 +134,10 @@ class ManagementClient:
             try:
                 answer = json.loads(body)
                 return [_checked(item) for item in answer["items"]], int(answer["page_count"])
-            except (KeyError, RecursionError, TypeError, ValueError) as err:
+            except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
                 raise UnavailableError(f"{self._url} answered what the management API does not: {err!r}") from err
 
-        return self._http.get(url, lambda: self._headers, read)
+        return client.get(url, lambda: self._headers, read)
 
     def _check(self, status: int, body: bytes) -> None:
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -149,6 +184,15 @@ def _checked(item: Any) -> dict[str, Any]:
     return item
 
 
+def _has_names(item: Mapping[str, Any]) -> bool:
+    try:
+        check_name("vhost", item["vhost"])
+        check_name("stream name", item["name"])
+    except InvalidNameError:
+        return False
+    return True
+
+
 def _stream(item: Mapping[str, Any]) -> BrokerStream:
     policy, arguments = _mapping(item.get("effective_policy_definition")), _mapping(item.get("arguments"))
 
@@ -172,8 +216,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _age_ms(value: Any) -> int | None:
     """Read an age as the broker does (rabbit_amqqueue:check_max_age/1); None for what it would not take."""
     match = _AGE.fullmatch(value) if isinstance(value, str) else None
-    return None if match is None or int(match["number"]) == 0 else int(match["number"]) * _UNIT_MS[match["unit"]]
+    if match is None or len(match["number"]) > _MAX_AGE_DIGITS or int(match["number"]) == 0:
+        return None
+    return int(match["number"]) * _UNIT_MS[match["unit"]]
 
 
 def _size(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_SIZE_BYTES else None

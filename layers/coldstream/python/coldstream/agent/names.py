@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 
 from coldstream.agent.management import BrokerStream
@@ -21,8 +22,9 @@ _NOT_BASE64URL = re.compile(rb"\r\n|[^A-Za-z0-9_=-]")
 """Bytes are taken for characters, and a line feed after a carriage return is one with it (string:to_graphemes/1)."""
 
 
+@lru_cache(maxsize=1 << 16)
 def written(vhost: str, name: str) -> str:
-    """Write names as they stand in a directory's, before the "_" and the time."""
+    """Write names as they stand in a directory's, before the "_" and the time; remembered, for it is often asked."""
     return _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}".encode()).decode("ascii")
 
 

@@ -15,6 +15,11 @@ from coldstream.units import MIB
 
 MIN_MAX_LAG_S = 3
 MAX_MAX_LAG_S = 24 * 3600
+MIN_SCAN_S = 0.01
+MAX_SCAN_S = 3600
+MIN_SEGMENT_BYTES = 1000
+MAX_SEGMENT_BYTES = 3_000_000_000
+"""The broker's own limit; positions in a segment are of 32 bits."""
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -62,6 +67,18 @@ class AgentOptions:
             raise InvalidSettingError("--source protocol", "needs --management, or a --stream for each stream")
         if self.max_lag_s is not None and not MIN_MAX_LAG_S <= self.max_lag_s <= MAX_MAX_LAG_S:
             raise InvalidSettingError("--max-lag", f"is to be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
+        if not MIN_SCAN_S <= self.scan_s <= MAX_SCAN_S:
+            raise InvalidSettingError("--scan", f"is to be from {MIN_SCAN_S:g} s to {MAX_SCAN_S} s")
+        if self.bandwidth_bytes_per_s is not None and self.bandwidth_bytes_per_s <= 0:
+            raise InvalidSettingError("--bandwidth", "is to be more than 0; leave it out for no limit")
+        if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise InvalidSettingError(
+                "--segment-size", f"is to be from {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes"
+            )
+        if self.max_spool_bytes < self.segment_bytes:
+            raise InvalidSettingError("--max-spool", "is to be no less than --segment-size")
+        if self.data is not None and self.state.is_relative_to(self.data):
+            raise InvalidSettingError("--state", f"is to be outside of the broker's directory {self.data}")
 
     @property
     def every_ms(self) -> int | None:
@@ -92,7 +109,10 @@ def parse_duration(option: str, text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InvalidSettingError(option, f"{text!r} is not a duration, as 30s, 5m and 1h are")
-    return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
+    try:
+        return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
+    except OverflowError as err:
+        raise InvalidSettingError(option, f"{text[:20]!r} is too long") from err
 
 
 def parse_size(option: str, text: str) -> int:
@@ -100,4 +120,7 @@ def parse_size(option: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InvalidSettingError(option, f"{text!r} is not a size, as 500MB and 2GiB are")
-    return int(float(match["number"]) * (_FACTORS[match["unit"]] if match["unit"] else 1))
+    try:
+        return int(float(match["number"]) * (_FACTORS[match["unit"]] if match["unit"] else 1))
+    except OverflowError as err:
+        raise InvalidSettingError(option, f"{text[:20]!r} is too large") from err

@@ -19,6 +19,7 @@ from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
+from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.units import ChunkId, Offset
@@ -86,24 +87,6 @@ def judge(ours: ChunkHeader, delivered: Chunk | None) -> Verdict:
     if theirs.chunk_id > ours.chunk_id and theirs.chunk_id >= ours.next_offset:
         return Verdict.DELETED
     return Verdict.COMMITTED if is_same(ours, theirs) else Verdict.ANOTHER
-
-
-def is_same(ours: ChunkHeader, theirs: ChunkHeader) -> bool:
-    """Tell whether two headers are of the same chunk; brokers need not send trailers and bloom filters."""
-    return _identity(ours) == _identity(theirs)
-
-
-def _identity(header: ChunkHeader) -> tuple[object, ...]:
-    return (
-        header.type,
-        header.entries,
-        header.records,
-        header.timestamp,
-        header.epoch,
-        header.chunk_id,
-        header.crc,
-        header.data_bytes,
-    )
 
 
 class BrokerConnections:

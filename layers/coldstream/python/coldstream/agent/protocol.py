@@ -3,8 +3,9 @@
 What is delivered is committed, so every segment that is closed here may be archived as it is. A segment ends
 
 - behind the chunk that takes it to `segment_bytes`,
-- at a time border (archive/borders.py), once the stream is read to about its end,
-- a span of time after the span of its last chunk, when nothing more comes,
+- at a time border (archive/borders.py), once the stream is read to about its end, or two spans after the
+  segment was begun,
+- a span of time after the span of its last chunk, or two spans after it was begun, when nothing more comes,
 - before offsets that are lost, when there is no room for more, when the connection is lost, and when the agent starts.
 
 Offsets left out between two chunks were taken by tracking chunks; or retention has deleted chunks before they were
@@ -16,18 +17,20 @@ rightly, or because a tracking chunk is the oldest of all by then, which cannot 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
-from coldstream.agent.proof import is_same
+from coldstream.agent.lives import CLOCKS_APART_MS, Anchor
 from coldstream.agent.rebuild import rebuilt, tracking_before
 from coldstream.agent.spool import ClosedSegment, SegmentSpool
 from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader
 from coldstream.live.connection import LiveConnection
+from coldstream.live.delivered import is_same
 from coldstream.live.subscription import Subscription
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import StreamId
@@ -43,8 +46,8 @@ ROOM_POLL_S = 1.0
 LIVE_SPANS = 3
 """A chunk this many spans old or less is of the stream's end: borders are worth a segment there."""
 
-CLOCKS_APART_MS = 60_000
-"""What the clocks of leaders may differ by: a chunk before our last one that is newer by more is of another stream."""
+LONG_SPANS = 2
+"""A segment open for so many spans ends by our own count of time: the clocks of leaders may be anywhere."""
 
 LOST = "deleted by retention before it was read"
 
@@ -53,10 +56,10 @@ T = TypeVar("T")
 
 
 class ProtocolSource:
-    """Writes the segments of one stream into `directory`, its pins', from `start` on or from where they end there.
+    """Writes the segments of one stream into `directory`, its pins', from `anchor` on or from where they end there.
 
-    `start` is where a chunk begins: the end of what is archived, or else the broker's first chunk. `every_ms` is the
-    span of time borders, None without them. While segments of more than `max_spool_bytes` lie in the directory, the
+    `anchor` is what the stream is known by until something is read. `every_ms` is the span of time borders, None
+    without them. While segments of more than `max_spool_bytes` lie in the directory, the
     broker is asked for nothing.
 
     The callbacks are called in the event loop, and must not block or raise. `on_closed` gets each segment that is
@@ -69,7 +72,7 @@ class ProtocolSource:
         connect: Callable[[], AbstractAsyncContextManager[LiveConnection, None]],
         stream: StreamId,
         directory: Path,
-        start: Offset,
+        anchor: Anchor,
         *,
         on_closed: Callable[[ClosedSegment], None],
         on_lost: Callable[[Offset, Offset, str], None],
@@ -79,8 +82,9 @@ class ProtocolSource:
         max_spool_bytes: int,
         now: Callable[[], TimestampMs] = now_ms,
     ) -> None:
-        self.next_offset = start
-        self._done_to = start  # before it everything is closed, or lost
+        self.next_offset = anchor.next_offset
+        self._done_to = anchor.next_offset  # before it everything is closed, or told as lost
+        self._anchor = anchor
         self._connect = connect
         self._stream = stream
         self._spool = SegmentSpool(directory)
@@ -93,9 +97,11 @@ class ProtocolSource:
         self._now = now
         self._must_recover = True
         self._last: ChunkHeader | None = None
+        self._last_closed: ChunkHeader | None = None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._pending_from = start
+        self._pending_from = anchor.next_offset
+        self._opened_at = 0.0
         self._spool_bytes = 0
         self._idle_s = None if every_ms is None else min(1.0, every_ms / 2000)
 
@@ -138,11 +144,11 @@ class ProtocolSource:
         found = await _on_disk(self._spool.recover)
         self._pending.clear()
         self._pending_bytes = 0
-        self._last = None
-        self.next_offset = self._done_to
         if found.last is not None and found.last.next_offset >= self._done_to:
-            self._last = found.last
-            self.next_offset = self._done_to = found.last.next_offset
+            self._last_closed = found.last
+            self._done_to = found.last.next_offset
+        self._last = self._last_closed  # also when it is archived since, and gone: the stream is known by it
+        self.next_offset = self._done_to
         self._spool_bytes = await _on_disk(self._spool.size_bytes)
         self._must_recover = False
         for segment in found.closed:
@@ -150,7 +156,7 @@ class ProtocolSource:
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
         # From the last chunk there is, so as to see that it is still the same stream.
-        start = self.next_offset if self._last is None else Offset(self._last.chunk_id)
+        start = Offset((self._last or self._anchor).chunk_id)
         async with connection.subscribe(self._stream.name, AtOffset(start), credits=CREDITS) as chunks:
             while True:
                 await self._wait_for_room()
@@ -179,7 +185,7 @@ class ProtocolSource:
         if not await self._is_tracking_before(connection, header):
             await self._close()
             self._on_lost(self.next_offset, Offset(header.chunk_id), LOST)
-            self.next_offset = self._done_to = Offset(header.chunk_id)
+            self.next_offset = Offset(header.chunk_id)
         elif self._is_border(header):
             await self._close()
         for tracking in tracking_before(header, self.next_offset):
@@ -194,13 +200,15 @@ class ProtocolSource:
 
         Raises StreamNotFoundError for one that cannot be of this incarnation.
         """
-        last = self._last
-        if header.chunk_id >= self.next_offset:
-            is_another = last is not None and header.epoch < last.epoch
-        elif last is None or header.next_offset > last.chunk_id:
-            is_another = header.next_offset > self.next_offset or (last is not None and not is_same(header, last))
+        last, known = self._last, self._last or self._anchor
+        if header.next_offset <= known.chunk_id:
+            is_newer = header.timestamp > known.timestamp + CLOCKS_APART_MS
+            is_another = is_newer or (last is not None and header.epoch > last.epoch)
+        elif header.chunk_id < self.next_offset or header.chunk_id == known.chunk_id:
+            is_known = (header.chunk_id, header.timestamp) == (known.chunk_id, known.timestamp)
+            is_another = not is_known or (last is not None and not is_same(header, last))
         else:
-            is_another = header.epoch > last.epoch or header.timestamp > last.timestamp + CLOCKS_APART_MS
+            is_another = last is not None and header.epoch < last.epoch
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset
@@ -217,6 +225,8 @@ class ProtocolSource:
     async def _append(self, chunk: bytes, records: int) -> None:
         if not self._pending:
             self._pending_from = self.next_offset
+            if not self._spool.open_bytes:
+                self._opened_at = asyncio.get_running_loop().time()
         self._pending.append(chunk)
         self._pending_bytes += len(chunk)
         self.next_offset = Offset(self.next_offset + records)
@@ -236,13 +246,14 @@ class ProtocolSource:
         closed = await _on_disk(self._spool.close_segment)
         if closed is not None:
             self._done_to = closed.next_offset
+            self._last_closed = self._last
             self._on_closed(closed)
 
     async def _close_if_over(self) -> None:
         """Close the open segment, if its last span of time and another one are over."""
         if self._every_ms is not None and self._last is not None and self._spool.open_bytes:
             span = self._last.timestamp // self._every_ms
-            if (span + 2) * self._every_ms <= self._now():
+            if (span + 2) * self._every_ms <= self._now() or self._is_open_long(self._every_ms):
                 await self._close()
 
     def _is_border(self, header: ChunkHeader) -> bool:
@@ -250,7 +261,11 @@ class ProtocolSource:
         if self._every_ms is None or self._last is None:
             return False
         is_live = header.timestamp + LIVE_SPANS * self._every_ms > self._now()
-        return is_live and header.timestamp // self._every_ms != self._last.timestamp // self._every_ms
+        is_another_span = header.timestamp // self._every_ms != self._last.timestamp // self._every_ms
+        return is_another_span and (is_live or self._is_open_long(self._every_ms))
+
+    def _is_open_long(self, every_ms: int) -> bool:
+        return asyncio.get_running_loop().time() - self._opened_at >= LONG_SPANS * every_ms / 1000
 
     async def _wait_for_room(self) -> None:
         while self._spool_bytes > self._max_spool_bytes:
@@ -266,5 +281,7 @@ async def _on_disk(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled once more
+                await asyncio.wait([work])
         raise

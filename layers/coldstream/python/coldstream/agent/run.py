@@ -37,9 +37,12 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
     archive = Archive.from_environment(environment, BandwidthLimit(options.bandwidth_bytes_per_s), options.uploads)
     metrics = AgentMetrics()
     broker = BrokerConnections(options.broker, metrics)
-    naming = Naming(None if options.management is None else ManagementClient(options.management))
+    management = None if options.management is None else ManagementClient(options.management)
+    naming = Naming(management)
     agent = Agent(options, archive, broker, naming, metrics)
     with ExitStack() as stack:
+        if management is not None:
+            stack.callback(management.close)
         if options.listen_host:
             server = StatusServer(metrics, lambda: agent.turned_s, host=options.listen_host, port=options.listen_port)
             stack.enter_context(server)

@@ -17,7 +17,7 @@ from pathlib import Path
 from coldstream.agent.pins import segment_files
 from coldstream.agent.walk import SegmentWalk
 from coldstream.errors import CorruptionError
-from coldstream.format.chunk import ChunkHeader
+from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
 from coldstream.format.segment import SEGMENT_HEADER, file_name
 from coldstream.units import MIB, Offset
@@ -36,7 +36,7 @@ class ClosedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What an earlier run left: segments that were open and are closed now, and the last chunk of all."""
+    """What an earlier run left: segments that were open and are closed now, and the last user chunk of all."""
 
     closed: tuple[ClosedSegment, ...]
     last: ChunkHeader | None
@@ -53,12 +53,13 @@ class SegmentSpool:
         self.open_bytes = 0
 
     def recover(self) -> Recovered:
-        """Close what is open with its last whole chunk, CRCs checked; what has none is removed."""
+        """Close what is open with its last whole user chunk, CRCs checked; what has none is removed."""
         self.abandon()
         self._directory.mkdir(parents=True, exist_ok=True)
+        _sync(self._directory.parent)
         closed: list[ClosedSegment] = []
         for part in sorted(self._directory.glob(f"*.segment{_PART}")):
-            end_position, last = _whole_chunks(part)
+            end_position, last = _last_whole_chunk(part)
             if last is None:
                 part.unlink()
                 continue
@@ -110,11 +111,7 @@ class SegmentSpool:
     def _publish(self, part: Path) -> Path:
         path = part.with_suffix("")
         part.rename(path)
-        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync(self._directory)
         return path
 
     def _last_chunk(self) -> ChunkHeader | None:
@@ -124,8 +121,8 @@ class SegmentSpool:
                 walk.advance()
             except FileNotFoundError:
                 continue  # archived meanwhile
-            if walk.last is not None:
-                return walk.last.header
+            if walk.last_user is not None:
+                return walk.last_user.header
         return None
 
 
@@ -135,15 +132,27 @@ def _write(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _whole_chunks(part: Path) -> tuple[int, ChunkHeader | None]:
-    """Return the byte at which the last whole chunk ends, and its header; None where there is none."""
+def _sync(directory: Path) -> None:
+    """Have the names in a directory outlive a crash of the machine."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _last_whole_chunk(part: Path) -> tuple[int, ChunkHeader | None]:
+    """Return the byte at which the last whole user chunk ends, and its header; None where there is none.
+
+    Tracking chunks behind it are ours, made for what came next, and say nothing of which stream this is.
+    """
     scanner = SegmentScanner(str(part), first_offset=Offset(int(part.name.partition(".")[0])))
     end_position, last = 0, None
     with part.open("rb") as file:
         try:
             while block := file.read(MIB):
                 for event in scanner.feed(block):
-                    if isinstance(event, ChunkEnd):
+                    if isinstance(event, ChunkEnd) and event.header.type is ChunkType.USER:
                         end_position, last = event.position + event.header.total_bytes, event.header
         except CorruptionError:
             pass  # where it was cut

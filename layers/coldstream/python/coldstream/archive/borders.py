@@ -56,7 +56,6 @@ class TimeBorders:
         if self._held_bytes <= HELD_BYTES:
             return Side.HOLD
         self._window = None
-        self._held_bytes = 0
         return Side.PART
 
     def window(self, timestamp: TimestampMs) -> int:

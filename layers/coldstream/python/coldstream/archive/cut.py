@@ -55,10 +55,15 @@ class SegmentCutter:
         self._next_offset: int = segment.first_offset
 
     def feed(self, block: bytes) -> Iterator[CutFragment]:
-        """Take the next bytes of the segment; yield the fragments that they complete."""
+        """Take the next bytes of the segment; yield the fragments that they complete.
+
+        Raises CorruptionError, as soon as a chunk lies behind the segment's end: nobody said that it is committed.
+        """
         for event in self._scanner.feed(block):
             if isinstance(event, ChunkBegin):
                 self._next_offset = event.header.next_offset
+                if self._next_offset > self._segment.next_offset:
+                    raise self._bad_end(event.position)
                 side = self._borders.take(event.header)
                 self._holds = side is Side.HOLD
                 if side is Side.PART or (self._held and not self._holds):
@@ -72,13 +77,7 @@ class SegmentCutter:
         """End the segment; yield what fragments are left of it. Raises CorruptionError when it ends too early."""
         self._scanner.close()
         if self._next_offset != self._segment.next_offset:
-            raise BadSequenceError(
-                self._segment.staged_key,
-                self._segment.size_bytes,
-                "next offset of the segment",
-                expected=self._segment.next_offset,
-                found=self._next_offset,
-            )
+            raise self._bad_end(self._segment.size_bytes)
         yield from self._release(is_border=True)
         if fragment := self._end_fragment():
             yield fragment
@@ -124,6 +123,15 @@ class SegmentCutter:
                     self._span.bytes_since_cut = 0
                     return self._end_fragment()
         return None
+
+    def _bad_end(self, position: int) -> BadSequenceError:
+        return BadSequenceError(
+            self._segment.staged_key,
+            position,
+            "next offset of the segment",
+            expected=self._segment.next_offset,
+            found=self._next_offset,
+        )
 
     def _begin(self, span: _Span, position: int) -> FragmentDraft:
         return FragmentDraft(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from io import BytesIO
 from zlib import crc32
@@ -23,7 +23,7 @@ from zlib import crc32
 from awscrt.checksums import combine_crc32
 
 from coldstream.archive.slice import SegmentSlice
-from coldstream.errors import BadCrcError, ObjectExistsError
+from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB
 
@@ -47,7 +47,7 @@ def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callabl
         on_bytes(len(data))
         objects.put_new(key, BytesIO(data), size_bytes=len(data), crc32=crc32(data))
         return
-    unfinished = {upload_id: objects.parts(key, upload_id) for upload_id in objects.uploads(key)}
+    unfinished = _unfinished(key, objects)
     ours = [upload_id for upload_id, parts in unfinished.items() if _fit(parts, slice_.size_bytes)]
     upload_id = max(ours, key=lambda each: len(unfinished[each])) if ours else objects.create_upload(key)
     put = partial(objects.put_part, key, upload_id)
@@ -59,6 +59,15 @@ def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callabl
         raise
     for other in unfinished.keys() - {upload_id}:
         objects.abort_upload(key, other)
+
+
+def _unfinished(key: str, objects: ObjectStore) -> dict[str, tuple[UploadedPart, ...]]:
+    """Return the parts of each unfinished upload, by its id."""
+    found: dict[str, tuple[UploadedPart, ...]] = {}
+    for upload_id in objects.uploads(key):
+        with suppress(ConflictError):  # completed or aborted since
+            found[upload_id] = objects.parts(key, upload_id)
+    return found
 
 
 def _fit(parts: Collection[UploadedPart], size_bytes: int) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coldstream.cli.exits import ExitCode
 from coldstream.errors import InvalidSettingError
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ def agent(
     for noisy in ("boto3", "botocore", "pynamodb", "urllib3", "s3transfer", "rstream", "watchdog", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(_run(options))
+    # What AWS has not answered is not waited for: as long as no agent runs, nothing is pinned.
+    logging.shutdown()
+    os._exit(ExitCode.OK)
 
 
 async def _run(options: AgentOptions) -> None:

@@ -69,9 +69,7 @@ class BlockingConsumer:
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._taking: Future[Portion] | None = None
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run()), name="coldstream-consumer", daemon=True
-        )
+        self._thread = threading.Thread(target=self._work, name="coldstream-consumer", daemon=True)
 
     @property
     def position(self) -> Offset | None:
@@ -158,6 +156,16 @@ class BlockingConsumer:
             return asked.result()
         except CancelledError as err:
             raise ClosedError from err
+
+    def _work(self) -> None:
+        running = self._run()
+        try:
+            asyncio.run(running)
+        except Exception as err:
+            running.close()
+            if self._started.done():
+                raise
+            self._started.set_exception(err)  # as where no event loop can be made
 
     async def _run(self) -> None:
         async with self._consumer:

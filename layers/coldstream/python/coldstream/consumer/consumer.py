@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Literal, Self
 
@@ -70,6 +70,8 @@ class Consumer:
             check_name("consumer name", name)
         if connections < 1:
             raise ValueError(f"a consumer needs a connection, got {connections}")
+        if on_gap not in ("raise", "skip"):
+            raise ValueError(f"on_gap is raise or skip, got {on_gap!r}")
         self._stream = stream
         self._start = start
         self._vhost = vhost
@@ -107,7 +109,7 @@ class Consumer:
     async def __aenter__(self) -> Self:
         if self._tasks:
             raise RuntimeError("a consumer is entered once")
-        self._tasks.append(asyncio.create_task(self._guarded(self._begin())))
+        self._tasks.append(asyncio.create_task(self._guarded(self._begin)))
         return self
 
     async def __aexit__(
@@ -183,7 +185,7 @@ class Consumer:
     async def _begin(self) -> None:
         """Start following every partition."""
         for stream in await self._partitions() if self._is_super else (self._stream,):
-            self._tasks.append(asyncio.create_task(self._guarded(self._follower(stream).run())))
+            self._tasks.append(asyncio.create_task(self._guarded(self._follower(stream).run)))
 
     async def _partitions(self) -> tuple[str, ...]:
         link = self._link(self._stream)
@@ -225,9 +227,9 @@ class Consumer:
             archive_wait_s=self._archive_wait_s,
         )
 
-    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run work; what it raises comes out behind what has been given before."""
         try:
-            await work
+            await work()
         except Exception as err:  # noqa: BLE001  it is raised where the next portion is asked for
             await self._portions.put(err)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 
-from coldstream.consumer.place import Place, is_same
+from coldstream.consumer.place import Place
 from coldstream.consumer.portion import Portion
 from coldstream.consumer.ports import Archive
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
+from coldstream.live.delivered import is_same
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation

@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from coldstream.errors import IncarnationError
 from coldstream.format.chunk import ChunkHeader
+from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import AtOffset
 from coldstream.units import Offset, TimestampMs
 
@@ -108,21 +109,3 @@ class Place:
             f"stream {self.stream!r} was deleted and declared again: the chunk of offsets {header.chunk_id} to"
             f" {header.next_offset - 1} does not go with what was read up to {self.expected}"
         )
-
-
-def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:
-    """Tell whether two headers are of the same chunk; brokers need not send trailers and bloom filters."""
-    return _identity(one) == _identity(other)
-
-
-def _identity(header: ChunkHeader) -> tuple[int, ...]:
-    return (
-        header.type,
-        header.entries,
-        header.records,
-        header.timestamp,
-        header.epoch,
-        header.chunk_id,
-        header.crc,
-        header.data_bytes,
-    )

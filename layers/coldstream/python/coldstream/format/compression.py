@@ -9,9 +9,8 @@ comes out may be neither shorter nor longer, and memory is bounded by the claim,
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from types import ModuleType
-
-import cramjam
 
 from coldstream.errors import BadLengthError, BadVersionError, CorruptionError
 from coldstream.units import MIB
@@ -30,12 +29,19 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-_CODECS: dict[int, ModuleType] = {
-    Compression.GZIP: cramjam.gzip,
-    Compression.SNAPPY: cramjam.snappy,
-    Compression.LZ4: cramjam.lz4,
-    Compression.ZSTD: cramjam.zstd,
-}
+@cache
+def _cramjam() -> ModuleType:
+    """Import the codecs when something is packed: functions never unpack, and their layer does without."""
+    import cramjam  # noqa: PLC0415
+
+    return cramjam
+
+
+def _codec(compression: int) -> ModuleType | None:
+    names = {Compression.GZIP: "gzip", Compression.SNAPPY: "snappy", Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
+    name = names.get(compression)  # type: ignore[call-overload]  # any number may ask
+    return None if name is None else getattr(_cramjam(), name)
+
 
 # What Rust's Write::write_all says when the output is full: the data holds more than was declared.
 _OUTPUT_IS_FULL = "failed to write whole buffer"
@@ -45,7 +51,9 @@ def compress(compression: Compression, data: bytes) -> bytes:
     """Pack `data` as the RabbitMQ clients do."""
     if compression is Compression.NONE:
         return data
-    return bytes(_CODECS[compression].compress(data))
+    codec = _codec(compression)
+    assert codec is not None
+    return bytes(codec.compress(data))
 
 
 def decompress(
@@ -62,7 +70,7 @@ def decompress(
     """
     if compression == Compression.NONE:
         return data
-    codec = _CODECS.get(compression)
+    codec = _codec(compression)
     if codec is None:
         raise BadVersionError(source, position, "compression of a sub-batch", expected="0 to 4", found=compression)
     name = Compression(compression).name.lower()
@@ -77,7 +85,7 @@ def decompress(
     out = bytearray(uncompressed_bytes)
     try:
         found: int = codec.decompress_into(data, out)
-    except cramjam.DecompressionError as err:
+    except _cramjam().DecompressionError as err:
         if _OUTPUT_IS_FULL in str(err):
             raise BadLengthError(
                 source,

@@ -70,7 +70,7 @@ class BrokerAddress:
             return None
         try:
             return ssl.create_default_context(cafile=self.ca_file)
-        except OSError as err:  # also ssl.SSLError
+        except (OSError, ValueError) as err:  # OSError: also ssl.SSLError
             raise InvalidSettingError(_FIELD, f"cacertfile {self.ca_file} cannot be read: {err}") from err
 
 

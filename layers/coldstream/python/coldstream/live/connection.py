@@ -126,7 +126,7 @@ class LiveConnection:
             raise UnavailableError(f"offset {offset} of {reference!r} in {stream!r} is not stored: {stored} is")
 
     async def partitions(self, super_stream: str) -> tuple[str, ...]:
-        """Return the streams of a super stream in their order.
+        """Return the streams of a super stream in their order, each once: several routing keys may lead to one.
 
         Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
         """
@@ -138,7 +138,7 @@ class LiveConnection:
         refusals.check(answer.response_code, what)
         if not answer.streams:
             raise StreamNotFoundError(f"{what} is not there, or has no partitions")
-        return tuple(answer.streams)
+        return tuple(dict.fromkeys(answer.streams))
 
     def _opened(self) -> Subscriptions:
         if self._subscriptions is None:
@@ -168,7 +168,7 @@ class LiveConnection:
             refusals.check(authenticated.response_code, user)
             offer = await wire.arrived(arrival, schema.Tune)
         frame_max = min(offer.frame_max or _FRAME_MAX_BYTES, _FRAME_MAX_BYTES)
-        heartbeat_s = min(offer.heartbeat, HEARTBEAT_S)
+        heartbeat_s = min(offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S)  # 0 is no offer; a cut line has to show
         await wire.send(schema.Tune(frame_max=frame_max, heartbeat=heartbeat_s))
         wire.start_heartbeats(heartbeat_s)
         opened = await wire.request(

@@ -32,3 +32,21 @@ def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
     if found != header.crc:
         raise BadCrcError(source, 0, "CRC-32 of a delivered chunk's data", expected=header.crc, found=found)
     return Chunk(header, 0, _NOTHING, data, _NOTHING)
+
+
+def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:
+    """Tell whether two headers are of the same chunk; brokers need not send trailers and bloom filters."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(header: ChunkHeader) -> tuple[int, ...]:
+    return (
+        header.type,
+        header.entries,
+        header.records,
+        header.timestamp,
+        header.epoch,
+        header.chunk_id,
+        header.crc,
+        header.data_bytes,
+    )

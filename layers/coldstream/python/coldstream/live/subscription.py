@@ -160,7 +160,10 @@ class Subscription:
         if isinstance(item, Chunk):
             self._owes_credit = True
             return item
-        self._error = item or await self._why_gone()
+        if item is None:
+            self._arrived.put_nowait(None)  # to be found again, where this is cancelled
+            item = await self._why_gone()
+        self._error = item
         raise self._error
 
     def take(self, delivered: memoryview) -> None:
@@ -176,6 +179,9 @@ class Subscription:
                 )
         except CorruptionError as err:
             self.end(err)
+            return
+        if self._arrived.qsize() >= self._credits:
+            self.end(UnavailableError(f"{source}: the broker sends more chunks than it was given credits for"))
             return
         self._next_offset = chunk.header.next_offset
         self._arrived.put_nowait(chunk)
@@ -203,7 +209,7 @@ class Subscription:
             )
         except UnavailableError as err:
             return err
-        code = answer.metadata[0].response_code
+        code = next((found.response_code for found in answer.metadata if found.name == self.stream), refusals.OK)
         return (
             UnavailableError(f"{what} has changed its members") if code == refusals.OK else refusals.refusal(code, what)
         )

@@ -21,12 +21,16 @@ from rstream.encoding import decode_frame, encode_frame
 
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.live.address import place_text
+from coldstream.units import MIB
 
 REQUEST_TIMEOUT_S = 10.0
 """For an answer. Brokers answer out of memory; what takes longer is not going to come."""
 
 HEARTBEAT_S = 10
-"""Offered to the broker, which may ask for less. Two without a sign of life, and the connection is lost."""
+"""Asked of the broker, unless it offers less. Two without a sign of life, and the connection is lost."""
+
+MAX_FRAME_BYTES = 512 * MIB
+"""Of what is taken. A frame holds a chunk, and few brokers have segments as large."""
 
 _TICKS = 2  # for each heartbeat
 _CLOSE_TIMEOUT_S = 2.0
@@ -104,9 +108,8 @@ class Wire:
         return task
 
     def start_heartbeats(self, every_s: float) -> None:
-        """Send heartbeats, and take two that stay away for a lost connection. 0 is none, as the broker was told."""
-        if every_s:
-            self.start(self._beat(every_s / _TICKS))
+        """Send heartbeats, and take two that stay away for a lost connection."""
+        self.start(self._beat(every_s / _TICKS))
 
     async def request(self, make: Callable[[int], schema.Frame], answer: type[Answer]) -> Answer:
         """Send a frame made with a correlation id, and return its answer, whatever its response code says.
@@ -201,15 +204,26 @@ class Wire:
         try:
             while True:
                 length_bytes = int.from_bytes(await self._reader.readexactly(4))
-                frame = await self._reader.readexactly(length_bytes)
-                self._silent_ticks = 0
-                self._take(frame)
+                self._take(await self._frame(length_bytes))
         except asyncio.IncompleteReadError:
             self.fail("the broker ended the connection")
         except OSError as err:
             self.fail("the connection broke", err)
         except Exception as err:  # noqa: BLE001  whatever a decoder of bytes from elsewhere may raise
             self.fail("the broker sent what is not of the stream protocol", err)
+
+    async def _frame(self, length_bytes: int) -> bytes:
+        if length_bytes > MAX_FRAME_BYTES:
+            raise ValueError(f"a frame of {length_bytes} bytes")
+        pieces: list[bytes] = []
+        while length_bytes:
+            piece = await self._reader.read(length_bytes)
+            if not piece:
+                raise asyncio.IncompleteReadError(piece, length_bytes)
+            self._silent_ticks = 0  # also half-way: a large chunk may take longer than heartbeats
+            pieces.append(piece)
+            length_bytes -= len(piece)
+        return b"".join(pieces)
 
     def _take(self, encoded: bytes) -> None:
         if encoded.startswith(_DELIVER):

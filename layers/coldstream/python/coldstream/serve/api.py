@@ -1,4 +1,6 @@
-"""The bodies of the HTTP API, as JSON has them: what the resolver function writes and its client reads.
+"""The bodies of the HTTP API, as JSON has them: what the resolver function describes and its client reads.
+
+`bodies` writes those that a function's first answer is made of.
 
 Offsets and timestamps are JSON integers of up to 64 bits. docs/openapi.json is generated from here.
 """
@@ -6,7 +8,7 @@ Offsets and timestamps are JSON integers of up to 64 bits. docs/openapi.json is 
 from __future__ import annotations
 
 import binascii
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +17,8 @@ from pydantic.config import JsonDict
 from coldstream.manifest.entry import Encoding, Gap, Head
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.serve.answer import Answer, Description, Outcome, Range
+from coldstream.serve.bodies import answer_body, gap_body, stream_body
+from coldstream.serve.problem import Problem
 from coldstream.store.ports import StreamPage
 from coldstream.units import ByteRange, Offset, TimestampMs
 
@@ -59,7 +63,7 @@ class StreamBody(_Body):
     @classmethod
     def of(cls, stream: StreamId) -> Self:
         """Make the body."""
-        return cls(vhost=stream.vhost, name=stream.name, incarnation=stream.incarnation)
+        return cls(**stream_body(stream))
 
     def value(self) -> StreamId:
         """Read the body."""
@@ -94,7 +98,7 @@ class GapBody(_Body):
     @classmethod
     def of(cls, gap: Gap) -> Self:
         """Make the body."""
-        return cls(first_offset=gap.first_offset, next_offset=gap.next_offset, reason=gap.reason)
+        return cls(**gap_body(gap))
 
     def value(self) -> Gap:
         """Read the body."""
@@ -195,26 +199,6 @@ class RangeBody(_Body):
     range_header: str
     expires_at: TimestampNumber = Field(description="When the URL expires, ms since 1970; ask again then")
 
-    @classmethod
-    def of(cls, part: Range) -> Self:
-        """Make the body."""
-        return cls(
-            bucket=part.bucket,
-            key=part.key,
-            first_byte=part.byte_range.start,
-            next_byte=part.byte_range.end,
-            first_offset=part.first_offset,
-            next_offset=part.next_offset,
-            first_timestamp=part.first_timestamp,
-            last_timestamp=part.last_timestamp,
-            encoding=part.encoding,
-            data_bytes=part.data_bytes,
-            crc32=b64encode(part.crc32.to_bytes(4)).decode(),
-            url=part.url,
-            range_header=part.byte_range.http,
-            expires_at=part.expires_at,
-        )
-
     def value(self) -> Range:
         """Read the body. Raises ValueError."""
         try:
@@ -250,14 +234,7 @@ class AnswerBody(_Body):
     @classmethod
     def of(cls, answer: Answer) -> Self:
         """Make the body."""
-        return cls(
-            stream=StreamBody.of(answer.stream),
-            outcome=answer.outcome,
-            ranges=[RangeBody.of(part) for part in answer.ranges],
-            gap=None if answer.gap is None else GapBody.of(answer.gap),
-            tail=None if answer.tail is None else TailBody(next_offset=answer.tail),
-            cursor=answer.cursor,
-        )
+        return cls.model_validate(answer_body(answer))
 
     def value(self) -> Answer:
         """Read the body. Raises ValueError when it contradicts itself."""
@@ -295,3 +272,7 @@ class ProblemBody(_Body):
     detail: str = Field(description="What is wrong with this request")
     instance: str | None = Field(default=None, description="The request, as the resolver's log names it")
     field: str | None = Field(default=None, description="The part of the query that is wrong")
+
+    def value(self) -> Problem:
+        """Read the body."""
+        return Problem(**self.model_dump())

@@ -24,7 +24,7 @@ from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.places import Place, rough_place
-from coldstream.store.ports import LogPage, ManifestTable
+from coldstream.store.ports import LogPage, ManifestReads
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 READS = 3
@@ -55,7 +55,7 @@ class Tail:
     next_offset: Offset
 
 
-def attach(table: ManifestTable, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
+def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
     """Find where `start` attaches, and up to about `limit` entries from there on.
 
     Cost: one Query; for `next` one GetItem. A gap costs a GetItem more, for its reason. A timestamp costs two more
@@ -78,7 +78,7 @@ def attach(table: ManifestTable, stream: StreamId, start: OffsetSpec | Cursor, l
 
 
 def _at_offset(
-    table: ManifestTable, stream: StreamId, offset: Offset, limit: int, *, exactly: bool = False
+    table: ManifestReads, stream: StreamId, offset: Offset, limit: int, *, exactly: bool = False
 ) -> Attachment | Gap | Tail:
     page = _read(table, stream, offset, limit)
     if not page.entries:
@@ -93,7 +93,7 @@ def _at_offset(
     return Attachment(page.entries, rough_place(first, AtOffset(offset)), _end(stream, page), is_current=True)
 
 
-def _at_last(table: ManifestTable, stream: StreamId) -> Attachment | Tail:
+def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Tail:
     nearest_first: list[FragmentEntry] = []
     for entry in _backwards(table, stream, Offset(MAX_OFFSET)):
         nearest_first.append(entry)
@@ -107,7 +107,7 @@ def _at_last(table: ManifestTable, stream: StreamId) -> Attachment | Tail:
 
 
 def _at_timestamp(
-    table: ManifestTable, stream: StreamId, timestamp: TimestampMs, limit: int
+    table: ManifestReads, stream: StreamId, timestamp: TimestampMs, limit: int
 ) -> Attachment | Gap | Tail:
     page = table.log_from_timestamp(stream.incarnation, timestamp, limit)
     entries = tuple(sorted(page.entries, key=attrgetter("next_offset")))
@@ -132,7 +132,7 @@ def _at_timestamp(
 
 
 def _search(
-    table: ManifestTable, stream: StreamId, page: LogPage, timestamp: TimestampMs, limit: int, *, is_current: bool
+    table: ManifestReads, stream: StreamId, page: LogPage, timestamp: TimestampMs, limit: int, *, is_current: bool
 ) -> Attachment | Gap | Tail:
     """Find the first entry, from the page's first on, with a chunk at or after `timestamp`.
 
@@ -160,7 +160,7 @@ def _search(
         is_current = True
 
 
-def _back_to(table: ManifestTable, stream: StreamId, offset: Offset, timestamp: TimestampMs) -> Offset:
+def _back_to(table: ManifestReads, stream: StreamId, offset: Offset, timestamp: TimestampMs) -> Offset:
     """Return where an entry below `offset` begins that has only chunks older than `timestamp` before it."""
     for entry in _backwards(table, stream, offset):
         if entry.prior_timestamp is None or entry.prior_timestamp < timestamp:
@@ -168,7 +168,7 @@ def _back_to(table: ManifestTable, stream: StreamId, offset: Offset, timestamp: 
     return Offset(0)
 
 
-def _read(table: ManifestTable, stream: StreamId, offset: Offset, limit: int) -> LogPage:
+def _read(table: ManifestReads, stream: StreamId, offset: Offset, limit: int) -> LogPage:
     """Read a page from `offset` on, again where it begins with half of a change; it ends where one shows later on."""
     for _ in range(READS):
         page = table.log_from_offset(stream.incarnation, offset, limit)
@@ -189,7 +189,7 @@ def _whole(page: LogPage) -> LogPage:
     return page
 
 
-def _backwards(table: ManifestTable, stream: StreamId, offset: Offset) -> Iterator[FragmentEntry]:
+def _backwards(table: ManifestReads, stream: StreamId, offset: Offset) -> Iterator[FragmentEntry]:
     """Yield the entries that end at or before `offset`, nearest first. Cost: one Query for every eight.
 
     Where half of a change shows, what took the place of the last one is read, and so may come after it.
@@ -210,7 +210,7 @@ def _backwards(table: ManifestTable, stream: StreamId, offset: Offset) -> Iterat
     raise _being_changed(stream)
 
 
-def _known(table: ManifestTable, stream: StreamId, gap: Gap) -> Gap | None:
+def _known(table: ManifestReads, stream: StreamId, gap: Gap) -> Gap | None:
     """Return the manifest's own item of a gap, with its reason; None when it has no such gap. Cost: one GetItem."""
     known = table.gap(stream.incarnation, gap.first_offset)
     return known if known is not None and known.next_offset == gap.next_offset else None

@@ -122,7 +122,7 @@ def _is_base(url: str) -> bool:
 def _error(status: int, content: bytes, url: str) -> ColdstreamError:
     """Tell what a response that is no success says: the resolver in its own words, or something in front of it."""
     try:
-        return error_of(ProblemBody.model_validate_json(content))
+        return error_of(ProblemBody.model_validate_json(content).value())
     except ValidationError:
         words = f"{url} answered {status}: {content[:200].decode(errors='replace')}"
     match status:

@@ -21,7 +21,7 @@ from coldstream.format.index import INDEX_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.sparse import SparsePoint
 from coldstream.manifest.spec import AtOffset, AtTimestamp
-from coldstream.store.ports import ObjectStore
+from coldstream.store.ports import ObjectReads
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 Place = FragmentIndexRecord
@@ -47,7 +47,7 @@ def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
     return _place(entry.sparse.points[_point(entry, spec)])
 
 
-def exact_place(objects: ObjectStore, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
+def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
     """Find the chunk to attach at, which must be in the fragment, in the fragment's own index.
 
     Where the object is made of frames, which can only be read whole, the first chunk of the one that holds it.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 
 from coldstream.errors import (
@@ -16,10 +17,26 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from coldstream.serve.api import ProblemBody
 
 MEDIA_TYPE = "application/problem+json"
 _URN = "urn:coldstream:problem:"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem: its kind, what is wrong with this request, the request's name in the log, the part that is wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    field: str | None = None
+
+    def to_json(self) -> str:
+        """Write the body; `api.ProblemBody` describes and reads it."""
+        told = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +53,9 @@ class Kind:
         """Its URN."""
         return _URN + self.name
 
-    def body(self, detail: str, *, instance: str | None = None, field: str | None = None) -> ProblemBody:
+    def body(self, detail: str, *, instance: str | None = None, field: str | None = None) -> Problem:
         """Make a problem of this kind."""
-        return ProblemBody(
+        return Problem(
             type=self.type, title=self.title, status=self.status, detail=detail, instance=instance, field=field
         )
 
@@ -67,14 +84,14 @@ def kind_of(err: Exception) -> Kind:
     return next((kind for error, kind in _KINDS if isinstance(err, error)), INTERNAL)
 
 
-def problem_of(err: Exception, *, instance: str | None = None) -> ProblemBody:
+def problem_of(err: Exception, *, instance: str | None = None) -> Problem:
     """Make the problem that tells of an error."""
     kind = kind_of(err)
     field = err.field if isinstance(err, InvalidInputError) and kind is INVALID_QUERY else None
     return kind.body(str(err) if kind.tells else kind.title, instance=instance, field=field)
 
 
-def error_of(problem: ProblemBody) -> ColdstreamError:
+def error_of(problem: Problem) -> ColdstreamError:
     """Make the error that a problem tells of."""
     words = problem.detail if problem.instance is None else f"{problem.detail} ({problem.instance})"
     if problem.type == INVALID_QUERY.type and problem.field is not None:

@@ -16,7 +16,7 @@ from coldstream.serve.answer import Answer, Bounds, Range
 from coldstream.serve.attach import Attachment, Tail, attach
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.places import Place, Slice, exact_place, rough_place, split
-from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs
 
 
@@ -31,7 +31,7 @@ class ResolveRequest:
 
 
 def resolve(
-    request: ResolveRequest, table: ManifestTable, objects: ObjectStore, *, now: TimestampMs, url_expiry_s: int
+    request: ResolveRequest, table: ManifestReads, objects: ObjectReads, *, now: TimestampMs, url_expiry_s: int
 ) -> Answer:
     """Answer with ranges, a gap or the tail.
 
@@ -74,7 +74,7 @@ def resolve(
     return Answer(request.stream, ranges, cursor=Cursor(request.stream.incarnation, next_offset).to_text())
 
 
-def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectStore) -> Place:
+def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectReads) -> Place:
     match request.start:
         case AtOffset() | AtTimestamp() as spec:
             return exact_place(objects, found.entries[0], spec)

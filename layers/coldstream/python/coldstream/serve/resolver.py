@@ -11,7 +11,7 @@ from coldstream.manifest.stream import Incarnation, StreamId, check_name, incarn
 from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.resolve import ResolveRequest, resolve
-from coldstream.store.ports import ManifestTable, ObjectStore, StreamPage
+from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
 from coldstream.units import TimestampMs, now_ms
 
 NAMES_KEPT_S = 10.0
@@ -30,8 +30,8 @@ MAX_STREAMS = 1000
 class Resolver:
     """Answers from one table, with URLs into one bucket. Remembers for ten seconds which incarnation a name means."""
 
-    table: ManifestTable
-    objects: ObjectStore
+    table: ManifestReads
+    objects: ObjectReads
     url_expiry_s: int
     now: Callable[[], TimestampMs] = now_ms
     clock: Callable[[], float] = time.monotonic

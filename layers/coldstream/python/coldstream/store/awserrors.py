@@ -21,6 +21,8 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from coldstream.errors import (
     AccessDeniedError,
@@ -29,6 +31,10 @@ from coldstream.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+
+SDK_ERRORS = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
+"""What a call may raise. The last two are no errors of the SDK's own making: it lets them through where it reads an
+answer, or the body of a refusal, that breaks off or makes no sense."""
 
 _NO_CREDENTIALS = (
     CredentialRetrievalError,
@@ -41,7 +47,7 @@ _NO_CREDENTIALS = (
 
 _NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
 
-_NO_ANSWER = (HTTPClientError, IncompleteReadError, SSLError)
+_NO_ANSWER = (HTTPClientError, HTTPError, IncompleteReadError, ResponseParserError, SSLError)
 
 _DENIED = frozenset(
     {
@@ -76,7 +82,9 @@ _TRY_LATER = frozenset(
 _SETTINGS = {"NoSuchBucket": "bucket", "ResourceNotFoundException": "table"}
 
 
-def from_aws(err: BotoCoreError | ClientError, call: str, *, writes: bool = False) -> ColdstreamError:
+def from_aws(
+    err: BotoCoreError | ClientError | ResponseParserError | HTTPError, call: str, *, writes: bool = False
+) -> ColdstreamError:
     """Make the error to raise from `err`, which ended `call` after the SDK's own retries.
 
     `writes` says that the call may not simply be repeated: then a lost answer, and one in which the service itself

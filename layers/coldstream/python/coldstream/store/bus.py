@@ -6,10 +6,11 @@ from typing import Protocol
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 
 from coldstream.errors import UnavailableError
-from coldstream.store.awserrors import from_aws
+from coldstream.store.answers import refuse_broken_answers
+from coldstream.store.awserrors import SDK_ERRORS, from_aws
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 10
@@ -41,6 +42,7 @@ class EventBridgeBus:
             )
         except BotoCoreError as err:
             raise from_aws(err, f"client of event bus {name}") from err
+        refuse_broken_answers(self._client.meta.events)
 
     def put(self, *, source: str, detail_type: str, detail: str) -> None:
         """Put one event; one PutEvents."""
@@ -48,7 +50,7 @@ class EventBridgeBus:
             answer = self._client.put_events(
                 Entries=[{"EventBusName": self._name, "Source": source, "DetailType": detail_type, "Detail": detail}]
             )
-        except (BotoCoreError, ClientError) as err:
+        except SDK_ERRORS as err:
             raise from_aws(err, f"event bus {self._name}") from err
         if answer["FailedEntryCount"]:
             refused = answer["Entries"][0]

@@ -1,14 +1,12 @@
-"""Items of the manifest: one PynamoDB model, and the values of `manifest.entry` to and from it.
+"""Items of the manifest as they are written: one PynamoDB model, and the values of `manifest.entry` to it.
 
-docs/formats.md has the attributes of each item. An attribute has the name of the field that it holds; those that differ
-are written out here. What is not known is absent, never null. Numbers are DynamoDB's, which hold 38 digits.
+`attributes` reads them, and says which attribute holds what.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pynamodb.attributes import Attribute, BinaryAttribute, UnicodeAttribute
 from pynamodb.constants import NUMBER
@@ -16,27 +14,13 @@ from pynamodb.expressions.update import Action
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
-from coldstream.errors import BadVersionError, CorruptionError, InvalidNameError
 from coldstream.manifest.commit import Relink
-from coldstream.manifest.entry import (
-    Encoding,
-    FragmentEntry,
-    Gap,
-    Head,
-    JournalEvent,
-    JournalKind,
-    LastUserChunk,
-    Loss,
-    Missing,
-    Quarantine,
-    Tombstone,
-)
-from coldstream.manifest.frames import Frames
-from coldstream.manifest.sparse import SparseIndex
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.attributes import LAST_USER_CHUNK
+from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
     LOG_HEAD,
-    MISSING,
     REGISTRY,
     TIME_OF_HEAD,
     event_key,
@@ -47,16 +31,6 @@ from coldstream.store.sortkeys import (
     time_key,
     tombstone_key,
 )
-
-_Value = TypeVar("_Value")
-_Named = TypeVar("_Named", bound=StrEnum)
-
-_LAST_USER_CHUNK = {
-    "chunk_id": "last_user_chunk_id",
-    "position": "last_user_chunk_position",
-    "timestamp": "last_user_chunk_timestamp",
-}
-"""Attributes of an entry's item, by the field of LastUserChunk that each holds."""
 
 
 class IntegerAttribute(Attribute[int]):
@@ -79,7 +53,7 @@ class ByTime(GlobalSecondaryIndex["Item"]):  # type: ignore[no-untyped-call]  # 
     class Meta:
         """PynamoDB's settings of the index."""
 
-        index_name = "by-time"
+        index_name = BY_TIME
         projection = AllProjection()
 
     stream = UnicodeAttribute(hash_key=True)
@@ -156,22 +130,8 @@ def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry
         time=time_key(entry.running_timestamp, entry.next_offset),
         sparse_index=entry.sparse.to_bytes(),
         frames=None if entry.frames is None else entry.frames.to_bytes(),
-        **{_LAST_USER_CHUNK[name]: content for name, content in last.items()},
+        **{LAST_USER_CHUNK[name]: content for name, content in last.items()},
         **_attributes(entry, "sparse", "frames", "last_user_chunk"),
-    )
-
-
-def entry_of(item: Item) -> FragmentEntry:
-    """Read the entry of an item. Raises CorruptionError."""
-    values = item.attribute_values
-    last = {name: values[attribute] for name, attribute in _LAST_USER_CHUNK.items() if attribute in values}
-    return _value(
-        FragmentEntry,
-        item,
-        encoding=_one_of(Encoding, item, "encoding"),
-        sparse=SparseIndex.from_bytes(values.get("sparse_index", b""), source=_source(item)),
-        frames=Frames.from_bytes(values["frames"], source=_source(item)) if "frames" in values else None,
-        last_user_chunk=_value(LastUserChunk, item, **last) if last else None,
     )
 
 
@@ -189,34 +149,14 @@ def gap_item(model: type[Item], incarnation: Incarnation, gap: Gap) -> Item:
     return model(incarnation, gap_key(gap.first_offset), **_attributes(gap))
 
 
-def gap_of(item: Item) -> Gap:
-    """Read the gap of an item. Raises CorruptionError."""
-    return _value(Gap, item)
-
-
 def missing_item(model: type[Item], incarnation: Incarnation, one: Missing) -> Item:
     """Make the item of a loss, or of a segment in quarantine."""
     return model(incarnation, missing_key(one), **_attributes(one))
 
 
-def missing_of(item: Item) -> Missing:
-    """Read the loss or the quarantine of an item. Raises CorruptionError."""
-    return _value(Loss, item) if item.item.startswith(MISSING) else quarantine_of(item)
-
-
-def quarantine_of(item: Item) -> Quarantine:
-    """Read the quarantine of an item. Raises CorruptionError."""
-    return _value(Quarantine, item)
-
-
 def tombstone_item(model: type[Item], incarnation: Incarnation, one: Tombstone) -> Item:
     """Make the item of a tombstone."""
     return model(incarnation, tombstone_key(one), **_attributes(one))
-
-
-def tombstone_of(item: Item) -> Tombstone:
-    """Read the tombstone of an item. Raises CorruptionError."""
-    return _value(Tombstone, item)
 
 
 def head_item(model: type[Item], head: Head) -> Item:
@@ -231,19 +171,9 @@ def head_item(model: type[Item], head: Head) -> Item:
     )
 
 
-def head_of(item: Item) -> Head:
-    """Read the head of an item. Raises CorruptionError."""
-    return _value(Head, item, stream=_value(StreamId, item, incarnation=item.stream))
-
-
 def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent) -> Item:
     """Make the item of an event."""
     return model(incarnation, event_key(event.revision), **_attributes(event))
-
-
-def event_of(item: Item) -> JournalEvent:
-    """Read the event of an item. Raises CorruptionError."""
-    return _value(JournalEvent, item, kind=_one_of(JournalKind, item, "kind"))
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:
@@ -252,34 +182,7 @@ def registry_item(model: type[Item], stream: StreamId) -> Item:
     return model(REGISTRY, key, **_attributes(stream))
 
 
-def stream_of(item: Item) -> StreamId:
-    """Read the stream that an item registers. Raises CorruptionError."""
-    return _value(StreamId, item)
-
-
 def _attributes(value: Any, *but: str) -> dict[str, Any]:
     """List the fields of a dataclass that are there, `but` some."""
     held = ((field.name, getattr(value, field.name)) for field in fields(value) if field.name not in but)
     return {name: content for name, content in held if content is not None}
-
-
-def _value(shape: type[_Value], item: Item, **given: Any) -> _Value:
-    """Make a dataclass of what is `given` and of the attributes that have its other fields' names."""
-    names = {field.name for field in fields(shape)} - given.keys()  # type: ignore[arg-type]  # shapes are dataclasses
-    held = {name: content for name, content in item.attribute_values.items() if name in names}
-    try:
-        return shape(**held, **given)
-    except (TypeError, ValueError, InvalidNameError) as err:
-        raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
-
-
-def _one_of(names: type[_Named], item: Item, attribute: str) -> _Named:
-    found = item.attribute_values.get(attribute, "nothing")
-    try:
-        return names(found)
-    except ValueError as err:
-        raise BadVersionError(_source(item), 0, attribute, expected=" or ".join(names), found=found) from err
-
-
-def _source(item: Item) -> str:
-    return f"manifest item {item.stream} {item.item}"

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
+from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+from urllib3.exceptions import HTTPError
 
 from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
-from coldstream.store.awserrors import error_code, from_aws
+from coldstream.store.answers import refuse_broken_answers
+from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
 from coldstream.units import ByteRange
 
@@ -69,7 +71,7 @@ class S3Objects:
             with closing(answer["Body"]) as body:
                 if "ContentRange" not in answer:
                     raise ColdstreamError(f"GET {key}: this store does not know ranges")
-                return RangeRead(body.read(), int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
+                return _range_read(answer["ContentRange"], answer["ETag"], body.read(), byte_range)
 
         with _border("GET", key):
             try:
@@ -210,7 +212,7 @@ def _client(connections: int) -> S3Client:
     session = boto3.session.Session()
 
     def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
-        return session.client(
+        made = session.client(
             "s3",
             config=Config(
                 signature_version="s3v4",
@@ -224,6 +226,8 @@ def _client(connections: int) -> S3Client:
                 max_pool_connections=connections,
             ),
         )
+        refuse_broken_answers(made.meta.events)
+        return made
 
     auto = client("auto")
     if "amazonaws.com" not in auto.meta.endpoint_url:
@@ -234,11 +238,23 @@ def _client(connections: int) -> S3Client:
     return client("virtual")
 
 
+def _range_read(content_range: str, etag: str, data: bytes, asked: ByteRange) -> RangeRead:
+    """Make the answer to a GET, if it is the range that was asked for, and the whole of it."""
+    told = content_range.rpartition("/")[2]
+    size_bytes = int(told) if told.isdecimal() else 0
+    end = min(asked.end, size_bytes)
+    if content_range != f"bytes {asked.start}-{end - 1}/{size_bytes}":
+        raise ResponseStreamingError(error=f"{content_range} was sent, and {asked.http} asked for")
+    if len(data) != end - asked.start:
+        raise IncompleteReadError(actual_bytes=len(data), expected_bytes=end - asked.start)
+    return RangeRead(data, size_bytes, etag)
+
+
 def _persistently(call: Callable[[], _Answer]) -> _Answer:
     for attempt in range(1, MORE_ATTEMPTS):
         try:
             return call()
-        except (IncompleteReadError, ResponseStreamingError):
+        except (HTTPError, IncompleteReadError, ResponseStreamingError):
             pass
         except ClientError as err:
             if error_code(err) != "ConditionalRequestConflict":
@@ -280,5 +296,5 @@ def _border(call: str, key: str, *, is_new: bool = False) -> Iterator[None]:
         if error_code(err) == "BadDigest":
             raise BadCrcError(key, 0, f"{call}: the bytes that arrived are not of the CRC-32 that was sent") from err
         raise from_aws(err, f"{call} {key}") from err
-    except BotoCoreError as err:
+    except SDK_ERRORS as err:
         raise from_aws(err, f"{call} {key}") from err

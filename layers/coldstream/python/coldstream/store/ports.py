@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.manifest.commit import Change  # what only reads has no use for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class StreamPage:
     cursor: str | None
 
 
-class ManifestTable(Protocol):
-    """The manifest. Reads are strongly consistent, except `log_from_timestamp`.
+class ManifestReads(Protocol):
+    """The manifest, to read. Reads are strongly consistent, except `log_from_timestamp`.
 
     Every method raises UnavailableError, after bounded retries, when the service does not answer.
     """
@@ -106,6 +108,10 @@ class ManifestTable(Protocol):
         """Return some of the streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor)."""
         ...
 
+
+class ManifestTable(ManifestReads, Protocol):
+    """The manifest."""
+
     def apply(self, change: Change) -> None:
         """Write a change as one transaction; a change to revision 1 also registers the stream.
 
@@ -143,8 +149,8 @@ class UploadedPart:
     etag: str
 
 
-class ObjectStore(Protocol):
-    """The objects of one bucket.
+class ObjectReads(Protocol):
+    """The objects of one bucket, to read.
 
     Every method raises UnavailableError, after bounded retries, when the service does not answer.
     """
@@ -160,6 +166,14 @@ class ObjectStore(Protocol):
         Raises ObjectNotFoundError, and ConflictError when the object is not the one of the ETag `if_match`.
         """
         ...
+
+    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
+        """Return a URL that grants exactly that range of that object to who sends its `Range` header. No request."""
+        ...
+
+
+class ObjectStore(ObjectReads, Protocol):
+    """The objects of one bucket."""
 
     def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
         """Write an object at a key that has none; the store refuses bytes that are not of that CRC-32. Cost: one PUT.
@@ -222,8 +236,4 @@ class ObjectStore(Protocol):
 
         Raises ConflictError when the object is not the one of the ETag `if_match`.
         """
-        ...
-
-    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
-        """Return a URL that grants exactly that range of that object to who sends its `Range` header. No request."""
         ...

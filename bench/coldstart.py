@@ -1,0 +1,203 @@
+"""Cold starts: what a function's process does before it can answer, and up to its first answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlencode, urlsplit
+
+import boto3
+
+from bench.archived import archive
+from bench.aws import BUCKET, Event, function_environment, sdk_environment
+from bench.dynamodb import Moto
+from bench.harness import MB, ROOT, Aim, CannotMeasureError, Cell, Section, Stopwatch, environment, say
+from bench.load import FIRST_TIMESTAMP, make_segment, sqs_event, stream
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import stage
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+
+RUNS = 15
+AIM = 0.4
+SEGMENT_BYTES = MB
+
+HOW = f"""\
+Each run is a new interpreter, whose own start does not count, with byte code and files in the machine's caches. The
+import of the handler is measured, and that with an invocation after it: of the resolver with `events/resolver.json`
+for another stream, of the upload function with a segment of {SEGMENT_BYTES // MB} MB. AWS is moto behind a relay; the
+time from the arrival of a request there to its answer is taken off. {RUNS} runs of each, in turns; the figures are the
+best runs'."""
+
+PROGRAM = """
+import time
+began = time.perf_counter()
+from app import lambda_handler
+imported = time.perf_counter()
+import json, sys, types
+event = json.load(sys.stdin)
+context = types.SimpleNamespace(
+    function_name="bench", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1",
+    get_remaining_time_in_millis=lambda: 60_000,
+)
+asked = time.perf_counter()
+answer = lambda_handler(event, context)
+print(json.dumps([imported - began, time.perf_counter() - asked, answer]))
+"""
+
+BASELINE = """
+import time
+began = time.perf_counter()
+import boto3
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
+APIGatewayHttpResolver(enable_validation=True)
+print(time.perf_counter() - began)
+"""
+
+
+def measure() -> Section:
+    """Measure both functions, and what they are measured against."""
+    runs = dict[str, list[Run]](resolver=[], upload=[])
+    with Moto() as moto, Relay(moto.url) as relay, tempfile.TemporaryDirectory() as directory:
+        sdk = sdk_environment(s3_url=relay.url, dynamodb_url=relay.url)
+        with environment(sdk):
+            boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
+        segment = make_segment(Path(directory), size_bytes=SEGMENT_BYTES, message_bytes=(200, 4000))
+        archive([segment], stream(0), sdk, moto.table)
+        _baseline()  # the first run of each warms the caches, and does not count
+        for name, event in _events(segment, 1, sdk):
+            _run(name, event, sdk, moto.table, relay)
+        say(f"starting {RUNS} times")
+        base = []
+        for number in range(RUNS):
+            base.append(_baseline())
+            for name, event in _events(segment, 2 + number, sdk):
+                runs[name].append(_run(name, event, sdk, moto.table, relay))
+    return _section(min(base), runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One cold start: seconds of the import, and with those of the first answer, AWS's own taken off."""
+
+    import_s: float
+    first_answer_s: float
+
+
+class Relay(ThreadingHTTPServer):
+    """A server before another, at `url`, which sums up the `seconds` that the other takes to answer."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Relayed)
+        self.upstream = urlsplit(upstream).netloc
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.seconds = 0.0
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+class _Relayed(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Relay
+
+    def _relay(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with Stopwatch() as stopwatch, closing(HTTPConnection(self.server.upstream)) as upstream:
+            upstream.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = upstream.getresponse()
+            content = answer.read()
+        self.server.seconds += stopwatch.seconds
+        self.send_response_only(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in {"connection", "content-length", "transfer-encoding"}:
+                self.send_header(name, value)
+        length = answer.headers["Content-Length"] if self.command == "HEAD" else str(len(content))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _relay  # noqa: N815  http.server's names
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name in the base class
+        pass
+
+
+def _events(segment: SegmentSlice, number: int, sdk: Mapping[str, str]) -> Iterator[tuple[str, Event]]:
+    """Yield an event for each function: of the archived stream, and of the segment staged as that of another."""
+    event = json.loads((ROOT / "events" / "resolver.json").read_text(encoding="utf-8"))
+    query = {"vhost": stream(0).vhost, "name": stream(0).name, "timestamp": str(FIRST_TIMESTAMP)}
+    yield "resolver", event | {"rawQueryString": urlencode(query), "queryStringParameters": query}
+    with environment(sdk):
+        yield "upload", sqs_event(stage(segment, stream(number), S3Objects(BUCKET), Keys()))
+
+
+def _baseline() -> float:
+    return float(_python(BASELINE, {}, {}))
+
+
+def _run(name: str, event: Event, sdk: Mapping[str, str], table: str, relay: Relay) -> Run:
+    before = relay.seconds
+    printed = _python(PROGRAM, event, {**sdk, **function_environment(name, table=table)})
+    import_s, answer_s, answer = json.loads(printed.splitlines()[-1])
+    if answer != {"batchItemFailures": []} and answer.get("statusCode") != HTTPStatus.OK:
+        raise CannotMeasureError(f"the {name} function's answer: {answer}")
+    return Run(import_s, import_s + answer_s - (relay.seconds - before))
+
+
+def _python(program: str, event: Event, variables: Mapping[str, str]) -> str:
+    """Run a program in an environment of these variables alone, as Lambda's is; return what it prints."""
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(event),
+        env={"PATH": os.defpath, **variables},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode != 0:
+        raise CannotMeasureError(process.stderr[-4000:])
+    return process.stdout
+
+
+def _section(base_s: float, runs: Mapping[str, list[Run]]) -> Section:
+    rows: list[tuple[Cell, ...]] = [("boto3, and Powertools' resolver with validation", base_s * 1000, 1.0, "", "")]
+    for name, found in runs.items():
+        import_s = min(run.import_s for run in found)
+        first_s = min(run.first_answer_s for run in found)
+        rows.append((f"{name} function", import_s * 1000, import_s / base_s, first_s * 1000, first_s / base_s))
+    of_import = min(run.import_s for run in runs["resolver"]) / base_s
+    of_first = min(run.first_answer_s for run in runs["resolver"]) / base_s
+    return Section(
+        title="Cold starts",
+        how=HOW,
+        columns=("what", "import, ms", "ratio", "import and first answer, ms", "ratio"),
+        rows=tuple(rows),
+        aims=(
+            Aim(f"the resolver's import in under {AIM} of the first line", f"{of_import:.2f}", of_import < AIM),
+            Aim(f"the same, with its first answer, in under {AIM}", f"{of_first:.2f}", of_first < AIM),
+        ),
+    )

@@ -1,0 +1,182 @@
+"""Messages per second of `coldstream.Consumer`, out of the archive and live, against plain rstream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import rstream
+
+from bench.archived import archive, resolver
+from bench.aws import sdk_environment
+from bench.brokers import BODY_BYTES, MESSAGE, new_broker
+from bench.dynamodb import any_dynamodb
+from bench.harness import (
+    MB,
+    MIB,
+    Aim,
+    CannotMeasureError,
+    Cell,
+    ChildRun,
+    Section,
+    Stopwatch,
+    in_child,
+    median_run,
+    say,
+)
+from bench.locals3 import LocalS3
+from coldstream import Consumer
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import find_rolled
+from coldstream.live.address import BrokerAddress
+from coldstream.manifest.spec import FIRST
+from coldstream.manifest.stream import StreamId, incarnation
+from tests.support.broker import Broker
+
+SEGMENT_BYTES = 100_000_000
+BATCH = 50_000
+ROUNDS = 3
+S3 = {"latency_ms": 10, "connection_mib_s": 90}
+ARCHIVED, UNARCHIVED = "archived", "unarchived"
+ARCHIVE = "Consumer, archive"
+LIVE = "Consumer, live"
+PLAIN = "rstream, decoded"
+BARE = "rstream, not decoded"
+
+HOW = f"""\
+A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, messages of {BODY_BYTES} bytes, read from its
+first message to its last by iterating `messages()` and reading each body: by `coldstream.Consumer` out of the archive,
+where the upload function has put it, by the resolver behind a local HTTP server and an S3 with 10 ms of latency and
+90 MiB/s a connection; by `coldstream.Consumer` from the broker, of a like stream that is not archived; and by plain
+rstream from the broker, with its `amqp_decoder`, and with its callback given the encoded messages. Connecting counts.
+Each in a new process, {ROUNDS} rounds, in turns; the broker shares the machine. That the archive was read, and that it
+was not, is checked by what S3 sent."""
+
+
+def measure() -> Section:
+    """Measure the four, and count what S3 sends meanwhile."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(new_broker())
+        dynamodb = stack.enter_context(any_dynamodb())
+        s3 = stack.enter_context(LocalS3(**S3, warm_mib=3 * SEGMENT_BYTES // MIB))
+        sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
+        say("publishing")
+        segment, stream = _publish(broker, ARCHIVED)
+        _publish(broker, UNARCHIVED)
+        archive([segment], stream, sdk, dynamodb.table)
+        url = stack.enter_context(resolver(sdk, dynamodb.table))
+        runs = _race(broker, url, s3, int(segment.next_offset))
+    rates = {what: [_rate(run) for run in found] for what, found in runs.items()}
+    medians = {what: median_run(found, _rate) for what, found in runs.items()}
+    baseline = _rate(medians[PLAIN])
+    rows: list[tuple[Cell, ...]] = [
+        (what, _rate(run), _rate(run) / baseline, float(run.answer["cpu_s"]), f"{run.peak_rss_bytes / MB:.0f}")
+        for what, run in medians.items()
+    ]
+    aims = tuple(
+        Aim(f"rstream's rate or more; {what}", f"{ratio:.2f}x", ratio >= 1)
+        for what in (ARCHIVE, LIVE)
+        for ratio in (_rate(medians[what]) / baseline,)
+    )
+    spread = "; ".join(f"{what} {min(found):,.0f} to {max(found):,.0f}" for what, found in rates.items())
+    return Section(
+        title="Consumer",
+        how=HOW,
+        columns=("what", "messages/s", "of rstream", "CPU s", "peak memory, MB"),
+        rows=tuple(rows),
+        notes=(f"Least and most messages/s: {spread}",),
+        aims=aims,
+    )
+
+
+def consume(url: str, broker: str, stream: str, messages: int) -> dict[str, float]:
+    """Read the first messages of a stream with `coldstream.Consumer`; to be called by `harness.in_child`."""
+
+    async def run() -> int:
+        total = count = 0
+        async with Consumer(stream, FIRST, resolver=url, broker=broker) as consumer:
+            async for message in consumer.messages():
+                total += len(message.body)
+                count += 1
+                if count == messages:
+                    break
+        return total
+
+    return _timed(run, messages)
+
+
+def consume_plainly(broker: str, stream: str, messages: int, *, decoded: bool) -> dict[str, float]:
+    """Read the first messages of a stream with rstream; to be called by `harness.in_child`."""
+    host, port = BrokerAddress.from_uri(broker).hosts[0]
+
+    async def run() -> int:
+        total = count = 0
+        done = asyncio.Event()
+
+        def take(message: Any, _: rstream.MessageContext) -> None:
+            nonlocal total, count
+            if count < messages:
+                total += len(message.body) if decoded else len(message)
+                count += 1
+                if count == messages:
+                    done.set()
+
+        consumer = rstream.Consumer(host, port, username="guest", password="guest")  # noqa: S106 - of our own broker
+        await consumer.start()
+        await consumer.subscribe(
+            stream,
+            take,
+            decoder=rstream.amqp_decoder if decoded else None,
+            offset_specification=rstream.ConsumerOffsetSpecification(rstream.OffsetType.FIRST),
+        )
+        await done.wait()
+        await consumer.close()
+        return total
+
+    return _timed(run, messages)
+
+
+def _timed(run: Callable[[], Any], messages: int) -> dict[str, float]:
+    with Stopwatch() as stopwatch:
+        total = asyncio.run(run())
+    return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": total, "messages": messages}
+
+
+def _publish(broker: Broker, name: str) -> tuple[SegmentSlice, StreamId]:
+    """Publish until a segment has rolled; return that."""
+    with broker.connect() as streams:
+        streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
+        directory: Path = broker.stream_directory(name)
+        while not (rolled := find_rolled(directory)):
+            streams.publish(name, [MESSAGE] * BATCH)
+    return rolled[0], StreamId("/", name, incarnation(directory.name))
+
+
+def _race(broker: Broker, url: str, s3: LocalS3, messages: int) -> dict[str, list[ChildRun]]:
+    """Return the runs of each contender."""
+    uri, module = broker.stream_uri, "bench.consumer"
+    contenders: dict[str, tuple[str, dict[str, Any]]] = {
+        ARCHIVE: ("consume", {"url": url, "stream": ARCHIVED}),
+        LIVE: ("consume", {"url": url, "stream": UNARCHIVED}),
+        PLAIN: ("consume_plainly", {"stream": UNARCHIVED, "decoded": True}),
+        BARE: ("consume_plainly", {"stream": UNARCHIVED, "decoded": False}),
+    }
+    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
+    for number in range(ROUNDS):
+        say(f"round {number + 1} of {ROUNDS}")
+        for what, (function, options) in contenders.items():
+            s3.stats(reset=True)
+            run = in_child(f"{module}:{function}", {"broker": uri, "messages": messages, **options})
+            body_bytes = messages * (len(MESSAGE) if what == BARE else BODY_BYTES)
+            sent = s3.stats()["bytes out"]
+            if run.answer["bytes"] != body_bytes or (sent >= messages * BODY_BYTES) is not (what == ARCHIVE):
+                raise CannotMeasureError(f"{what} read {run.answer['bytes']} bytes of {body_bytes}; S3 sent {sent}")
+            runs[what].append(run)
+    return runs
+
+
+def _rate(run: ChildRun) -> float:
+    return float(run.answer["messages"] / run.answer["seconds"])

@@ -1,0 +1,125 @@
+"""How long after a segment rolled its messages can be resolved, with a real broker, an agent and the functions."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.brokers import BODY_BYTES, MESSAGE, new_broker
+from bench.harness import CannotMeasureError, Cell, Section, environment, percentile, say
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import find_rolled, stage
+from coldstream.errors import StreamNotFoundError
+from coldstream.local.stack import LocalStack
+from coldstream.manifest.spec import AtOffset
+from coldstream.manifest.stream import StreamId, incarnation
+from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.serve.answer import RangesQuery
+from coldstream.serve.client import ResolverClient
+from coldstream.store.bus import EventBridgeBus
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+from coldstream.units import Offset
+from tests.support.agent import AgentProcess
+from tests.support.streams import StreamConnection
+
+STREAM = "roll"
+SEGMENT_BYTES = 1_000_000
+STEP = 250
+ROLLS = 20
+WARM_UP = 2
+ASK_EVERY_S = 0.01
+RESOLVABLE_WITHIN_S = 30
+
+HOW = f"""\
+A stream of {SEGMENT_BYTES // 1000:,} KB segments at a real broker, messages of {BODY_BYTES} bytes published until one
+rolls, an agent with its defaults beside it, the functions of template.yaml behind an embedded moto: how long from the
+next segment's file until the resolver's HTTP API gives a range for the rolled segment, asked every
+{1000 * ASK_EVERY_S:.0f} ms. Against it, what is left without an agent: the same segment staged and announced by hand as
+another stream, from the first byte until it can be resolved. In turns, {ROLLS} rolls each after {WARM_UP} that do not
+count, nothing else under way. On AWS, EventBridge and SQS take their own time in both."""
+
+
+def measure() -> Section:
+    """Measure rolls, one by one."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(new_broker())
+        aws = stack.enter_context(LocalStack())
+        stack.enter_context(environment(aws.environment))
+        home = Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-")))
+        streams = stack.enter_context(broker.connect())
+        client = stack.enter_context(ResolverClient(aws.resolver_url))
+        options = ("--data", broker.data_directory, "--scan", "10s")
+        agent = stack.enter_context(AgentProcess(aws.environment, home / "agent", broker.stream_uri, *options))
+        agent.wait_ready()
+        streams.create_stream(STREAM, max_segment_bytes=SEGMENT_BYTES)
+        directory = broker.stream_directory(STREAM)
+        by_hand = StreamId("/", "by-hand", incarnation(f"__by-hand_{time.time_ns()}"))
+        put = _putter(aws, by_hand)
+        agents: list[float] = []
+        hands: list[float] = []
+        for number in range(WARM_UP + ROLLS):
+            if number % 5 == 0:
+                say(f"roll {number + 1} of {WARM_UP + ROLLS}")
+            began, segment = _publish_until_roll(streams, directory)
+            agents.append(_wait_resolvable(client, STREAM, segment) - began)
+            began = time.monotonic()
+            put(segment)
+            hands.append(_wait_resolvable(client, by_hand.name, segment) - began)
+    return _section(agents[WARM_UP:], hands[WARM_UP:])
+
+
+def _section(agents: list[float], hands: list[float]) -> Section:
+    rows: list[tuple[Cell, ...]] = []
+    for what, seconds in (("roll, by the agent", agents), ("staged and announced by hand", hands)):
+        milliseconds = [1000 * each for each in seconds]
+        median, p90 = statistics.median_low(milliseconds), percentile(milliseconds, 90)
+        ratio = median / 1000 / statistics.median_low(hands)
+        rows.append((what, median, p90, min(milliseconds), max(milliseconds), ratio))
+    return Section(
+        title="From roll to resolvable",
+        how=HOW,
+        columns=("what", "median ms", "p90 ms", "least ms", "most ms", "of by hand"),
+        rows=tuple(rows),
+    )
+
+
+def _putter(aws: LocalStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
+    """Return what stages and announces a segment as one of `stream`."""
+    objects = S3Objects(aws.environment["COLDSTREAM_BUCKET"])
+    bus = EventBridgeBus(aws.environment["COLDSTREAM_EVENT_BUS"])
+    keys = Keys(aws.environment.get("COLDSTREAM_PREFIX", ""))
+
+    def put(segment: SegmentSlice) -> None:
+        rolled = stage(segment, stream, objects, keys)
+        bus.put(source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+
+    return put
+
+
+def _publish_until_roll(streams: StreamConnection, directory: Path) -> tuple[float, SegmentSlice]:
+    """Publish until the stream rolls; return when that was seen, some ms late at most, and what has rolled."""
+    before = len(find_rolled(directory))
+    while True:
+        streams.publish(STREAM, [MESSAGE] * STEP)
+        now = time.monotonic()
+        if len(rolled := find_rolled(directory)) > before:
+            return now, rolled[-1]
+
+
+def _wait_resolvable(client: ResolverClient, name: str, segment: SegmentSlice) -> float:
+    """Wait until the resolver gives ranges for the last offset of a segment; return when it did."""
+    query = RangesQuery("/", name, AtOffset(Offset(segment.next_offset - 1)))
+    deadline = time.monotonic() + RESOLVABLE_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            if client.ranges(query).ranges:
+                return time.monotonic()
+        except StreamNotFoundError:
+            pass
+        time.sleep(ASK_EVERY_S)
+    raise CannotMeasureError(f"{segment.path.name} was not to be resolved within {RESOLVABLE_WITHIN_S} s")

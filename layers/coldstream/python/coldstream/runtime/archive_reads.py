@@ -1,0 +1,21 @@
+"""The archive for a function that only reads it: by the road that starts fastest."""
+
+from __future__ import annotations
+
+from coldstream.runtime.settings import Settings
+from coldstream.store.environment import AwsEnvironment
+from coldstream.store.ports import ManifestReads, ObjectReads
+
+
+def archive_reads(settings: Settings) -> tuple[ManifestReads, ObjectReads]:
+    """Return the table and the bucket: without the SDK where environment variables say all there is to know."""
+    aws = AwsEnvironment.from_variables()
+    bucket_url = None if aws is None else aws.bucket_url(settings.bucket)
+    if aws is None or bucket_url is None:
+        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # these two load the SDK
+        from coldstream.store.table import DynamoTable  # noqa: PLC0415
+
+        return DynamoTable(settings.table), S3Objects(settings.bucket)
+    from coldstream.store.lean import LeanObjects, LeanTable  # noqa: PLC0415  # loads what signs
+
+    return LeanTable(settings.table, aws), LeanObjects(settings.bucket, bucket_url, aws)

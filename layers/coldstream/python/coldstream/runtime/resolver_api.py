@@ -1,0 +1,200 @@
+"""The resolver's HTTP API, by Powertools: its routes, what is wrong with a request, and its OpenAPI document.
+
+`make generate` writes the document. The function loads this for a request that `query` does not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler.openapi.params import Query
+from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
+
+from coldstream.errors import InvalidQueryError
+from coldstream.runtime import resolving
+from coldstream.runtime.query import SIGNATURE, start_of
+from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX_RANGES, Bounds, RangesQuery
+from coldstream.serve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
+from coldstream.serve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
+from coldstream.serve.resolver import MAX_STREAMS
+
+API_VERSION = "1.0"
+
+app = APIGatewayHttpResolver(enable_validation=True)
+
+
+def _answers(success: str, *problems: tuple[HTTPStatus, str]) -> dict[int, OpenAPIResponse]:
+    """Describe a route's responses."""
+    told = {
+        HTTPStatus.BAD_REQUEST: "The query means nothing",
+        HTTPStatus.INTERNAL_SERVER_ERROR: "The resolver failed, or the archive is damaged",
+        HTTPStatus.SERVICE_UNAVAILABLE: "A service behind the resolver did not answer; try again after `Retry-After`",
+    } | dict(problems)
+    described: dict[int, OpenAPIResponse] = {HTTPStatus.OK.value: {"description": success}}
+    for status, description in sorted(told.items()):
+        described[status.value] = {"description": description, "content": {MEDIA_TYPE: {"model": ProblemBody}}}
+    return described
+
+
+_NO_STREAM = (HTTPStatus.NOT_FOUND, "The archive has no such stream")
+
+Vhost = Annotated[str, Query(description="Virtual host, of any characters, percent-encoded", examples=["/"])]
+Name = Annotated[str, Query(description="Name of the stream, of any characters, percent-encoded", examples=["orders"])]
+Life = Annotated[
+    str | None, Query(description="This incarnation of the stream; by default the newest, as known 10 seconds ago")
+]
+
+
+@app.get(
+    "/streams",
+    operation_id="listStreams",
+    summary="List the streams of the archive",
+    responses=_answers("Some of the streams, and a cursor while there are more"),
+)
+def list_streams(
+    cursor: Annotated[str | None, Query(description="`cursor` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_STREAMS, description="How many at most")] = 100,
+) -> StreamsBody:
+    """List every incarnation of every stream, a page at a time. Costs one Query."""
+    return StreamsBody.of(resolving.resolver().streams(cursor, limit))
+
+
+@app.get(
+    "/stream",
+    operation_id="describeStream",
+    summary="Describe a stream",
+    responses=_answers("What is archived of the stream", _NO_STREAM),
+)
+def describe_stream(vhost: Vhost, name: Name, incarnation: Life = None) -> DescriptionBody:
+    """Tell a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
+    return DescriptionBody.of(resolving.resolver().describe(vhost, name, incarnation))
+
+
+@app.get(
+    "/ranges",
+    operation_id="resolveRanges",
+    summary="Find the byte ranges that hold a stream from a place on",
+    responses=_answers(
+        "Ranges, each with a URL that grants it; or that a gap, or the tail, is there instead", _NO_STREAM
+    ),
+)
+def resolve_ranges(
+    *,
+    vhost: Vhost,
+    name: Name,
+    incarnation: Life = None,
+    spec: Annotated[
+        Literal["first", "last", "next"] | None,
+        Query(description="`first` chunk of any type, `last` user chunk, or `next`: the tail"),
+    ] = None,
+    offset: Annotated[
+        str | None, Query(pattern="^[0-9]{1,20}$", description="The chunk that holds this offset", examples=["264193"])
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        Query(
+            description="The first chunk at or after this time: milliseconds since 1970, or RFC 3339",
+            examples=["1763700000000", "2025-11-21T04:40:00Z"],
+        ),
+    ] = None,
+    cursor: Annotated[str | None, Query(description="Go on exactly where another answer ended")] = None,
+    max_ranges: Annotated[int, Query(ge=1, le=MAX_RANGES, description="How many at most")] = DEFAULT_MAX_RANGES,
+    max_bytes: Annotated[
+        int, Query(ge=1, description="Of all ranges; one there always is, however large")
+    ] = DEFAULT_MAX_BYTES,
+    range_bytes: Annotated[
+        int | None, Query(ge=1, description="Split fragments into ranges of about this; by default they stay whole")
+    ] = None,
+    precise: Annotated[
+        bool, Query(description="Begin at the very chunk, for one S3 request, not up to about a MiB before it")
+    ] = False,
+) -> AnswerBody:
+    """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query."""
+    answer = resolving.answer_ranges(
+        RangesQuery(
+            vhost=vhost,
+            name=name,
+            start=start_of(spec=spec, offset=offset, timestamp=timestamp, cursor=cursor),
+            incarnation=incarnation,
+            bounds=Bounds(max_ranges, max_bytes, range_bytes),
+            precise=precise,
+        )
+    )
+    return AnswerBody.of(answer)
+
+
+def known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
+    """Refuse a parameter that the route does not have: misspelt, it would be answered as if it were not there."""
+    known = {parameter.alias for parameter in app.context["_route"].dependant.query_params}
+    # Powertools' route for a path or method that there is not has no parameters, and an answer of its own.
+    for name in app.current_event.query_string_parameters if known else ():
+        if name not in known and not name.startswith(SIGNATURE):
+            raise InvalidQueryError(name[:80], f"is none of the parameters, which are {', '.join(sorted(known))}")
+    return next_middleware(app)
+
+
+def invalid(err: RequestValidationError) -> Response[str]:
+    """Tell what Powertools found wrong with the parameters."""
+    first = err.errors()[0]
+    if first["loc"][0] == "response":
+        return failed(err)
+    field = str(first["loc"][-1])
+    return _problem(INVALID_QUERY.body(f"{field}: {first['msg']}", instance=_instance(), field=field))
+
+
+def no_route(_: NotFoundError) -> Response[str]:
+    """Tell a path that is unknown from a method that it does not have."""
+    event = app.current_event
+    if event.path in {"/streams", "/stream", "/ranges"}:
+        detail = f"{event.http_method} {event.path}: use GET"
+        return _problem(METHOD_NOT_ALLOWED.body(detail, instance=_instance()), {"Allow": "GET"})
+    return _problem(ROUTE_NOT_FOUND.body(f"no {event.path}", instance=_instance()))
+
+
+def failed(err: Exception) -> Response[str]:
+    """Tell of every other error."""
+    problem, headers = resolving.problem_to_tell(err, app.lambda_context.aws_request_id)
+    return _problem(problem, headers)
+
+
+def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[str]:
+    return Response(problem.status, MEDIA_TYPE, problem.to_json(), dict(headers or {}))
+
+
+def _instance() -> str:
+    return resolving.instance(app.lambda_context.aws_request_id)
+
+
+app.use([known_parameters])
+app.exception_handler(RequestValidationError)(invalid)
+app.not_found(no_route)
+app.exception_handler(Exception)(failed)
+
+
+def openapi() -> str:
+    """Write the OpenAPI document, docs/openapi.json."""
+    document: dict[str, Any] = json.loads(
+        app.get_openapi_json_schema(
+            title="coldstream resolver",
+            version=API_VERSION,
+            description="Which byte ranges of which S3 objects hold a RabbitMQ stream, from an offset or a time on."
+            " A parameter that is not described here is an error.",
+        )
+    )
+    # Powertools describes errors of its own making, which this API does not give.
+    for path in document["paths"].values():
+        path["get"]["responses"].pop("422")
+    components = document["components"]
+    for schema in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
+        components["schemas"].pop(schema)
+    signature = {"type": "apiKey", "in": "header", "name": "Authorization"}
+    components["securitySchemes"] = {"sigv4": signature | {"x-amazon-apigateway-authtype": "awsSigv4"}}
+    document["security"] = [{"sigv4": []}]
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

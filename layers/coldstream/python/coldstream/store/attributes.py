@@ -1,0 +1,172 @@
+"""Items of the manifest as DynamoDB gives them, and the values of `manifest.entry` from them.
+
+docs/formats.md has the attributes of each item. An attribute has the name of the field that it holds; those that differ
+are written out here. What is not known is absent, never null. Numbers are DynamoDB's, which hold 38 digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+from coldstream.errors import BadVersionError, CorruptionError, InvalidNameError
+from coldstream.manifest.entry import (
+    Encoding,
+    FragmentEntry,
+    Gap,
+    Head,
+    JournalEvent,
+    JournalKind,
+    LastUserChunk,
+    Loss,
+    Missing,
+    Quarantine,
+    Tombstone,
+)
+from coldstream.manifest.frames import Frames
+from coldstream.manifest.sparse import SparseIndex
+from coldstream.manifest.stream import StreamId
+from coldstream.store.sortkeys import MISSING
+
+_Value = TypeVar("_Value")
+_Named = TypeVar("_Named", bound=StrEnum)
+
+RawItem = Mapping[str, Mapping[str, Any]]
+"""An item as the API has it, `{"item": {"S": "log#head"}}`, with its binary content as bytes."""
+
+Attributes = Mapping[str, Any]
+"""An item's content by attribute: text, whole numbers, bytes. `stream` and `item` are its keys."""
+
+TYPES: Mapping[str, Literal["S", "N", "B"]] = {
+    **dict.fromkeys(("stream", "item", "time"), "S"),
+    # Entries, gaps, losses, quarantines, tombstones, events and the head.
+    **dict.fromkeys(("first_offset", "next_offset"), "N"),
+    # Entries and the head.
+    **dict.fromkeys(("first_timestamp", "greatest_timestamp", "chunks", "records", "messages"), "N"),
+    "data_bytes": "N",
+    # Entries, tombstones and the head.
+    "object_bytes": "N",
+    # Entries, quarantines, tombstones and events.
+    "key": "S",
+    # Entries.
+    **dict.fromkeys(("last_timestamp", "prior_offset", "prior_timestamp", "epoch", "crc32"), "N"),
+    **dict.fromkeys(("generation", "segment_offset"), "N"),
+    **dict.fromkeys(("last_user_chunk_id", "last_user_chunk_position", "last_user_chunk_timestamp"), "N"),
+    "encoding": "S",
+    **dict.fromkeys(("sparse_index", "frames"), "B"),
+    # The head and the registry.
+    **dict.fromkeys(("vhost", "name", "incarnation"), "S"),
+    # The head and events.
+    "revision": "N",
+    # The head.
+    **dict.fromkeys(("fragments", "gaps", "quarantined", "losses", "compacting"), "N"),
+    # Gaps, losses and quarantines.
+    "reason": "S",
+    # Quarantines.
+    "etag": "S",
+    # Tombstones.
+    "due_at": "N",
+    # Losses, quarantines and events.
+    "at": "N",
+    # Events.
+    **dict.fromkeys(("kind", "detail"), "S"),
+}
+"""DynamoDB's type of each attribute that there is; others are of a later release, and passed over."""
+
+LAST_USER_CHUNK = {
+    "chunk_id": "last_user_chunk_id",
+    "position": "last_user_chunk_position",
+    "timestamp": "last_user_chunk_timestamp",
+}
+"""Attributes of an entry's item, by the field of LastUserChunk that each holds."""
+
+
+def attributes_of(item: RawItem) -> Attributes:
+    """Read the attributes of an item. Raises CorruptionError where one is of another type."""
+    found: dict[str, Any] = {}
+    for name, typed in item.items():
+        if (wanted := TYPES.get(name)) is None:
+            continue
+        content = typed.get(wanted)
+        try:
+            found[name] = int(content) if wanted == "N" and content is not None else content
+        except ValueError:
+            found[name] = None
+        if found[name] is None:
+            source = f"manifest item {item['stream']['S']} {item['item']['S']}"
+            raise CorruptionError(
+                source, 0, f"an attribute of another type: {name}", expected=wanted, found=dict(typed)
+            )
+    return found
+
+
+def entry_of(item: Attributes) -> FragmentEntry:
+    """Read the entry of an item. Raises CorruptionError."""
+    last = {name: item[attribute] for name, attribute in LAST_USER_CHUNK.items() if attribute in item}
+    return _value(
+        FragmentEntry,
+        item,
+        encoding=_one_of(Encoding, item, "encoding"),
+        sparse=SparseIndex.from_bytes(item.get("sparse_index", b""), source=_source(item)),
+        frames=Frames.from_bytes(item["frames"], source=_source(item)) if "frames" in item else None,
+        last_user_chunk=_value(LastUserChunk, item, **last) if last else None,
+    )
+
+
+def gap_of(item: Attributes) -> Gap:
+    """Read the gap of an item. Raises CorruptionError."""
+    return _value(Gap, item)
+
+
+def missing_of(item: Attributes) -> Missing:
+    """Read the loss or the quarantine of an item. Raises CorruptionError."""
+    return _value(Loss, item) if item["item"].startswith(MISSING) else quarantine_of(item)
+
+
+def quarantine_of(item: Attributes) -> Quarantine:
+    """Read the quarantine of an item. Raises CorruptionError."""
+    return _value(Quarantine, item)
+
+
+def tombstone_of(item: Attributes) -> Tombstone:
+    """Read the tombstone of an item. Raises CorruptionError."""
+    return _value(Tombstone, item)
+
+
+def head_of(item: Attributes) -> Head:
+    """Read the head of an item. Raises CorruptionError."""
+    return _value(Head, item, stream=_value(StreamId, item, incarnation=item["stream"]))
+
+
+def event_of(item: Attributes) -> JournalEvent:
+    """Read the event of an item. Raises CorruptionError."""
+    return _value(JournalEvent, item, kind=_one_of(JournalKind, item, "kind"))
+
+
+def stream_of(item: Attributes) -> StreamId:
+    """Read the stream that an item registers. Raises CorruptionError."""
+    return _value(StreamId, item)
+
+
+def _value(shape: type[_Value], item: Attributes, **given: Any) -> _Value:
+    """Make a dataclass of what is `given` and of the attributes that have its other fields' names."""
+    names = {field.name for field in fields(shape)} - given.keys()  # type: ignore[arg-type]  # shapes are dataclasses
+    held = {name: content for name, content in item.items() if name in names}
+    try:
+        return shape(**held, **given)
+    except (TypeError, ValueError, InvalidNameError) as err:
+        raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
+
+
+def _one_of(names: type[_Named], item: Attributes, attribute: str) -> _Named:
+    found = item.get(attribute, "nothing")
+    try:
+        return names(found)
+    except ValueError as err:
+        raise BadVersionError(_source(item), 0, attribute, expected=" or ".join(names), found=found) from err
+
+
+def _source(item: Attributes) -> str:
+    return f"manifest item {item['stream']} {item['item']}"

@@ -1,0 +1,118 @@
+"""AWS as environment variables alone describe it: to a function on Lambda, and to one that runs as on Lambda.
+
+The SDK's rules for credentials, regions and endpoints are long, and loading it takes longer than an answer. What is
+read here is the part of them that Lambda uses; where anything else may have a say, the SDK is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+_KNOWN = frozenset(
+    {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_CONFIG_FILE",
+        "AWS_DEFAULT_REGION",
+        "AWS_EC2_METADATA_DISABLED",
+        "AWS_ENDPOINT_URL",
+        "AWS_EXECUTION_ENV",
+        "AWS_REGION",
+        "AWS_SAM_LOCAL",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_SHARED_CREDENTIALS_FILE",
+    }
+)
+_KNOWN_KINDS = ("AWS_ENDPOINT_URL_", "AWS_LAMBDA_", "AWS_XRAY_")
+"""Variables that are understood here, or that mean nothing to requests: with any other of AWS's, ask the SDK."""
+
+_OF_HTTP = frozenset({"http_proxy", "https_proxy", "all_proxy", "requests_ca_bundle"})
+"""Variables, in lower case, that tell the SDK how to make connections."""
+
+_REGION = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-[a-z]+-[0-9]+")
+"""Those whose services have names under amazonaws.com."""
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+"""Names that are one label of a host's name; dots, and access points, are the SDK's to place."""
+
+_PORTS = {"http": 80, "https": 443}
+"""By scheme: named in an endpoint, they make two names of one host."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwsEnvironment:
+    """Region and credentials, and endpoints where they are not AWS's own: scheme, host and port, without a path."""
+
+    region: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(repr=False)
+    dynamodb_endpoint: str | None = None
+    s3_endpoint: str | None = None
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str] = os.environ) -> Self | None:
+        """Read the environment; None where the SDK has to."""
+        region = variables.get("AWS_DEFAULT_REGION", "")
+        key_id, secret = variables.get("AWS_ACCESS_KEY_ID"), variables.get("AWS_SECRET_ACCESS_KEY")
+        if not (key_id and secret and _REGION.fullmatch(region)) or _is_beyond(variables):
+            return None
+        try:
+            return cls(
+                region=region,
+                access_key_id=key_id,
+                secret_access_key=secret,
+                session_token=variables.get("AWS_SESSION_TOKEN") or None,
+                dynamodb_endpoint=_endpoint(variables, "DYNAMODB"),
+                s3_endpoint=_endpoint(variables, "S3"),
+            )
+        except ValueError:
+            return None
+
+    @property
+    def dynamodb_url(self) -> str:
+        """Where DynamoDB is."""
+        return self.dynamodb_endpoint or f"https://dynamodb.{self.region}.amazonaws.com"
+
+    def bucket_url(self, bucket: str) -> str | None:
+        """Where a bucket is; None where the SDK has to tell.
+
+        A bucket on AWS has a host of its own; addresses at an endpoint of the user's are path-style.
+        """
+        if not _BUCKET.fullmatch(bucket) or bucket.startswith("xn--"):
+            return None
+        if self.s3_endpoint is not None:
+            return None if "amazonaws.com" in self.s3_endpoint else f"{self.s3_endpoint}/{bucket}"
+        # As the SDK has it: the bucket's host in us-east-1 is the one without a region.
+        service = "s3" if self.region == "us-east-1" else f"s3.{self.region}"
+        return f"https://{bucket}.{service}.amazonaws.com"
+
+
+def _is_beyond(variables: Mapping[str, str]) -> bool:
+    """Tell whether a variable, or a file of AWS's, may say more than is understood here."""
+    for name in variables:
+        if name.startswith("AWS_") and name not in _KNOWN and not name.startswith(_KNOWN_KINDS):
+            return True
+        if name.lower() in _OF_HTTP:
+            return True
+    return Path(variables.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser().is_file()
+
+
+def _endpoint(variables: Mapping[str, str], service: str) -> str | None:
+    """Read the endpoint of a service; ValueError for one that is more than scheme, host and port."""
+    url = variables.get(f"AWS_ENDPOINT_URL_{service}", variables.get("AWS_ENDPOINT_URL"))
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    is_host = re.fullmatch(r"[A-Za-z0-9.-]+(:[0-9]+)?", parts.netloc)
+    if not is_host or parts.scheme not in _PORTS or parts.port == _PORTS[parts.scheme]:
+        raise ValueError(url)
+    if parts.path not in {"", "/"} or parts.query or parts.fragment:
+        raise ValueError(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,241 @@
+"""The manifest and the bucket for a reader that starts fast: signed HTTP, without an SDK to load.
+
+AWS's SDK for Python, and PynamoDB on it, take longer to load than a resolver's first answer needs for all the rest.
+What that answer asks of AWS is one Query and some signatures; the signatures are those of AWS's C library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import ssl
+import time
+import weakref
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha256
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from awscrt.auth import (
+    AwsCredentialsProvider,
+    AwsSignatureType,
+    AwsSignedBodyValue,
+    AwsSigningConfig,
+    aws_sign_request,
+)
+from awscrt.http import HttpHeaders, HttpRequest
+
+from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.store.environment import AwsEnvironment
+from coldstream.store.ports import RangeRead
+from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
+from coldstream.units import ByteRange
+
+if TYPE_CHECKING:
+    from coldstream.store.objects import S3Objects
+
+_API = "DynamoDB_20120810"
+
+
+class LeanTable(DynamoReads):
+    """Implement `ports.ManifestReads` on the table `name`.
+
+    Nothing is sent before the first call. Threads may share it. Connections are kept between calls.
+    """
+
+    def __init__(self, name: str, aws: AwsEnvironment) -> None:
+        super().__init__(name)
+        self._aws = aws
+        self._url = urlsplit(aws.dynamodb_url)
+        self._signer = _Signer(aws, "dynamodb")
+        self._idle: list[HTTPConnection] = []  # a list's own methods are safe from any thread
+        weakref.finalize(self, _close, self._idle)
+
+    def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+        body = json.dumps(parameters).encode()
+        for retry in range(RETRIES):
+            try:
+                return self._send(operation, body, what)
+            except UnavailableError as err:
+                if not err.retryable:
+                    raise
+            time.sleep(random.uniform(0, 2**retry))  # noqa: S311  # jitter, no secret
+        return self._send(operation, body, what)
+
+    def _send(self, operation: Operation, body: bytes, what: str) -> Mapping[str, Any]:
+        headers = {
+            "Host": self._url.netloc,
+            "Content-Type": "application/x-amz-json-1.0",
+            "X-Amz-Target": f"{_API}.{operation}",
+        }
+        headers = self._signer.headers(headers, body) | _trace()
+        with self._connection(what) as connection:
+            connection.request("POST", "/", body, headers)
+            answer = connection.getresponse()
+            status, content = answer.status, answer.read()
+            found = _whole(status, answer.headers, content)
+        if status != HTTPStatus.OK:
+            raise _refusal(status, found, operation, what)
+        if operation == "Query" and "Items" not in found:
+            raise UnavailableError(f"{what}: an answer without Items")
+        return found
+
+    @contextmanager
+    def _connection(self, what: str) -> Iterator[HTTPConnection]:
+        """Lend a connection, and keep it if all went well. Raises UnavailableError for what goes wrong with it."""
+        connection = None
+        try:
+            connection = self._idle_connection() or self._new_connection()
+            yield connection
+        except (OSError, HTTPException) as err:
+            if connection is not None:
+                connection.close()
+            raise UnavailableError(f"{what}: {type(err).__name__}: {err}") from err
+        if connection.sock is not None:
+            self._idle.append(connection)
+
+    def _idle_connection(self) -> HTTPConnection | None:
+        """Take a connection that the server has not closed meanwhile: it would have sent that."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not select.select([connection.sock], [], [], 0)[0]:
+                return connection
+            connection.close()
+        return None
+
+    def _new_connection(self) -> HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme == "https":
+            connection: HTTPConnection = HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self._trust)
+        else:
+            connection = HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()  # there is one where TLS did not come about
+            raise
+        connection.sock.settimeout(READ_TIMEOUT_S)
+        return connection
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
+
+class LeanObjects:
+    """Implement `ports.ObjectReads` on `bucket`, which is at `url`. What is more than a signature goes by the SDK."""
+
+    def __init__(self, bucket: str, url: str, aws: AwsEnvironment) -> None:
+        self._bucket = bucket
+        self._url = urlsplit(url)
+        self._signer = _Signer(aws, "s3")
+
+    @property
+    def bucket(self) -> str:
+        """Name of the bucket."""
+        return self._bucket
+
+    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
+        """Read a range; the first time takes as long as the SDK takes to load."""
+        return self._by_sdk.get_range(key, byte_range, if_match=if_match)
+
+    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
+        """Sign a URL for a range: its `Range` header is among the signed ones."""
+        path = f"{self._url.path}/{quote(key)}"
+        return f"{self._url.scheme}://{self._url.netloc}" + self._signer.path(
+            path, {"Host": self._url.netloc, "Range": byte_range.http}, expires_s
+        )
+
+    @cached_property
+    def _by_sdk(self) -> S3Objects:
+        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # it loads the SDK
+
+        return S3Objects(self._bucket)
+
+
+class _Signer:
+    """Signs requests to a service."""
+
+    def __init__(self, aws: AwsEnvironment, service: str) -> None:
+        self._settings = {
+            "region": aws.region,
+            "service": service,
+            "credentials_provider": AwsCredentialsProvider.new_static(
+                aws.access_key_id, aws.secret_access_key, aws.session_token
+            ),
+        }
+
+    def headers(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """Return the headers of a POST of `body` to "/", with those of its signature."""
+        request = HttpRequest("POST", "/", HttpHeaders(list(headers.items())))
+        config = AwsSigningConfig(**self._settings, signed_body_value=sha256(body).hexdigest())
+        return dict(aws_sign_request(request, config).result().headers)
+
+    def path(self, path: str, headers: Mapping[str, str], expires_s: int) -> str:
+        """Return the path of a GET with these headers, with a query that grants it. The path is S3's: encoded once."""
+        request = HttpRequest("GET", path, HttpHeaders(list(headers.items())))
+        config = AwsSigningConfig(
+            **self._settings,
+            signature_type=AwsSignatureType.HTTP_REQUEST_QUERY_PARAMS,
+            use_double_uri_encode=False,
+            should_normalize_uri_path=False,
+            signed_body_value=AwsSignedBodyValue.UNSIGNED_PAYLOAD,
+            expiration_in_seconds=expires_s,
+        )
+        signed: str = aws_sign_request(request, config).result().path
+        return signed
+
+
+def _close(connections: list[HTTPConnection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _trace() -> dict[str, str]:
+    """Return the header by which AWS follows a request, and notices a loop of functions; the SDK sends it, too."""
+    trace = os.environ.get("_X_AMZN_TRACE_ID")
+    return {"X-Amzn-Trace-Id": quote(trace, safe="-=;:+&[]{}\"',")} if trace else {}
+
+
+def _whole(status: int, headers: HTTPMessage, content: bytes) -> dict[str, Any]:
+    """Read an answer. Raises HTTPException if it is no whole one of AWS's, as `answers` says; a cut body raised it."""
+    is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if not is_failure and headers["x-amzn-requestid"] is None:
+        raise HTTPException(f"status {status} without a request id: not from AWS")
+    if (checksum := headers["x-amz-crc32"]) is not None and checksum != str(zlib.crc32(content)):
+        raise HTTPException("a body of another CRC-32 than announced")
+    try:
+        found = json.loads(content, object_hook=_with_bytes)
+    except ValueError:
+        found = None
+    if isinstance(found, dict):
+        return found
+    if is_failure:
+        return {}
+    raise HTTPException("a body that is no JSON object")
+
+
+def _refusal(status: int, told: Mapping[str, Any], operation: Operation, what: str) -> ColdstreamError:
+    """Make the error of an answer that is one."""
+    # They load a part of the SDK, which answers that are none do without.
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    from coldstream.store.awserrors import from_aws  # noqa: PLC0415
+
+    code = str(told.get("__type", status)).rpartition("#")[2]
+    message = told.get("message", told.get("Message", ""))
+    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return from_aws(ClientError(answer, operation), what)
+
+
+def _with_bytes(value: dict[str, Any]) -> dict[str, Any]:
+    """Decode binary content: `{"B": base64}`."""
+    return {"B": b64decode(value["B"])} if value.keys() == {"B"} else value

@@ -1,0 +1,190 @@
+"""The reads of the manifest in DynamoDB, by whichever road its API is called.
+
+Two roads there are: the client that PynamoDB writes with (`table`), and plain signed HTTP (`lean`) for a function whose
+first answer must not wait for an SDK to be loaded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
+from coldstream.manifest.stream import Incarnation
+from coldstream.store import attributes, sortkeys
+from coldstream.store.attributes import Attributes, attributes_of
+from coldstream.store.ports import LogPage, StreamPage
+from coldstream.units import Offset, TimestampMs
+
+Operation = Literal["GetItem", "Query"]
+
+BY_TIME = "by-time"
+"""The index that orders the log of a stream by running timestamp."""
+
+CONNECT_TIMEOUT_S = 2
+READ_TIMEOUT_S = 5
+RETRIES = 3
+"""Of one request, after exponential backoff with jitter."""
+
+_BETWEEN = "#key BETWEEN :a AND :b"
+
+
+class DynamoReads(ABC):
+    """Implement `ports.ManifestReads` on the table `name`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @abstractmethod
+    def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+        """Make a request of DynamoDB's API and return its answer, with binary content as bytes.
+
+        Raises a ColdstreamError that says `what` was done.
+        """
+
+    def head(self, incarnation: Incarnation) -> Head | None:
+        """Return the head; one GetItem."""
+        item = self._get(incarnation, sortkeys.LOG_HEAD)
+        return None if item is None else attributes.head_of(item)
+
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        """Return the log from the entry that holds `offset`; one Query."""
+        between = sortkeys.log_key(Offset(offset + 1)), sortkeys.LOG_HEAD
+        # One more than asked for, so that the head is seen behind the last entry.
+        return _log_page(self._query(incarnation, _BETWEEN, *between, limit=limit + 1), limit)
+
+    def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
+        """Return the log from the first entry that can hold a chunk at or after `timestamp`; one Query."""
+        start = sortkeys.time_from(timestamp)
+        return _log_page(self._query(incarnation, "#key >= :a", start, limit=limit + 1, index=BY_TIME), limit)
+
+    def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
+        """Return the log backwards from the entry that ends at or before `offset`; one Query."""
+        between = sortkeys.log_key(Offset(0)), sortkeys.log_key(offset)
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit, backwards=True)
+        return tuple(map(attributes.entry_of, found))
+
+    def gap(self, incarnation: Incarnation, first_offset: Offset) -> Gap | None:
+        """Return the gap that begins at `first_offset`; one GetItem."""
+        item = self._get(incarnation, sortkeys.gap_key(first_offset))
+        return None if item is None else attributes.gap_of(item)
+
+    def gaps(
+        self,
+        incarnation: Incarnation,
+        limit: int,
+        *,
+        from_offset: Offset = Offset(0),  # noqa: B008  a NewType is its value
+    ) -> tuple[Gap, ...]:
+        """Return the first gaps from an offset on; one Query."""
+        between = sortkeys.gap_key(from_offset), sortkeys.LAST_GAP
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit)
+        return tuple(map(attributes.gap_of, found))
+
+    def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
+        """Return the gaps backwards from the one that begins before `offset`; one Query."""
+        between = sortkeys.gap_key(Offset(0)), sortkeys.gap_key(offset)
+        # One more than asked for, for one may begin at `offset`.
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit + 1, backwards=True)
+        return tuple(gap for gap in map(attributes.gap_of, found) if gap.first_offset < offset)[:limit]
+
+    def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
+        """Yield what is known to be missing; one Query a megabyte of it."""
+        between = sortkeys.MISSING, sortkeys.LAST_MISSING
+        yield from map(attributes.missing_of, self._all(incarnation, _BETWEEN, *between))
+
+    def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
+        """Return what is said of a segment in quarantine; one GetItem."""
+        item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
+        return None if item is None else attributes.quarantine_of(item)
+
+    def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
+        """Return the first tombstones that are due; one Query."""
+        between = sortkeys.TOMBSTONES, sortkeys.due_from(TimestampMs(due_by + 1))
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit)
+        return tuple(map(attributes.tombstone_of, found))
+
+    def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
+        """Yield the events after a revision; one Query a megabyte of them."""
+        between = sortkeys.event_key(after_revision + 1), sortkeys.LAST_EVENT
+        yield from map(attributes.event_of, self._all(incarnation, _BETWEEN, *between))
+
+    def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
+        """Return the newest incarnation of a stream; one Query. Raises InvalidNameError."""
+        begin = sortkeys.names_key(vhost, name)
+        newest = self._query(sortkeys.REGISTRY, "begins_with(#key, :a)", begin, limit=1, backwards=True)
+        return attributes.stream_of(newest[0]).incarnation if newest else None
+
+    def streams(self, cursor: str | None, limit: int) -> StreamPage:
+        """Return some of the streams, in the order of their names' hashes; one Query."""
+        after = () if cursor is None else ("#key > :a", sortkeys.check_cursor(cursor))
+        answer = self._page(sortkeys.REGISTRY, *after, limit=limit + 1)
+        found = _items(answer)
+        page = found[:limit]
+        more = len(found) > limit or "LastEvaluatedKey" in answer
+        return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
+
+    def _get(self, incarnation: Incarnation, key: str) -> Attributes | None:
+        keys = {"stream": {"S": incarnation}, "item": {"S": key}}
+        wanted = {"TableName": self._name, "Key": keys, "ConsistentRead": True}
+        found = self._call("GetItem", wanted, f"read of {incarnation}").get("Item")
+        return None if found is None else attributes_of(found)
+
+    def _all(self, partition: str, condition: str, *values: str) -> Iterator[Attributes]:
+        """Read page after page."""
+        start: Mapping[str, Any] | None = None
+        while True:
+            page = self._page(partition, condition, *values, start=start)
+            yield from _items(page)
+            if (start := page.get("LastEvaluatedKey")) is None:
+                return
+
+    def _query(
+        self,
+        partition: str,
+        condition: str,
+        *values: str,
+        limit: int,
+        backwards: bool = False,
+        index: str | None = None,
+    ) -> list[Attributes]:
+        """Read one page, which ends at `limit` items or at a megabyte."""
+        return _items(self._page(partition, condition, *values, limit=limit, backwards=backwards, index=index))
+
+    def _page(
+        self,
+        partition: str,
+        condition: str = "",
+        *values: str,
+        limit: int | None = None,
+        backwards: bool = False,
+        index: str | None = None,
+        start: Mapping[str, Any] | None = None,
+    ) -> Mapping[str, Any]:
+        """Read one page of a partition. `values` are those of :a and :b in the condition on the sort key."""
+        # Attributes have other names here, for words like "item" are DynamoDB's own.
+        named = {"#stream": "stream"} | ({"#key": "item" if index is None else "time"} if condition else {})
+        parameters: dict[str, Any] = {
+            "TableName": self._name,
+            "KeyConditionExpression": " AND ".join(filter(None, ("#stream = :stream", condition))),
+            "ExpressionAttributeNames": named,
+            "ExpressionAttributeValues": {
+                ":stream": {"S": partition},
+                **{name: {"S": value} for name, value in zip((":a", ":b"), values, strict=False)},
+            },
+            "ScanIndexForward": not backwards,
+            "ConsistentRead": index is None,
+        }
+        given = {"Limit": limit, "IndexName": index, "ExclusiveStartKey": start}
+        parameters |= {name: value for name, value in given.items() if value is not None}
+        return self._call("Query", parameters, "query of the manifest")
+
+
+def _items(page: Mapping[str, Any]) -> list[Attributes]:
+    return [attributes_of(item) for item in page["Items"]]
+
+
+def _log_page(found: list[Attributes], limit: int) -> LogPage:
+    head = attributes.head_of(found.pop()) if found and found[-1]["item"] == sortkeys.LOG_HEAD else None
+    return LogPage(tuple(map(attributes.entry_of, found[:limit])), head)

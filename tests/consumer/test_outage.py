@@ -1,0 +1,51 @@
+"""What is away is said once, and tried again ever more slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import pairwise
+
+import pytest
+
+from coldstream.consumer.outage import FIRST_DELAY_S, MAX_DELAY_S, Outage
+from coldstream.errors import UnavailableError
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    taken: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        taken.append(delay_s)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return taken
+
+
+async def test_each_going_and_each_coming_back_is_said_once(
+    pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    outage = Outage("the broker")
+    with caplog.at_level(logging.INFO):
+        outage.over()
+        for _ in range(2):
+            for _ in range(3):
+                await outage.pause(UnavailableError("it is away"))
+            outage.over()
+            outage.over()
+    said = ["the broker: it is away; trying again", "the broker: it is back"]
+    assert [record.getMessage() for record in caplog.records] == said * 2
+    assert len(pauses) == 6
+
+
+async def test_pauses_grow_to_a_bound_and_begin_anew(pauses: list[float]) -> None:
+    outage = Outage("the broker")
+    for _ in range(20):
+        await outage.pause(UnavailableError("it is away"))
+    assert FIRST_DELAY_S / 2 <= pauses[0] <= FIRST_DELAY_S
+    assert all(later > 0.9 * earlier for earlier, later in pairwise(pauses[:6]))
+    assert all(MAX_DELAY_S / 2 <= pause <= MAX_DELAY_S for pause in pauses[-5:])
+    outage.over()
+    await outage.pause(UnavailableError("it is away"))
+    assert pauses[-1] <= FIRST_DELAY_S

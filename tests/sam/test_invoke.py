@@ -1,0 +1,117 @@
+"""The functions in Docker with the built layer, under AWS's runtime interface emulator, called with sample events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from coldstream.manifest.entry import Gap
+from coldstream.manifest.stream import incarnation
+from coldstream.runtime import resolving
+from coldstream.store.table import DynamoTable
+from coldstream.units import Offset
+from functions.resolver import app
+from tests.support.golden import GOLDEN
+from tests.support.sam import BUCKET, TABLE, EmulatedAws, SamLocal
+from tests.support.server import ROOT
+
+LIFE = incarnation("__tracking_1795227881250770221")
+SEGMENT = GOLDEN / LIFE / "00000000000000000000.segment"
+HANDLED: dict[str, Any] = {"batchItemFailures": []}
+
+
+@pytest.fixture(scope="module")
+def uploaded(sam: SamLocal) -> Any:
+    """What the upload function answered to its first event."""
+    return sam.invoke("UploadFunction", "upload")
+
+
+@pytest.fixture
+def table(emulated: EmulatedAws, monkeypatch: pytest.MonkeyPatch) -> DynamoTable:
+    for name, value in emulated.environment.items():
+        monkeypatch.setenv(name, value)
+    return DynamoTable(TABLE)
+
+
+@pytest.fixture
+def here(table: DynamoTable) -> Iterator[Any]:
+    """What the resolver answers to its sample event in this process."""
+    resolving.resolver.cache_clear()
+    context = SimpleNamespace(
+        function_name="resolver", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1"
+    )
+    event = json.loads((ROOT / "events/resolver.json").read_text())
+    yield app.lambda_handler(event, cast("LambdaContext", context))
+    resolving.resolver.cache_clear()
+
+
+def test_the_announced_segment_is_archived(
+    sam: SamLocal, emulated: EmulatedAws, uploaded: Any, table: DynamoTable
+) -> None:
+    assert uploaded == HANDLED
+    (entry,) = table.log_from_offset(LIFE, Offset(0), 10).entries
+    assert (entry.first_offset, entry.next_offset) == (0, 396)
+    body = emulated.s3.get_object(Bucket=BUCKET, Key=entry.key)["Body"].read()
+    assert body[: entry.data_bytes + 8] == SEGMENT.read_bytes()
+    left = emulated.s3.list_objects_v2(Bucket=BUCKET, Prefix="staging/")
+    assert left["KeyCount"] == 0
+
+
+def test_the_same_event_again_changes_nothing(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
+    before = table.head(LIFE)
+    assert sam.invoke("UploadFunction", "upload") == HANDLED
+    assert table.head(LIFE) == before
+
+
+def test_a_loss_is_written_down(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
+    assert sam.invoke("UploadFunction", "lost") == HANDLED
+    (loss,) = table.missing(LIFE)
+    assert (loss.first_offset, loss.next_offset) == (396, 802)
+    assert table.gap(LIFE, Offset(396)) in {None, Gap(Offset(396), Offset(802), loss.reason)}
+
+
+def test_the_resolver_answers_its_sample_event_as_it_does_in_this_process(
+    sam: SamLocal, uploaded: Any, here: Any
+) -> None:
+    answer = sam.invoke("ResolverFunction", "resolver")
+    assert answer["statusCode"] == 200
+    assert {**answer, "body": unsigned(answer["body"])} == {**here, "body": unsigned(here["body"])}
+    read_back(json.loads(answer["body"]))
+
+
+def test_the_resolver_is_served_as_an_api(sam: SamLocal, uploaded: Any, here: Any) -> None:
+    event = json.loads((ROOT / "events/resolver.json").read_text())
+    with sam.api() as url:
+        with urlopen(f"{url}{event['rawPath']}?{event['rawQueryString']}", timeout=60) as response:
+            assert response.headers["Content-Type"] == here["headers"]["Content-Type"]
+            assert unsigned(response.read()) == unsigned(here["body"])
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"{url}/ranges?vhost=%2F&name=tracking", timeout=60)
+        with refused.value as problem:
+            assert problem.code == 400
+            assert json.load(problem)["type"] == "urn:coldstream:problem:invalid-query"
+
+
+def unsigned(body: str | bytes) -> Any:
+    """Return an answer without what is of its time: the signatures of its URLs, and until when they hold."""
+    answer = json.loads(body)
+    for found in answer["ranges"]:
+        found["url"] = urlsplit(found["url"])._replace(query="").geturl()
+        del found["expires_at"]
+    return answer
+
+
+def read_back(body: Any) -> None:
+    """Check that the URL of an answer grants the chunks of the segment."""
+    (found,) = body["ranges"]
+    with urlopen(Request(found["url"], headers={"Range": found["range_header"]}), timeout=30) as response:
+        assert response.status == 206
+        assert SEGMENT.read_bytes().endswith(response.read())

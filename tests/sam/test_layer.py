@@ -1,0 +1,93 @@
+"""The layer holds what the functions import, of the package and of others, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.sam import SamLocal
+
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers/coldstream"
+PACKAGE = LAYER / "python/coldstream"
+MODULES = {
+    ".".join(path.relative_to(LAYER / "python").with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
+NOT_IN_THE_LAYER = {
+    "cramjam",  # imported where something is unpacked, which no function does
+    "mypy_boto3_s3",  # for types only
+}
+
+
+def left_out() -> set[str]:
+    """List the modules that the layer's Makefile takes away."""
+    words = re.search(r"^LEFT_OUT := ((?:.*\\\n)*.*)$", (LAYER / "Makefile").read_text(), re.MULTILINE)
+    assert words is not None
+    paths = [PACKAGE / word for word in words[1].replace("\\", " ").split()]
+    assert all(path.exists() for path in paths)
+    return {name for name, path in MODULES.items() if any(path.is_relative_to(one) for one in paths)}
+
+
+def handlers() -> list[Path]:
+    found = sorted((ROOT / "functions").glob("*/app.py"))
+    assert found
+    return found
+
+
+def imported_by_functions() -> set[str]:
+    """List the package's modules that functions import, whoever imports them, with the packages that they are in."""
+    found = {"coldstream"}
+    waiting = handlers()
+    while waiting:
+        for name in imports(waiting.pop()):
+            parts = name.split(".")
+            parents = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+            waiting += [MODULES[parent] for parent in parents & MODULES.keys() - found]
+            found |= parents & MODULES.keys()
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports, wherever in it: modules, and names that may be modules."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+
+
+def packages_of_others() -> set[str]:
+    """List the packages of others that functions import, whoever imports them."""
+    sources = [*handlers(), *(MODULES[name] for name in imported_by_functions())]
+    roots = {name.partition(".")[0] for path in sources for name in imports(path)}
+    return roots - sys.stdlib_module_names - {"coldstream"}
+
+
+def test_nothing_is_left_out_that_a_function_imports() -> None:
+    assert not left_out() & imported_by_functions()
+
+
+def test_everything_is_left_out_that_no_function_imports() -> None:
+    assert set(MODULES) - imported_by_functions() == left_out()
+
+
+def test_the_built_layer_has_just_the_modules_that_functions_import(sam: SamLocal) -> None:
+    packages = sam.directory / "Layer/python"
+    built = {str(path.relative_to(packages)) for path in (packages / "coldstream").rglob("*.py")}
+    assert built == {str(MODULES[name].relative_to(LAYER / "python")) for name in imported_by_functions()}
+
+
+def test_every_package_that_the_project_needs_is_one_that_functions_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split("[<>=]", requirement)[0].replace("-", "_") for requirement in project["dependencies"]}
+    assert needed <= packages_of_others()
+
+
+def test_every_package_that_functions_import_is_pinned_for_the_layer() -> None:
+    pins = re.findall(r"^([a-z0-9_-]+)==", (LAYER / "python/requirements.txt").read_text(), re.MULTILINE)
+    assert packages_of_others() - {name.replace("-", "_") for name in pins} == NOT_IN_THE_LAYER

@@ -1,0 +1,31 @@
+"""Where an emulated AWS is known to differ from the real one: tests that must fail on it, by name, and why.
+
+docs/local-aws.md says what follows from each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_CHECKSUMS = "takes bytes of any checksum"
+_PARTS = "lists no checksums of parts"
+_DELETES = "knows no condition of DeleteObject"
+
+DIFFERENCES: Mapping[str, Mapping[str, str]] = {
+    "moto": {
+        "test_bytes_of_another_checksum_are_refused[s3]": _CHECKSUMS,
+        "test_parts_and_wholes_of_another_checksum_are_refused[s3]": _CHECKSUMS,
+        "test_what_an_upload_has_is_listed_by_number[s3]": _PARTS,
+        "test_staging_that_was_cut_off_goes_on_with_the_parts_that_are_there": _PARTS,
+        "test_a_copy_of_another_object_than_expected_is_a_conflict[s3]": "copies whatever the condition says",
+        "test_an_upload_that_is_gone_takes_no_part_and_is_not_completed[s3]": "fails at an upload that is gone",
+        "test_a_presigned_url_grants_its_own_range_alone": "checks no signatures",
+        "test_the_envelope_names_the_account": "leaves the account out of events",
+    },
+    "localstack": {
+        "test_an_object_that_is_not_the_one_expected_is_not_deleted[s3]": _DELETES,
+        "test_what_fails_verification_goes_to_quarantine_and_is_not_staged_any_more": _DELETES,
+        "test_the_bucket_forgets_what_nobody_comes_for": "its CloudFormation leaves out lifecycles",
+        "test_logs_are_kept_as_long_as_the_template_says": "its CloudFormation leaves out retention",
+    },
+}
