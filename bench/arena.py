@@ -7,6 +7,7 @@ import os
 import socket
 import weakref
 import zlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -53,33 +54,53 @@ class Body:
     def __init__(self, arena: Arena) -> None:
         self._fd = arena.fd
         self._take = arena.take
-        self._starts: list[int] = []
+        self._blocks: list[int] = []
+        # Pieces, each up to the next: where they begin in the body, and where they lie in the arena.
+        self._positions: list[int] = []
+        self._places: list[int] = []
+        self._room = 0
         self.size_bytes = 0
         self.crc32 = 0
-        weakref.finalize(self, arena.give_back, self._starts)
+        weakref.finalize(self, arena.give_back, self._blocks)
 
     def add(self, view: memoryview) -> None:
         """Append bytes, and sum them."""
         self.crc32 = zlib.crc32(view, self.crc32)
         while view:
-            within = self.size_bytes % BLOCK_BYTES
-            if within == 0:
-                self._starts.append(self._take())
-            written = os.pwrite(self._fd, view[: BLOCK_BYTES - within], self._starts[-1] + within)
+            if self._room == 0:
+                self._blocks.append(self._take())
+                self._positions.append(self.size_bytes)
+                self._places.append(self._blocks[-1])
+                self._room = BLOCK_BYTES
+            written = os.pwrite(self._fd, view[: self._room], self._blocks[-1] + BLOCK_BYTES - self._room)
+            self._room -= written
             self.size_bytes += written
             view = view[written:]
 
     def take_over(self, other: Body) -> None:
         """Append the bytes of another body, which is of no use any more, without touching them."""
-        if self.size_bytes % BLOCK_BYTES:
-            raise ValueError(f"what comes before another body has to end at a multiple of {BLOCK_BYTES} bytes")
         self.crc32 = combine_crc32(self.crc32, other.crc32, other.size_bytes)
+        self._positions += [self.size_bytes + position for position in other._positions]
+        self._places += other._places
+        self._blocks += other._blocks
+        self._room = other._room
         self.size_bytes += other.size_bytes
-        self._starts += other._starts
-        other._starts.clear()
+        other._blocks.clear()
+
+    def add_from(self, other: Body, start: int, end: int) -> None:
+        """Append a copy of some of the bytes of another body."""
+        while start < end:
+            place, count = other._find(start, min(end, start + BLOCK_BYTES))
+            self.add(memoryview(os.pread(self._fd, count, place)))
+            start += count
 
     def send(self, connection: socket.socket, at: int, end: int) -> int:
         """Send some of the bytes from `at` on, not past `end`, without touching them; return how many."""
-        number, within = divmod(at, BLOCK_BYTES)
-        count = min(BLOCK_BYTES - within, end - at)
-        return os.sendfile(connection.fileno(), self._fd, self._starts[number] + within, count)
+        place, count = self._find(at, end)
+        return os.sendfile(connection.fileno(), self._fd, place, count)
+
+    def _find(self, at: int, end: int) -> tuple[int, int]:
+        """Return where the byte at `at` lies, and how many of those up to `end` lie behind it."""
+        number = bisect_right(self._positions, at)
+        piece_end = self._positions[number] if number < len(self._positions) else self.size_bytes
+        return self._places[number - 1] + at - self._positions[number - 1], min(end, piece_end) - at

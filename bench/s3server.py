@@ -3,7 +3,7 @@
     python -m bench.s3server --latency-ms 10 --connection-mib-s 90
 
 It serves PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET with a range, HEAD and DELETE,
-and multipart uploads (of parts that are multiples of 256 KiB), path-style, on the loopback interface. It checks
+and multipart uploads, of parts sent or copied, path-style, on the loopback interface. It checks
 CRC-32s as S3 does, and ignores signatures. It can answer late and cap the rate of each connection, in both directions,
 as S3 does: one connection to S3 carries about 90 MiB/s.
 
@@ -166,6 +166,7 @@ class Connection(socketserver.StreamRequestHandler):
         serve: dict[str, Callable[[], None]] = {
             "POST upload": self._post_upload,
             "PUT part": self._put_part,
+            "COPY part": self._copy_part,
             "GET upload": self._list_upload,
             "DELETE upload": self._abort_upload,
             "PUT": self._put,
@@ -244,15 +245,34 @@ class Connection(socketserver.StreamRequestHandler):
         self.server.store.uploads.abort(self.path, self.parameters["uploadId"])
         self._answer(204)
 
+    def _copy_part(self) -> None:
+        source = self._source()
+        start, end = 0, source.body.size_bytes
+        if "x-amz-copy-source-range" in self.headers:
+            start, end = _parse_range(self.headers["x-amz-copy-source-range"], end)
+        self._wait()
+        body = Body(self.server.store.arena)
+        body.add_from(source.body, start, end)
+        self.server.store.count("bytes copied", body.size_bytes)
+        number = int(self.parameters["partNumber"])
+        etag = self.server.store.uploads.put(self.path, self.parameters["uploadId"], number, body)
+        sum_ = f"<ChecksumCRC32>{base64_of(body.crc32)}</ChecksumCRC32>"
+        self._answer_xml(f"<CopyPartResult><ETag>{etag}</ETag>{sum_}</CopyPartResult>")
+
     def _copy(self) -> None:
+        source = self._source()
+        self._wait()
+        stored = self.server.store.put(self.path, source.body, source.crc32)
+        self._answer_xml(f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>")
+
+    def _source(self) -> StoredObject:
+        """Find what is to be copied."""
         source = self.server.store.get("/" + unquote(self.headers["x-amz-copy-source"]).lstrip("/"))
         if source is None:
             raise RefusedError(404, "NoSuchKey")
         if self.headers.get("x-amz-copy-source-if-match", source.etag).strip('"') != source.etag.strip('"'):
             raise RefusedError(412, "PreconditionFailed")
-        self._wait()
-        stored = self.server.store.put(self.path, source.body, source.crc32)
-        self._answer_xml(f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>")
+        return source
 
     def _get(self) -> None:
         stored = self._find()
