@@ -46,15 +46,18 @@ def test_following_writes_at_once_what_is_live_and_ends_with_a_signal(
     }
     command = [sys.executable, "-m", "coldstream.cli.main", "read", STREAM, "--follow", "--from", "last"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as reading:
-        assert reading.stdout is not None
-        assert reading.stderr is not None
-        reading.stdout.readline()
-        with broker.connect() as streams:
-            streams.publish(STREAM, [b"live"])
-        while json.loads(reading.stdout.readline())["raw"] != "live":
-            pass
-        reading.send_signal(ending)
-        rest, errors = reading.communicate(timeout=10)
+        try:
+            assert reading.stdout is not None
+            assert reading.stderr is not None
+            reading.stdout.readline()
+            with broker.connect() as streams:
+                streams.publish(STREAM, [b"live"])
+            while json.loads(reading.stdout.readline())["raw"] != "live":
+                pass
+            reading.send_signal(ending)
+            rest, errors = reading.communicate(timeout=10)
+        finally:
+            reading.kill()
     assert reading.returncode == 130
     assert (rest, errors) == (b"", b"")
 
