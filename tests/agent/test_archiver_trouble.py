@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from coldstream.agent.disk import Hole
+from coldstream.agent.pins import Pin
 from coldstream.agent.rules import Rules
+from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
 from tests.support.replica import Replica
 from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts
@@ -140,6 +143,29 @@ async def test_what_a_lost_leader_wrote_is_never_archived_and_what_replaced_it_i
         stream.publish(30)  # past what was truncated
         await archived_up_to_the_last_roll(rig, stream)
         await rig.until(lambda: rig.pins == starts(stream)[-1:])
+    assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
+    assert rig.bus.lost == []
+
+
+async def test_a_tail_that_is_cut_off_just_before_it_is_let_go_costs_nothing_of_what_replaces_it(
+    rig, stream, monkeypatch
+):
+    stream.publish(12)
+    async with rig.running() as archiver:
+        await archived_up_to_the_last_roll(rig, stream)
+        stream.publish_alone(25)
+        await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
+        refuted = archiver.disk.refuted
+
+        def raced(chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
+            if stream.alone:
+                stream.truncate()
+            return refuted(chunk, archived_to)
+
+        monkeypatch.setattr(archiver.disk, "refuted", raced)
+        stream.lose_leader(20, messages=2)
+        await rig.until(lambda: not stream.alone)
+        await archived_up_to_the_last_roll(rig, stream)
     assert chunks_archived(rig) == committed(stream, starts(stream)[-1])
     assert rig.bus.lost == []
 

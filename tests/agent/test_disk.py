@@ -214,6 +214,32 @@ def test_nothing_is_taken_for_the_oldest_that_could_be_given_up_while_the_broker
     assert disk.oldest() == (disk.segments[0], Hole(Offset(0), Offset(18)))
 
 
+@pytest.mark.parametrize("replaced_by", [0, 20])
+def test_nothing_is_lost_of_a_tail_that_was_cut_off_since_the_last_look(replica, tmp_path, replaced_by):
+    replica.publish(12)
+    archived_to = replica.next_offset
+    replica.publish_alone(15)
+    disk = disk_of(replica, tmp_path)
+    disk.look(archived_to, archived_to)
+    assert disk.segments[0].first_offset == archived_to
+    refuted = replica.alone[0].header
+    assert disk.refuted(refuted, archived_to) is None
+    replica.lose_leader(replaced_by, messages=2)
+    replica.truncate()
+    assert disk.refuted(refuted, archived_to) == (disk.segments[0], None)
+
+
+def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(replica, tmp_path):
+    replica.publish_alone(15)
+    disk = disk_of(replica, tmp_path)
+    refuted = replica.alone[0].header
+    for path in replica.segments:
+        path.unlink()
+    assert disk.refuted(refuted, NONE) is None
+    replica.directory.rmdir()
+    assert disk.refuted(refuted, NONE) == (disk.segments[0], Hole(NONE, disk.segments[1].first_offset))
+
+
 def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     replica.publish(3)
     replica.track()

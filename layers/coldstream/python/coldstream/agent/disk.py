@@ -157,15 +157,20 @@ class StreamDisk:
         return self.segments[0], Hole(self.segments[0].first_offset, self._own_end(0))
 
     def refuted(self, chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
-        """Return the segment of a chunk that never can be proven, and what is lost with it; None if it is live.
+        """Return the segment of a chunk that never can be proven, and what is lost with it; None while it must wait.
 
-        Nothing is lost where the broker still has an older one: it has those offsets too, or will.
+        It waits where it is live, and where the broker makes its replica anew and has nothing yet. Nothing is lost
+        where the broker has a file that begins no later: that has those offsets too, or what follows it will.
         """
         number = self._holder(chunk)
         if number is None or self.pins.holds_live(self.segments[number]):
             return None
         pin = self.segments[number]
-        if any(older.is_live for older in self.segments[:number]):
+        # Asked after that, and not what the last look found: what took the place of the file may be newer.
+        begins = self.pins.first_live()
+        if begins is None and self.pins.is_live:
+            return None
+        if begins is not None and begins <= pin.first_offset:
             return pin, None
         before = self._walk(self.segments[number - 1]).end.offset if number else Offset(0)
         first_offset = max(archived_to, pin.first_offset, before)

@@ -121,6 +121,10 @@ class StreamPins:
         except FileNotFoundError:
             return False
 
+    def first_live(self) -> Offset | None:
+        """Return where the oldest file begins that the broker has now, None when it has none."""
+        return None if self._source is None else min(segment_files(self._source), default=None)
+
     def release(self, pin: Pin) -> None:
         """Let go of a segment; its space is free when the broker has deleted it, too."""
         pin.path.unlink(missing_ok=True)
