@@ -22,7 +22,7 @@ from coldstream.manifest.stream import stream_from_directory
 from coldstream.serve.http import ClosedError
 from coldstream.units import Offset
 from tests.support.broker import Broker
-from tests.support.streams import StreamConnection
+from tests.support.streams import PublishError, StreamConnection
 
 SEGMENT_BYTES = 100_000
 _NAMES = itertools.count()
@@ -55,10 +55,11 @@ class Scene:
         self.streams.create_stream(self.name, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=length_bytes)
 
     def publish(self, messages: int) -> None:
-        for start in range(self.published, self.published + messages, 20):
-            count = min(20, self.published + messages - start)
-            self.streams.publish(self.name, [b"%d:" % number + bytes(500) for number in range(start, start + count)])
-        self.published += messages
+        end = self.published + messages
+        while (start := self.published) < end:
+            numbers = range(start, min(start + 20, end))
+            self.streams.publish(self.name, [b"%d:" % number + bytes(500) for number in numbers])
+            self.published = numbers.stop
 
     def archive(self) -> None:
         """Archive what has rolled."""
@@ -138,11 +139,13 @@ def take_one_live(scene: Scene, consumer: coldstream.BlockingConsumer) -> int:
 
 
 def publish_when_there_is_a_leader(scene: Scene, messages: int) -> None:
+    """Publish to a broker that starts: a leader that it finds may be gone a moment later, and refuse a whole frame."""
     deadline = time.monotonic() + 20
+    end = scene.published + messages
     while True:
         try:
-            scene.publish(messages)
-        except ServerError:
+            scene.publish(end - scene.published)
+        except (ServerError, PublishError):
             assert time.monotonic() < deadline
             time.sleep(0.2)
         else:

@@ -65,12 +65,6 @@ def test_the_announced_segment_is_archived(
     assert left["KeyCount"] == 0
 
 
-def test_the_same_event_again_changes_nothing(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
-    before = table.head(LIFE)
-    assert sam.invoke("UploadFunction", "upload") == HANDLED
-    assert table.head(LIFE) == before
-
-
 def test_a_loss_is_written_down(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
     assert sam.invoke("UploadFunction", "lost") == HANDLED
     (loss,) = table.missing(LIFE)
