@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack clean
+.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ PYTHON ?= python3.11
 export PYTHONPATH := layers/coldstream/python:.
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The virtual environment, again whenever the pins change.
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
@@ -38,10 +38,13 @@ docker:  ## Install Debian's Docker engine where that may be done and none answe
 lambda-image: sam docker  ## Have the functions' base image in Docker: AWS's own, or a stand-in where that cannot be pulled
 	@scripts/build-lambda-image .venv-sam/bin/python
 
+java:  ## Install Debian's Java where that may be done
+	@scripts/install-java
+
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
-test: setup broker sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
+test: setup broker java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py -k "not memory"
 
@@ -57,7 +60,7 @@ format: setup  ## Let ruff format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup broker  ## Measure speed and memory, and write docs/benchmarks.md
+bench: setup broker java  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
 
 sam-build: sam  ## Check the template and build it, for sam deploy
@@ -70,8 +73,14 @@ sam-local: setup sam docker  ## The functions in Docker as Lambda runs them, wit
 localstack: setup emulators  ## Everything on LocalStack and DynamoDB Local, with commands to paste
 	@$(BIN)/python scripts/localstack.py
 
+spark-package: setup  ## What spark-submit and EMR Serverless need, into build/spark: ARCHITECTURE=x86_64 or aarch64
+	@$(BIN)/python scripts/spark_package.py --architecture $(or $(ARCHITECTURE),x86_64)
+
+spark-local: setup java  ## Compaction and replay by spark-submit on an archive of this machine, with commands to paste
+	@$(BIN)/python scripts/spark_local.py
+
 generate: setup  ## Write again what is generated from the code: docs/openapi.json, docs/*.schema.json
 	@$(BIN)/python scripts/generate.py
 
 clean:  ## Remove what these targets made
-	rm -rf $(VENV) .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam
+	rm -rf $(VENV) .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam build

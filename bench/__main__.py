@@ -12,7 +12,21 @@ import traceback
 from bench import report
 from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
 
-MEASUREMENTS = ("upload", "lookups", "reader", "decode", "coldstart", "agent", "idle", "broker", "roll", "consumer")
+MEASUREMENTS = (
+    "upload",
+    "lookups",
+    "reader",
+    "decode",
+    "coldstart",
+    "agent",
+    "idle",
+    "broker",
+    "roll",
+    "consumer",
+    "scan",
+    "compaction",
+    "replay",
+)
 
 
 def main() -> int:

@@ -20,9 +20,11 @@ MAY_IMPORT = {
     "store": BASE | {"format", "manifest"},
     "archive": BASE | {"format", "manifest", "store"},
     "serve": BASE | {"format", "manifest", "store"},
+    "compact": BASE | {"format", "manifest", "store"},
     "runtime": BASE | {"format", "manifest", "store", "archive", "serve"},
     "live": BASE | {"format", "manifest"},
     "consumer": BASE | {"format", "manifest", "store", "serve", "live"},
+    "replay": BASE | {"format", "manifest", "store", "serve", "live"},
 }
 EDGE = {"agent", "cli", "local"}
 """They take what they need, and nothing takes from them."""

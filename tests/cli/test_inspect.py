@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from coldstream.format.fragment import FRAGMENT_TRAILER_BYTES
+from coldstream.format.seekable import FrameSize, SeekTable, compress_frame
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.format.tracking import TrackingRecord, TrackingType
 from coldstream.format.writer import SegmentWriter
@@ -184,3 +186,46 @@ def test_a_fragment_whose_index_says_otherwise_than_its_chunks_is_damaged(cli: C
     done = cli("inspect", fragment)
     assert done.code == 5
     assert "index record of a chunk" in done.err
+
+
+@pytest.fixture
+def compressed(fragment: Path) -> Path:
+    """The same fragment, compressed as compaction does it."""
+    data = fragment.read_bytes()
+    cuts = [0, 8, 5000, len(data) - 300, len(data)]
+    frames = [compress_frame(data[start:end]) for start, end in pairwise(cuts)]
+    sizes = (FrameSize(len(frame), end - start) for frame, (start, end) in zip(frames, pairwise(cuts), strict=True))
+    path = fragment.with_name("some.1.fragment")
+    path.write_bytes(b"".join(frames) + SeekTable(tuple(sizes)).to_bytes())
+    return path
+
+
+def test_a_compressed_fragment_is_read_and_said_to_be_one(cli: Cli, fragment: Path, compressed: Path) -> None:
+    *plain, plain_summary = cli("inspect", fragment, "--messages", "--output", "json").json
+    *found, summary = cli("inspect", compressed, "--messages", "--output", "json").json
+    assert found == plain
+    assert summary == plain_summary | {
+        "file": compressed.name,
+        "bytes": compressed.stat().st_size,
+        "encoding": "zstd-seekable",
+        "identity_bytes": fragment.stat().st_size,
+        "frames": 4,
+    }
+
+
+def test_a_compressed_fragment_that_is_cut_short_or_damaged_names_file_and_byte(cli: Cli, compressed: Path) -> None:
+    data = compressed.read_bytes()
+    for damaged in (data[:-1], data[:100], data[:40] + bytes([data[40] ^ 1]) + data[41:]):
+        compressed.write_bytes(damaged)
+        done = cli("inspect", compressed)
+        assert done.code == 5
+        assert f"{compressed.name} at byte" in done.err
+
+
+def test_something_else_that_is_compressed_is_no_fragment(cli: Cli, tmp_path: Path) -> None:
+    frame = compress_frame(b"something else")
+    path = tmp_path / "other"
+    path.write_bytes(frame + SeekTable((FrameSize(len(frame), 14),)).to_bytes())
+    done = cli("inspect", path)
+    assert done.code == 5
+    assert "no fragment" in done.err

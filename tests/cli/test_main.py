@@ -28,7 +28,7 @@ from coldstream.errors import (
 from tests.cli.conftest import Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
-COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "inspect")
+COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "compact", "replay", "inspect")
 RESOLVER = ("--resolver", "http://127.0.0.1:9")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -37,7 +38,7 @@ def log_of(*sizes: int, packed: tuple[int, ...] = ()) -> list[FragmentEntry]:
         ((40, 40, 21, 20), [(0, 2), (2, 4)]),
         ((40, 40, 20, 20), [(0, 3)]),
         ((10, 50, 10, 10), [(2, 4)]),
-        ((10, 49, 10, 200), [(0, 3)]),
+        ((10, 20, 10, 200), [(0, 3)]),
         ((49, 49, 49), [(0, 2)]),
     ],
 )
@@ -45,6 +46,58 @@ def test_neighbours_are_merged_up_to_the_target_and_large_ones_left(
     sizes: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
     assert planned(log_of(*sizes), Policy(NEVER, 100 * MIB)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((40, 20), [(0, 2)]),
+        ((41, 20), []),
+        ((20, 40), [(0, 2)]),
+        ((45, 10, 10), [(1, 3)]),
+        ((5, 5, 45, 4, 4), [(0, 2), (3, 5)]),
+        ((45, 12, 3, 2), [(2, 4)]),
+        ((30, 10, 10), [(0, 3)]),
+    ],
+)
+def test_one_that_is_most_of_its_group_is_left_and_those_beside_it_are_groups_of_their_own(
+    sizes: tuple[int, ...], expected: list[tuple[int, int]]
+) -> None:
+    assert planned(log_of(*sizes), Policy(NEVER, 100 * MIB)) == expected
+
+
+def test_what_has_to_be_compressed_is_never_too_large_and_does_not_draw_in_what_is_compressed() -> None:
+    policy = Policy(NEVER, 100 * MIB, Encoding.ZSTD_SEEKABLE)
+    assert planned(log_of(10, 45, packed=(0,)), policy) == [(0, 2)]
+    assert planned(log_of(45, 10, 10, packed=(0,)), policy) == [(1, 3)]
+    assert planned(log_of(10, 45, 10, packed=(1,)), policy) == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+@pytest.mark.parametrize("size", [1, 3, 10])
+def test_a_log_that_grows_between_runs_is_rewritten_a_few_times_and_not_each_time(
+    encoding: Encoding, size: int
+) -> None:
+    policy = Policy(NEVER, 64 * MIB, encoding)
+    log: list[FragmentEntry] = []
+    rewritten_bytes = 0
+    for number in range(200):
+        log.append(fragment(number, number + 1, size=size))
+        for group in list(plan_groups(log, policy)):
+            frames = Frames(tuple(range(17, 18 + len(group.sparse().points))))
+            merged = group.merged(
+                key="merged",
+                generation=1,
+                object_bytes=1,
+                crc32=0,
+                frames=None if encoding is Encoding.IDENTITY else frames,
+            )
+            begin = log.index(group.entries[0])
+            log[begin : begin + len(group.entries)] = [merged]
+            rewritten_bytes += group.data_bytes
+    assert rewritten_bytes <= (math.log(64 / size, 1.5) + 2) * 200 * size * MIB
+    finished, growing = 200 * size // 32, math.log(64 / size, 1.5) + 2
+    assert len(log) <= finished + growing
 
 
 def test_nothing_is_merged_over_a_gap() -> None:
@@ -73,7 +126,7 @@ def test_a_merged_fragment_is_one_that_the_format_can_describe() -> None:
     half = MAX_FRAGMENT_BYTES // 2 // MIB
     log = [fragment(0, 1, size=half), fragment(1, 2, size=half - 1), fragment(2, 3, size=1)]
     assert planned(log, Policy(NEVER, 1 << 40)) == [(0, 3)]
-    crowded = [replace(log[0], chunks=MIB // 8), replace(log[1], chunks=MIB // 8), log[2]]
+    crowded = [replace(log[0], chunks=MIB // 8), replace(log[1], chunks=MIB // 8), fragment(2, 3, size=half)]
     assert planned(crowded, Policy(NEVER, 1 << 40)) == [(1, 3)]
 
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError, ObjectNotFoundError
+from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB, ByteRange
 
@@ -277,3 +277,56 @@ def test_parts_and_wholes_of_another_checksum_are_refused(objects: ObjectStore) 
         objects.complete_upload(KEY, upload_id, parts, crc32=crc32(WHOLE) ^ 1)
     assert objects.info(KEY) is None
     assert objects.uploads(KEY) == (upload_id,)
+
+
+def test_parts_can_be_ranges_of_other_objects(objects: ObjectStore) -> None:
+    put(objects, "source", b"head" + LARGE + b"tail")
+    etag = etag_of(objects, "source")
+    upload_id = objects.create_upload(KEY)
+    parts = [
+        objects.copy_part("source", ByteRange(4, 4 + len(LARGE)), KEY, upload_id, 1, if_match=etag),
+        objects.put_part(KEY, upload_id, 2, WHOLE, crc32=crc32(WHOLE)),
+        objects.copy_part("source", ByteRange(2, 4), KEY, upload_id, 3, if_match=etag),
+    ]
+    assert [(part.number, part.size_bytes) for part in parts] == [(1, len(LARGE)), (2, len(WHOLE)), (3, 2)]
+    whole = LARGE + WHOLE + b"ad"
+    objects.complete_upload(KEY, upload_id, parts, crc32=crc32(whole))
+    assert objects.get_range(KEY, ByteRange(0, 1 << 30)).data == whole
+
+
+def test_a_whole_of_copied_parts_of_another_checksum_is_refused(objects: ObjectStore) -> None:
+    put(objects, "source")
+    upload_id = objects.create_upload(KEY)
+    part = objects.copy_part("source", ByteRange(0, 9), KEY, upload_id, 1, if_match=etag_of(objects, "source"))
+    with pytest.raises(BadCrcError):
+        objects.complete_upload(KEY, upload_id, [part], crc32=crc32(DATA[:9]) ^ 1)
+    assert objects.info(KEY) is None
+
+
+def test_a_part_copied_of_nothing_is_not_found(objects: ObjectStore) -> None:
+    upload_id = objects.create_upload(KEY)
+    with pytest.raises(ObjectNotFoundError) as caught:
+        objects.copy_part("source", ByteRange(0, 1), KEY, upload_id, 1, if_match='"0123456789abcdef0123456789abcdef"')
+    assert caught.value.key == "source"
+
+
+def test_a_part_copied_of_another_object_than_expected_is_a_conflict(objects: ObjectStore) -> None:
+    put(objects, "source")
+    upload_id = objects.create_upload(KEY)
+    with pytest.raises(ConflictError):
+        objects.copy_part("source", ByteRange(0, 1), KEY, upload_id, 1, if_match='"0123456789abcdef0123456789abcdef"')
+
+
+def test_a_part_copied_past_the_end_is_refused(objects: ObjectStore) -> None:
+    put(objects, "source")
+    upload_id = objects.create_upload(KEY)
+    with pytest.raises(ColdstreamError):
+        objects.copy_part("source", ByteRange(1, len(DATA) + 1), KEY, upload_id, 1, if_match=etag_of(objects, "source"))
+
+
+def test_an_upload_that_is_gone_takes_no_copied_part(objects: ObjectStore) -> None:
+    put(objects, "source")
+    upload_id = objects.create_upload(KEY)
+    objects.abort_upload(KEY, upload_id)
+    with pytest.raises(ConflictError):
+        objects.copy_part("source", ByteRange(0, 1), KEY, upload_id, 1, if_match=etag_of(objects, "source"))

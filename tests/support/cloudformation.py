@@ -32,6 +32,7 @@ EVERYTHING = {
     "JwtAudience": "coldstream",
     "AlarmEmail": "somebody@example.com",
     "WithSpark": "true",
+    "SparkTablesBucket": "tables",
 }
 """Parameters under which every resource is made."""
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 _CHECKSUMS = "takes bytes of any checksum"
 _PARTS = "lists no checksums of parts"
+_CONDITIONS = "copies whatever the condition says"
+_GONE = "fails at an upload that is gone"
 _DELETES = "knows no condition of DeleteObject"
 
 DIFFERENCES: Mapping[str, Mapping[str, str]] = {
@@ -17,8 +19,12 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
         "test_parts_and_wholes_of_another_checksum_are_refused[s3]": _CHECKSUMS,
         "test_what_an_upload_has_is_listed_by_number[s3]": _PARTS,
         "test_staging_that_was_cut_off_goes_on_with_the_parts_that_are_there": _PARTS,
-        "test_a_copy_of_another_object_than_expected_is_a_conflict[s3]": "copies whatever the condition says",
-        "test_an_upload_that_is_gone_takes_no_part_and_is_not_completed[s3]": "fails at an upload that is gone",
+        "test_a_copy_of_another_object_than_expected_is_a_conflict[s3]": _CONDITIONS,
+        "test_an_upload_that_is_gone_takes_no_part_and_is_not_completed[s3]": _GONE,
+        "test_an_upload_that_is_gone_takes_no_copied_part[s3]": _GONE,
+        "test_a_part_copied_of_another_object_than_expected_is_a_conflict[s3]": _CONDITIONS,
+        "test_a_part_copied_past_the_end_is_refused[s3]": "copies what there is of a range",
+        "test_a_whole_of_copied_parts_of_another_checksum_is_refused[s3]": _CHECKSUMS,
         "test_a_presigned_url_grants_its_own_range_alone": "checks no signatures",
         "test_the_envelope_names_the_account": "leaves the account out of events",
     },

@@ -60,6 +60,14 @@ def test_an_upload_may_begin_and_get_its_parts(prefixed: Stack, key: str) -> Non
     assert not denies(prefixed, "s3:PutObject", key, MAKES_NONE)
 
 
+def test_a_part_may_be_copied_from_a_fragment(prefixed: Stack, key: str) -> None:
+    assert not denies(prefixed, "s3:PutObject", key, {**MAKES_NONE, "s3:x-amz-copy-source": "ours/fragment"})
+
+
+def test_a_fragment_may_be_deleted(prefixed: Stack, key: str) -> None:
+    assert not denies(prefixed, "s3:DeleteObject", key, TLS)
+
+
 def test_quarantine_takes_copies(prefixed: Stack) -> None:
     quarantined = f"/{keys(prefixed).quarantined(LIFE, Offset(7), 'etag')}"
     assert not denies(prefixed, "s3:PutObject", quarantined, MAKES_AN_OBJECT)

@@ -59,6 +59,13 @@ S3_ACTIONS = [
 OTHER_NAMES = {"dynamodb": ["ConditionCheckItem", "PartiQLSelect"], "execute-api": ["Invoke", "ManageConnections"]}
 """Actions of IAM that no operation of the API is named after."""
 
+OBJECT_WRITES = {
+    "s3:GetObject",
+    "s3:PutObject",
+    "s3:DeleteObject",
+    "s3:AbortMultipartUpload",
+    "s3:ListMultipartUploadParts",
+}
 TABLE_READS = {"dynamodb:GetItem", "dynamodb:Query"}
 TABLE_WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
 OWN_LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -107,13 +114,10 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "SparkJobRole": {
         "bucket": {"s3:ListBucket"},
         "script": {"s3:GetObject"},
-        "fragment": {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"},
-        "compacted fragment": {
-            "s3:GetObject",
-            "s3:PutObject",
-            "s3:AbortMultipartUpload",
-            "s3:ListMultipartUploadParts",
-        },
+        "fragment": OBJECT_WRITES,
+        "compacted fragment": OBJECT_WRITES,
+        "bucket of tables": {"s3:ListBucket"},
+        "file of a table": OBJECT_WRITES,
         "table": TABLE_READS | TABLE_WRITES,
         "index by time": TABLE_READS,
         "log of Spark": OWN_LOG | {"logs:DescribeLogStreams"},
@@ -165,6 +169,8 @@ def resources() -> dict[str, Request]:
         "fragment of another prefix": Request("s3", f"{bucket}/{Keys('theirs/').fragment(LIFE, Offset(0))}"),
         "staged segment of another prefix": Request("s3", f"{bucket}/theirs/{staged}"),
         "another object": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere"),
+        "bucket of tables": Request("s3", f"arn:aws:s3:::{EVERYTHING['SparkTablesBucket']}"),
+        "file of a table": Request("s3", f"arn:aws:s3:::{EVERYTHING['SparkTablesBucket']}/orders/part-0.parquet"),
         "another bucket": Request("s3", "arn:aws:s3:::theirs"),
         "fragment of another bucket": Request("s3", f"arn:aws:s3:::theirs/{KEYS.fragment(LIFE, Offset(0))}"),
         "table": Request("dynamodb", table),

@@ -31,3 +31,10 @@ def test_the_application_costs_nothing_while_idle_and_ends_at_a_bound(whole: Sta
 def test_its_log_is_ours(whole: Stack) -> None:
     log = whole.properties("SparkApplication")["MonitoringConfiguration"]["CloudWatchLoggingConfiguration"]
     assert log == {"Enabled": True, "LogGroupName": whole.ref("SparkLogs")}
+
+
+def test_jobs_reach_a_bucket_for_tables_only_where_one_is_named() -> None:
+    without, named = Stack(WithSpark="true"), Stack(WithSpark="true", SparkTablesBucket="tables")
+    assert "arn:aws:s3:::tables" not in str(without.properties("SparkJobRole"))
+    assert "arn:aws:s3:::tables/*" in str(named.properties("SparkJobRole"))
+    assert without.resources.keys() == named.resources.keys()

@@ -23,6 +23,7 @@
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at what is there
     │   └── LostRaceError          the manifest moved on; read again and retry
+    ├── StoppedError               who called wants no more of it; nothing was changed
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
     └── UnavailableError           a service did not answer, or asked to slow down; retry later
         └── AccessDeniedError      credentials are missing, expired or not enough; retrying alone will not help
@@ -171,6 +172,12 @@ class ObjectExistsError(ConflictError):
 
 class LostRaceError(ConflictError):
     """The manifest changed between reading and writing; nothing was written. Read again and retry."""
+
+
+class StoppedError(ColdstreamError):
+    """Who called wants no more of it, and it ended before it was done; nothing was changed."""
+
+    retryable = True
 
 
 class OutcomeUnknownError(ColdstreamError):

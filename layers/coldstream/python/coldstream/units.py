@@ -32,6 +32,11 @@ MAX_OFFSET = (1 << 64) - 1
 MIN_TIMESTAMP_MS = -(1 << 63)
 MAX_TIMESTAMP_MS = (1 << 63) - 1
 
+_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[kKMGT]i|[kMGT])?B?")
+_FACTORS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FINER_THAN_MICROSECONDS = re.compile(r"[.,][0-9]{6}([0-9]+)")
@@ -100,3 +105,25 @@ def format_timestamp(timestamp: TimestampMs) -> str:
     except OverflowError:
         return str(timestamp)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration, such as 60s, 5m, 0.5h or 30d, in seconds; a number alone is seconds. Raises ValueError."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is not a duration, as 30s, 5m and 1h are")
+    try:
+        return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
+    except OverflowError as err:
+        raise ValueError(f"{text[:20]!r} is too long") from err
+
+
+def parse_size(text: str) -> int:
+    """Read a size, such as 500MB or 2GiB, in bytes. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is not a size, as 500MB and 2GiB are")
+    try:
+        return int(float(match["number"]) * (_FACTORS[match["unit"].replace("ki", "Ki")] if match["unit"] else 1))
+    except OverflowError as err:
+        raise ValueError(f"{text[:20]!r} is too large") from err

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from coldstream import units
 from coldstream.agent.rules import Rules
 from coldstream.errors import InvalidSettingError
 from coldstream.live.address import BrokerAddress
@@ -20,11 +19,6 @@ MAX_SCAN_S = 3600
 MIN_SEGMENT_BYTES = 1000
 MAX_SEGMENT_BYTES = 3_000_000_000
 """The broker's own limit; positions in a segment are of 32 bits."""
-
-_DURATION = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[kMGT]i?)?B?")
-_FACTORS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 class Source(StrEnum):
@@ -106,21 +100,15 @@ class AgentOptions:
 
 def parse_duration(option: str, text: str) -> float:
     """Read a duration, such as 60s, 5m or 0.5h; a number alone is seconds. Raises InvalidSettingError."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise InvalidSettingError(option, f"{text!r} is not a duration, as 30s, 5m and 1h are")
     try:
-        return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
-    except OverflowError as err:
-        raise InvalidSettingError(option, f"{text[:20]!r} is too long") from err
+        return units.parse_duration(text)
+    except ValueError as err:
+        raise InvalidSettingError(option, str(err)) from err
 
 
 def parse_size(option: str, text: str) -> int:
     """Read a size in bytes, such as 500MB or 2GiB. Raises InvalidSettingError."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise InvalidSettingError(option, f"{text!r} is not a size, as 500MB and 2GiB are")
     try:
-        return int(float(match["number"]) * (_FACTORS[match["unit"]] if match["unit"] else 1))
-    except OverflowError as err:
-        raise InvalidSettingError(option, f"{text[:20]!r} is too large") from err
+        return units.parse_size(text)
+    except ValueError as err:
+        raise InvalidSettingError(option, str(err)) from err

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from coldstream.errors import OverlapError
 from coldstream.format.chunk import ChunkHeader
+from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestTable
@@ -32,6 +33,24 @@ class Coverage:
             if reached >= next_offset:
                 return True
         return False
+
+    def data_bytes(self, first_offset: Offset, next_offset: Offset) -> tuple[int, int]:
+        """Return the least and the most bytes that the chunks of these offsets, as far as they are held, can have.
+
+        Those are the same where both offsets are borders of entries, or points of a sparse index. A border within an
+        entry, as compaction leaves many, is known to about a MiB.
+        """
+        least = most = 0
+        reached = first_offset
+        for entry in self.entries:
+            if entry.next_offset <= reached or entry.first_offset >= next_offset:
+                continue
+            start = _position(entry, max(reached, entry.first_offset))
+            end = _position(entry, min(next_offset, entry.next_offset))
+            least += max(0, end[0] - start[1])
+            most += end[1] - start[0]
+            reached = entry.next_offset
+        return least, most
 
     def holds_chunk(self, header: ChunkHeader, *, source: str) -> bool:
         """Tell whether an entry holds a chunk. Raises OverlapError when one holds a part of it."""
@@ -80,6 +99,18 @@ def covered_to(table: ManifestTable, incarnation: Incarnation, first_offset: Off
         if gap is not None:
             reached = gap.first_offset
     return min(reached, next_offset)
+
+
+def _position(entry: FragmentEntry, offset: Offset) -> tuple[int, int]:
+    """Return between which bytes of a fragment the chunk begins that begins at `offset`."""
+    end = FRAGMENT_HEADER_BYTES + entry.data_bytes
+    if offset == entry.next_offset:
+        return end, end
+    points = entry.sparse.points
+    number = entry.sparse.at_offset(offset)
+    if int(points[number].chunk_id) == offset:
+        return points[number].position, points[number].position
+    return points[number].position, points[number + 1].position if number + 1 < len(points) else end
 
 
 def _before(entries: Iterable[FragmentEntry], next_offset: Offset) -> Iterable[FragmentEntry]:

@@ -176,9 +176,12 @@ class Uploader:
 
 
 def _is_whole(segment: SegmentRolled, coverage: Coverage) -> bool:
-    """Tell whether the manifest holds the segment, byte for byte, so that its staged copy need not even be read."""
-    held_bytes = sum(entry.data_bytes for entry in coverage.entries)
+    """Tell whether the manifest holds the segment, so that its staged copy need not even be read.
+
+    Its size has to be that of what is held: to the byte, or where compaction has put it into a larger fragment, about.
+    """
+    least, most = coverage.data_bytes(segment.first_offset, segment.next_offset)
     return (
         coverage.holds(segment.first_offset, segment.next_offset)
-        and held_bytes + SEGMENT_HEADER_BYTES == segment.size_bytes
+        and least <= segment.size_bytes - SEGMENT_HEADER_BYTES <= most
     )

@@ -2,17 +2,19 @@
 
 A file gives *items*, dictionaries that JSON can hold: for each chunk one (`what` is "chunk"), with its messages or its
 tracking records behind it if they are asked for, for each index record one, and at the end one for the whole file.
-Memory is bounded by a chunk, and for a fragment also by its index.
+Memory is bounded by a chunk, and for a fragment also by its index. A compressed one is decompressed into a
+temporary file.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from coldstream.errors import BadSequenceError, CorruptionError
+from coldstream.errors import BadMagicError, BadSequenceError, CorruptionError
 from coldstream.format.chunk import ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.fragment import (
     FRAGMENT_TRAILER_BYTES,
@@ -23,13 +25,16 @@ from coldstream.format.fragment import (
 from coldstream.format.index import INDEX_HEADER, iter_index
 from coldstream.format.message import messages
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner
+from coldstream.format.seekable import SEEK_TABLE_FOOTER_BYTES, SeekTable, decompress_frames, seek_table_bytes
 from coldstream.format.segment import first_offset_of
 from coldstream.format.tracking import iter_tracking
+from coldstream.manifest.entry import Encoding
 from coldstream.units import MIB, format_timestamp
 
 Item = dict[str, Any]
 
 FRAGMENT_SUFFIX = ".fragment"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def examine(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
@@ -41,11 +46,41 @@ def examine(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
         if start[:4] == INDEX_HEADER[:4]:
             yield from _index(file, source)
             return
+        if start[:4] == ZSTD_MAGIC:
+            yield from _compressed(file, source, with_messages=with_messages)
+            return
         trailer = _trailer(file, source)
         if trailer is None:
             yield from _Chunks(source, first_offset_of(source), with_messages=with_messages).read(file, "segment")
         else:
             yield from _fragment(file, source, trailer, with_messages=with_messages)
+
+
+def _compressed(file: BinaryIO, source: str, *, with_messages: bool) -> Iterator[Item]:
+    """Decompress a fragment, frame by frame, into a temporary file, and yield what is in that.
+
+    Positions of chunks are those in the decompressed fragment, positions of frames those in the file.
+    """
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size_bytes - SEEK_TABLE_FOOTER_BYTES))
+    table_bytes = seek_table_bytes(file.read(), source=source, object_bytes=size_bytes)
+    file.seek(size_bytes - table_bytes)
+    table = SeekTable.from_bytes(file.read(), source=source, object_bytes=size_bytes)
+    file.seek(0)
+    with tempfile.TemporaryFile() as content:
+        position = 0
+        for frame in table.frames:
+            compressed = file.read(frame.compressed_bytes)
+            content.write(decompress_frames(compressed, frame.content_bytes, source=source, position=position))
+            position += frame.compressed_bytes
+        trailer = _trailer(content, source)
+        if trailer is None:
+            raise BadMagicError(source, 0, "no fragment is compressed in this file")
+        for item in _fragment(content, source, trailer, with_messages=with_messages):
+            if item["what"] == "fragment":
+                item |= {"bytes": size_bytes, "encoding": Encoding.ZSTD_SEEKABLE}
+                item |= {"identity_bytes": table.content_bytes, "frames": len(table.frames)}
+            yield item
 
 
 def _trailer(file: BinaryIO, source: str) -> FragmentTrailer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from coldstream.errors import (
@@ -61,7 +62,13 @@ _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
 
 def exit_code(err: ColdstreamError) -> ExitCode:
     """Return what a command that failed so ends with."""
-    return next((code for kind, code in _CODES if isinstance(err, kind)), ExitCode.UNEXPECTED)
+    return exit_code_of([type(err)])
+
+
+def exit_code_of(errors: Iterable[type[ColdstreamError]]) -> ExitCode:
+    """Return what a command ends with of which parts failed so, each by itself: corruption before all else."""
+    codes = [next((code for kind, code in _CODES if issubclass(err, kind)), ExitCode.UNEXPECTED) for err in errors]
+    return ExitCode.CORRUPTION if ExitCode.CORRUPTION in codes else next(iter(codes), ExitCode.OK)
 
 
 def advice(err: ColdstreamError) -> str | None:

@@ -44,8 +44,8 @@ def inspect_file(
 ) -> None:
     """Show what is in a file, chunk by chunk.
 
-    The file is a segment, an index or a fragment. Everything is verified on the way. A file that is damaged is shown up
-    to the damage, and the byte is named.
+    The file is a segment, an index or a fragment, compressed or not. Everything is verified on the way. A file that is
+    damaged is shown up to the damage, and the byte is named.
     """
     from coldstream.cli.examine import examine
 

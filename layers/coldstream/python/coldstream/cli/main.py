@@ -18,9 +18,11 @@ from coldstream.cli import exits
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
+from coldstream.cli.compact import compact
 from coldstream.cli.inspect_file import inspect_file
 from coldstream.cli.output import printable
 from coldstream.cli.read import read
+from coldstream.cli.replay import replay
 from coldstream.cli.resolve import resolve
 from coldstream.cli.streams import describe, streams
 from coldstream.cli.up import up
@@ -46,7 +48,7 @@ class _Commands(TyperGroup):
             raise
         except ModuleNotFoundError as err:
             what = f"this command needs the package {err.name}, which is not installed"
-            advice = "pip install 'coldstream[agent,consumer,local]' has all of them"
+            advice = "pip install 'coldstream[agent,consumer,local,replay]' has all of them"
             raise _failed(ctx, err, what, advice, exits.ExitCode.USAGE) from err
         except OSError as err:  # a full disk, a file that may not be read: the machine's, not ours
             raise _failed(ctx, err, str(err), None, exits.ExitCode.UNEXPECTED) from err
@@ -82,7 +84,7 @@ def options(*, debug: Annotated[bool, typer.Option("--debug", help="Show where a
     """Take the options of all commands; `debug` is looked up where errors are shown."""
 
 
-for command in (up, announce, streams, describe, resolve, read):
+for command in (up, announce, streams, describe, resolve, read, compact, replay):
     app.command(epilog=exits.HELP)(command)
 app.command("inspect", epilog=exits.HELP)(inspect_file)
 

@@ -152,7 +152,9 @@ class Group:
 def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]:
     """Cut a log, in order, into the groups that are worth compacting. What was interrupted is to be finished before.
 
-    An entry at or above half the target already, and of the wanted encoding, is left as it is.
+    Of the entries that have the wanted encoding already, one at or above half the target is left as it is, and so is
+    one that would be more than two thirds of its group: each time that bytes are merged again, their fragment has grown
+    by half at least. So a log that grows by a little from run to run has each byte rewritten a few times, not each run.
     """
     members: list[FragmentEntry] = []
     data_bytes = chunks = 0
@@ -180,7 +182,14 @@ def _is_wanted(entry: FragmentEntry, policy: Policy) -> bool:
 
 
 def _worth(entries: list[FragmentEntry], policy: Policy) -> Iterator[Group]:
-    if len(entries) > 1 or (entries and entries[0].encoding is not policy.encoding):
+    """Yield the entries as a group, or, where one of them is too large for the others, those before and after it."""
+    done = [entry for entry in entries if entry.encoding is policy.encoding]
+    largest = max(done, key=lambda entry: entry.data_bytes, default=None)
+    if largest is not None and largest.data_bytes * 3 > 2 * sum(entry.data_bytes for entry in entries):
+        number = entries.index(largest)
+        yield from _worth(entries[:number], policy)
+        yield from _worth(entries[number + 1 :], policy)
+    elif entries:
         yield Group(tuple(entries))
 
 

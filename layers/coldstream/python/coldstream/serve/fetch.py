@@ -15,13 +15,11 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from coldstream.errors import BadSequenceError, ColdstreamError, UnavailableError
-from coldstream.format.chunk import Chunk, iter_chunks
-from coldstream.format.seekable import decompress_frames
-from coldstream.manifest.entry import Encoding
+from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.format.chunk import Chunk
 from coldstream.serve.answer import Range
 from coldstream.serve.http import ClosedError, HttpClient
-from coldstream.units import ChunkId
+from coldstream.serve.stored import stored_chunks
 
 T = TypeVar("T")
 
@@ -129,7 +127,7 @@ class RangeFetcher:
 
         with self._free:
             data = self._http.get(part.url, lambda: {"Range": part.byte_range.http}, read)
-        return Batch(part, _chunks(part, data))
+        return Batch(part, stored_chunks(part, data))
 
 
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
@@ -153,19 +151,3 @@ def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
     if len(data) != size:
         raise UnavailableError(f"{what} with {len(data)} bytes, not {size}")
     return data
-
-
-def _chunks(part: Range, data: bytes) -> list[Chunk]:
-    """Verify what a range holds: the one place of the reader that knows encodings."""
-    source, position, content = part.key, part.byte_range.start, memoryview(data)
-    match part.encoding:
-        case Encoding.IDENTITY:
-            pass
-        case Encoding.ZSTD_SEEKABLE:
-            content = decompress_frames(content, part.data_bytes, source=source, position=position)
-            source, position = f"{source}, decompressed from byte {position} on,", 0
-    chunks = list(iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)))
-    found = chunks[-1].header.next_offset if chunks else part.first_offset
-    if found != part.next_offset:
-        raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)
-    return chunks

@@ -16,7 +16,14 @@ from typing import BinaryIO
 from urllib.parse import quote
 from zlib import crc32 as crc32_of
 
-from coldstream.errors import BadCrcError, ConflictError, LostRaceError, ObjectExistsError, ObjectNotFoundError
+from coldstream.errors import (
+    BadCrcError,
+    ColdstreamError,
+    ConflictError,
+    LostRaceError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+)
 from coldstream.manifest.commit import MAX_ITEMS, Change
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -259,6 +266,19 @@ class MemoryObjects:
             self._upload(key, upload_id).parts[number] = part, data
         return part
 
+    def copy_part(
+        self, source_key: str, byte_range: ByteRange, key: str, upload_id: str, number: int, *, if_match: str
+    ) -> UploadedPart:
+        """Write a part that is a range of another object."""
+        source, _ = self._read("UploadPartCopy", source_key, if_match)
+        if byte_range.end > len(source):
+            raise ColdstreamError(f"COPY {source_key}: {byte_range.http} of {len(source)} bytes")
+        data = source[byte_range.start : byte_range.end]
+        part = UploadedPart(number, len(data), crc32_of(data), _etag(data))
+        with self._lock:
+            self._upload(key, upload_id).parts[number] = part, data
+        return part
+
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
         """Make the object of these parts."""
         self._count("CompleteMultipartUpload")
@@ -285,6 +305,11 @@ class MemoryObjects:
         except ObjectNotFoundError:
             return None
         return ObjectInfo(len(data), etag, crc32_of(data))
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys that begin with a prefix, in order."""
+        self._count("ListObjectsV2")
+        yield from sorted(key for key in tuple(self.objects) if key.startswith(prefix))
 
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         """Copy an object."""

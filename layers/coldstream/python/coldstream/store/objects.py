@@ -143,6 +143,22 @@ class S3Objects:
             )
         return UploadedPart(number, len(data), crc32, answer["ETag"])
 
+    def copy_part(
+        self, source_key: str, byte_range: ByteRange, key: str, upload_id: str, number: int, *, if_match: str
+    ) -> UploadedPart:
+        """Write a part that is a range of another object; one that S3 copies within READ_TIMEOUT_S."""
+        with _border("COPY of a part of", source_key):
+            copied = self._client.upload_part_copy(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                PartNumber=number,
+                CopySource={"Bucket": self._bucket, "Key": source_key},
+                CopySourceRange=byte_range.http,
+                CopySourceIfMatch=if_match,
+            )["CopyPartResult"]
+        return UploadedPart(number, len(byte_range), _crc32_of(copied.get("ChecksumCRC32")), copied["ETag"])
+
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
         """Make the object of these parts.
 
@@ -173,6 +189,12 @@ class S3Objects:
         except ObjectNotFoundError:
             return None
         return ObjectInfo(answer["ContentLength"], answer["ETag"], _crc32_of(answer.get("ChecksumCRC32")))
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys that begin with a prefix, in order; one listing a thousand."""
+        with _border("list of", prefix):
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
+                yield from (found["Key"] for found in page.get("Contents", ()))
 
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         """Copy an object of up to 5 GB within the bucket."""

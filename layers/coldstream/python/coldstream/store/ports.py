@@ -207,6 +207,16 @@ class ObjectStore(ObjectReads, Protocol):
         """
         ...
 
+    def copy_part(
+        self, source_key: str, byte_range: ByteRange, key: str, upload_id: str, number: int, *, if_match: str
+    ) -> UploadedPart:
+        """Write a part that is a range of another object, without its bytes passing here. Cost: one COPY.
+
+        The part has up to 5 GiB. Raises ObjectNotFoundError when there is no source, ConflictError when it is not the
+        one of the ETag `if_match` or there is no such upload any more, ColdstreamError when it ends before the range.
+        """
+        ...
+
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
         """Make the object of these parts, in ascending order, at a key that has none. Cost: one POST.
 

@@ -1,0 +1,201 @@
+"""Compaction, merged within S3 and compressed, against copying the same bytes; and what reading its results costs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from awscrt.checksums import combine_crc32
+
+from bench.archived import archive
+from bench.aws import BUCKET, sdk_environment
+from bench.dynamodb import any_dynamodb
+from bench.harness import (
+    MB,
+    MIB,
+    Aim,
+    Cell,
+    ChildRun,
+    Section,
+    Stopwatch,
+    in_child,
+    median_run,
+    say,
+)
+from bench.load import stream
+from bench.locals3 import LocalS3
+from bench.orders import make_orders
+from coldstream.compact.write import write_group
+from coldstream.manifest.entry import Encoding, FragmentEntry
+from coldstream.manifest.groups import Group
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+from coldstream.store.ports import UploadedPart
+from coldstream.store.table import DynamoTable
+from coldstream.units import ByteRange, Offset
+
+SEGMENT_BYTES = 500_000_000
+PART_BYTES = 8 * MIB
+CONNECTIONS = 4
+ROUNDS = 3
+READS = 50
+READ_MESSAGES = 100
+SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("no limits", {}),
+    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
+)
+COPY, MERGE, COMPRESS = "copy through this process", "merge, identity", "rewrite, zstd level 3"
+
+HOW = f"""\
+A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived by the upload function in fragments of
+64 MiB, becomes one fragment: merged by parts that S3 copies itself, or read, verified and compressed. The copy GETs
+the same objects in ranges of 8 MiB and PUTs them as the parts of one, {CONNECTIONS} connections each way, and verifies
+nothing. Nothing is committed, so each of {ROUNDS} rounds finds the same; each run in a new process, in turns. What
+passes the process is what S3 has sent and taken."""
+
+
+def measure() -> Section:
+    """Measure against a server without limits and one that is like S3."""
+    rows: list[tuple[Cell, ...]] = []
+    aims: list[Aim] = []
+    notes: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="coldstream-bench-") as directory, any_dynamodb() as dynamodb:
+        say("making a segment")
+        segment = make_orders(Path(directory), size_bytes=SEGMENT_BYTES)
+        for number, (name, limits) in enumerate(SERVERS):
+            with ExitStack() as stack:
+                s3 = stack.enter_context(LocalS3(**limits, warm_mib=4 * SEGMENT_BYTES // MIB))
+                sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
+                archive([segment], stream(number), sdk, dynamodb.table)
+                runs = _race(name, s3, sdk, dynamodb.table, stream(number).incarnation)
+                baseline = _seconds(runs[COPY])
+                for what, run in runs.items():
+                    rate = run.answer["bytes"] / MB / _seconds(run)
+                    through = run.answer["through"] / run.answer["bytes"]
+                    sizes = f"{through:.2%}", f"{run.answer['object_bytes'] / run.answer['bytes']:.2f}"
+                    memory = f"{run.peak_rss_bytes / MB:.0f}"
+                    ratio = baseline / _seconds(run)
+                    rows.append((name, what, rate, ratio, *sizes, float(run.answer["cpu_s"]), memory))
+                aims += _aims(name, runs)
+    return Section(
+        title="Compaction",
+        how=HOW,
+        columns=(
+            "S3 server",
+            "what",
+            "MB/s",
+            "of the copy",
+            "bytes through the process",
+            "size of the object",
+            "CPU s",
+            "peak memory, MB",
+        ),
+        rows=tuple(rows),
+        notes=tuple(notes),
+        aims=tuple(aims),
+    )
+
+
+def _aims(server: str, runs: dict[str, ChildRun]) -> list[Aim]:
+    through = runs[MERGE].answer["through"] / runs[MERGE].answer["bytes"]
+    speed = _seconds(runs[COPY]) / _seconds(runs[COMPRESS])
+    return [
+        Aim(f"under 2 % of the bytes through the process, merging; S3 with {server}", f"{through:.2%}", through < 0.02),
+        Aim(f"half the speed of the copy or more, compressing; S3 with {server}", f"{speed:.2f}x", speed >= 0.5),
+    ]
+
+
+def copy(table: str, incarnation: str, number: int) -> dict[str, float]:
+    """Copy all fragments of a stream into one object through this process; to be called by `harness.in_child`."""
+    objects, key = S3Objects(BUCKET, connections=2 * CONNECTIONS), f"copies/{incarnation}-{number}"
+    entries = _entries(table, incarnation)
+    ranges = [
+        (entry.key, ByteRange(start, min(start + PART_BYTES, entry.object_bytes)))
+        for entry in entries
+        for start in range(0, entry.object_bytes, PART_BYTES)
+    ]
+    # Parts of less than 5 MiB are none of S3's: the end of a fragment goes with what comes before.
+    parts: deque[Future[UploadedPart]] = deque()
+    whole = 0
+    with (
+        Stopwatch() as stopwatch,
+        ThreadPoolExecutor(CONNECTIONS) as getting,
+        ThreadPoolExecutor(CONNECTIONS) as putting,
+    ):
+        upload_id = objects.create_upload(key)
+        reads: deque[Future[bytes]] = deque()
+        done: list[UploadedPart] = []
+
+        def put_next() -> None:
+            nonlocal whole
+            data = reads.popleft().result()
+            checksum = crc32(data)
+            whole = combine_crc32(whole, checksum, len(data))
+            parts.append(
+                putting.submit(objects.put_part, key, upload_id, len(done) + len(parts) + 1, data, crc32=checksum)
+            )
+            if len(parts) == CONNECTIONS:
+                done.append(parts.popleft().result())
+
+        for source, byte_range in ranges:
+            reads.append(getting.submit(_get, objects, source, byte_range))
+            if len(reads) == CONNECTIONS:
+                put_next()
+        while reads:
+            put_next()
+        done.extend(part.result() for part in parts)
+        objects.complete_upload(key, upload_id, done, crc32=whole)
+    return _measured(stopwatch, entries, sum(part.size_bytes for part in done))
+
+
+def compact(table: str, incarnation: str, encoding: str) -> dict[str, float]:
+    """Make one fragment of all those of a stream, without committing it; to be called by `harness.in_child`."""
+    objects = S3Objects(BUCKET, connections=2 * CONNECTIONS)
+    entries = _entries(table, incarnation)
+    with Stopwatch() as stopwatch:
+        written = write_group(objects, Keys(), Incarnation(incarnation), Group(entries), Encoding(encoding))
+    return _measured(stopwatch, entries, written.entry.object_bytes)
+
+
+def _get(objects: S3Objects, key: str, byte_range: ByteRange) -> bytes:
+    return objects.get_range(key, byte_range).data
+
+
+def _entries(table: str, incarnation: str) -> tuple[FragmentEntry, ...]:
+    return DynamoTable(table).log_from_offset(Incarnation(incarnation), Offset(0), 100).entries
+
+
+def _measured(stopwatch: Stopwatch, entries: tuple[FragmentEntry, ...], object_bytes: int) -> dict[str, float]:
+    stored = sum(entry.object_bytes for entry in entries)
+    return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": stored, "object_bytes": object_bytes}
+
+
+def _race(server: str, s3: LocalS3, sdk: dict[str, str], table: str, incarnation: str) -> dict[str, ChildRun]:
+    """Return the median run of each contender."""
+    contenders: dict[str, tuple[str, dict[str, Any]]] = {
+        COPY: ("copy", {}),
+        MERGE: ("compact", {"encoding": Encoding.IDENTITY}),
+        COMPRESS: ("compact", {"encoding": Encoding.ZSTD_SEEKABLE}),
+    }
+    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
+    for number in range(ROUNDS):
+        say(f"{server}: round {number + 1} of {ROUNDS}")
+        for what, (function, options) in contenders.items():
+            s3.stats(reset=True)
+            more = {"number": number} if function == "copy" else {}
+            arguments = {"table": table, "incarnation": incarnation, **options, **more}
+            run = in_child(f"bench.compaction:{function}", arguments, sdk)
+            sent = s3.stats()
+            run.answer["through"] = sent["bytes in"] + sent["bytes out"]
+            runs[what].append(run)
+    return {what: median_run(found, _seconds) for what, found in runs.items()}
+
+
+def _seconds(run: ChildRun) -> float:
+    return float(run.answer["seconds"])

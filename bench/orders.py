@@ -1,0 +1,45 @@
+"""Segments of messages as applications send them: small JSON documents that resemble one another."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+from bench.load import FIRST_TIMESTAMP, MS_A_CHUNK
+from coldstream.archive.slice import SegmentSlice
+from coldstream.archive.stage import find_rolled
+from coldstream.format.writer import SegmentWriter
+from coldstream.units import TimestampMs
+
+MESSAGES_A_CHUNK = 200
+POOL = 20_000
+
+
+def make_orders(directory: Path, *, size_bytes: int) -> SegmentSlice:
+    """Write a segment of at least `size_bytes`: orders of 250 to 500 bytes, 20,000 different ones, in any order."""
+    dice = random.Random(1)
+    pool = [_message(dice) for _ in range(POOL)]
+    with SegmentWriter(directory, max_segment_bytes=size_bytes) as writer:
+        timestamp = FIRST_TIMESTAMP
+        while not (rolled := find_rolled(directory)):
+            for _ in range(64):
+                writer.write(dice.choices(pool, k=MESSAGES_A_CHUNK), timestamp=TimestampMs(timestamp))
+                timestamp += MS_A_CHUNK
+    return rolled[0]
+
+
+def _message(dice: random.Random) -> bytes:
+    order = {
+        "id": f"{dice.getrandbits(128):032x}",
+        "customer": f"{dice.getrandbits(64):016x}",
+        "status": dice.choice(("placed", "paid", "shipped", "delivered", "returned")),
+        "placed_at": f"2026-{dice.randint(1, 12):02}-{dice.randint(1, 28):02}T{dice.randint(0, 23):02}:15:00Z",
+        "currency": dice.choice(("EUR", "USD", "GBP")),
+        "lines": [
+            {"article": dice.randint(1, 99_999), "quantity": dice.randint(1, 9), "cents": dice.randint(99, 99_999)}
+            for _ in range(dice.randint(1, 6))
+        ],
+    }
+    body = json.dumps(order).encode()
+    return b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body

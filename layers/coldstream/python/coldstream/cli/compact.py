@@ -1,0 +1,166 @@
+"""`coldstream compact`: small fragments into larger ones, and compressed ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coldstream.cli.exits import exit_code_of
+from coldstream.cli.options import Incarnation, Output, Vhost
+from coldstream.cli.output import Format, printable, size_text, write_json, write_table
+from coldstream.cli.progress import progress
+
+if TYPE_CHECKING:
+    from coldstream.compact.report import StreamReport
+    from coldstream.compact.savings import Prospect
+
+CONNECTIONS_A_JOB = 8
+
+
+def compact(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Streams to compact.", metavar="NAME...", show_default=False)
+    ] = None,
+    *,
+    vhost: Vhost = "/",
+    incarnation: Incarnation = None,
+    every: Annotated[bool, typer.Option("--all", help="Every stream of every vhost, past lives too.")] = False,
+    older_than: Annotated[
+        str, typer.Option(help="Leave what has chunks younger than that, such as 30d.", metavar="TIME")
+    ] = "1h",
+    target_size: Annotated[
+        str, typer.Option(help="Merge up to so much; leave fragments of half of it and more.", metavar="SIZE")
+    ] = "512MiB",
+    encoding: Annotated[
+        str, typer.Option(help="identity, or zstd-seekable: compressed, for what is read less.")
+    ] = "identity",
+    level: Annotated[int, typer.Option(help="Of compression, 1 to 19.")] = 3,
+    jobs: Annotated[int, typer.Option(help="Objects to write at a time.", min=1, max=64)] = 2,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would save and cost, and change nothing.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Merge small fragments into large ones, or compress them.
+
+    Readers, uploads and other compactions may go on meanwhile. What was merged stays for 8 days, for readers that still
+    have its URL; a run also deletes what is due by then. Interrupted or killed, it leaves an archive that is right, and
+    the next run goes on. With identity, S3 copies most bytes by itself.
+    """
+    from coldstream.compact.choose import choose
+    from coldstream.compact.options import CompactOptions
+    from coldstream.compact.plan import groups_of
+    from coldstream.compact.report import summary
+    from coldstream.compact.run import Compactor
+    from coldstream.compact.savings import dry_run_summary, prospect_of
+    from coldstream.compact.task import write_task
+    from coldstream.runtime.settings import Settings
+    from coldstream.store.keys import Keys
+    from coldstream.store.objects import S3Objects
+    from coldstream.store.table import DynamoTable
+    from coldstream.units import now_ms
+
+    options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
+    settings = Settings.from_environment(os.environ)
+    table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
+    streams = choose(table, vhost, names or [], incarnation=incarnation, every=every)
+    if dry_run:
+        prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
+        if output is Format.JSON:
+            write_json(dry_run_summary(prospects))
+        else:
+            _show_prospects(prospects)
+        return
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    policy = options.policy(now_ms())
+    planned_bytes = sum(
+        group.identity_bytes for stream in streams for group in groups_of(table, stream.incarnation, policy)
+    )
+    began = time.monotonic()
+    with progress("compacting", planned_bytes, "bytes") as advance:
+        keys = Keys(settings.prefix)
+        compactor = Compactor(
+            table,
+            objects,
+            write=lambda task: write_task(objects, keys, task, on_bytes=advance, should_stop=stopped.is_set),
+            at_once=jobs,
+            stop=stopped.set,
+        )
+        reports = compactor.run(streams, options)
+    if output is Format.JSON:
+        write_json(summary(reports, seconds=time.monotonic() - began))
+    else:
+        _show(reports)
+    failures = [failure for report in reports for failure in report.failures]
+    for failure in failures:
+        typer.echo(printable(f"failed: {failure}"), err=True)
+    raise typer.Exit(exit_code_of(failure.kind for failure in failures))
+
+
+def _show_prospects(prospects: list[Prospect]) -> None:
+    from coldstream.compact.savings import total_of
+
+    heads = ("vhost", "stream", "fragments", "would be", "size", "would be", "saves a month", "costs once")
+    rows = []
+    for prospect in prospects:
+        savings = prospect.savings
+        rows.append(
+            (
+                prospect.stream.vhost,
+                prospect.stream.name,
+                savings.fragments,
+                savings.fragments_after,
+                size_text(savings.object_bytes),
+                ("about " if savings.is_estimate else "") + size_text(savings.object_bytes_after),
+                _usd(savings.saved_usd_a_month),
+                _usd(savings.cost_usd),
+            )
+        )
+    write_table(heads, rows)
+    total = total_of(prospects)
+    typer.echo(
+        f"{total.fragments - total.fragments_after} objects fewer, {size_text(total.saved_bytes)} and"
+        f" {_usd(total.saved_usd_a_month)} a month saved, for {_usd(total.cost_usd)} once;"
+        " in US dollars, list prices of us-east-1, S3 Standard",
+        err=True,
+    )
+    if any(prospect.due_objects for prospect in prospects):
+        due_bytes = sum(prospect.due_bytes for prospect in prospects)
+        due = sum(prospect.due_objects for prospect in prospects)
+        typer.echo(f"{due} objects of {size_text(due_bytes)} that were compacted away would be deleted", err=True)
+
+
+def _show(reports: list[StreamReport]) -> None:
+    heads = ("vhost", "stream", "fragments", "are now", "size", "is now", "superseded", "failed", "deleted")
+    write_table(
+        heads,
+        [
+            (
+                report.stream.vhost,
+                report.stream.name,
+                report.fragments,
+                report.fragments_after,
+                size_text(report.object_bytes),
+                size_text(report.object_bytes_after),
+                report.superseded,
+                len(report.failures),
+                report.swept.objects,
+            )
+            for report in reports
+        ],
+    )
+    passed = sum(report.read_bytes + report.sent_bytes for report in reports)
+    copied = sum(report.copied_bytes for report in reports)
+    typer.echo(f"{size_text(passed)} read and sent here, {size_text(copied)} copied by S3", err=True)
+    for key in (key for report in reports for key in report.swept.kept):
+        typer.echo(printable(f"not deleted, for the manifest names it: {key}"), err=True)
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:,.2f}" if abs(amount) >= 0.01 or amount == 0 else f"{amount:,.6f}"  # noqa: PLR2004  a cent

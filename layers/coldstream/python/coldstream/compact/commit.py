@@ -1,0 +1,168 @@
+"""Commit a merged fragment: the transactions of `manifest.compaction`, begun again while others get in between.
+
+Uploads, other compactions and sweeps all change the stream's revision. A transaction that loses the race is planned
+again on what is then there; one whose outcome is unknown is looked for. A second compaction may finish what this one
+began, and the other way round.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import TypeVar
+
+from coldstream.errors import ColdstreamError, ConflictError, LostRaceError, OutcomeUnknownError
+from coldstream.manifest.compaction import GRACE_MS, Unfinished, after_change, plan_removal, plan_replacement
+from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.manifest.groups import Group
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.units import Offset, TimestampMs
+
+MAX_ATTEMPTS = 30
+"""Lost races in a row: far more than there are others at work on a stream."""
+
+FIRST_DELAY_S = 0.01
+MAX_DELAY_S = 1.0
+
+PAGE_ENTRIES = 200
+
+_Answer = TypeVar("_Answer")
+
+
+class Outcome(StrEnum):
+    """What became of a merged fragment."""
+
+    COMMITTED = "committed"
+    SUPERSEDED = "superseded"
+    """Others changed the entries of its group meanwhile."""
+
+
+def commit(
+    table: ManifestTable,
+    objects: ObjectStore,
+    incarnation: Incarnation,
+    group: Group,
+    merged: FragmentEntry,
+    *,
+    now: Callable[[], TimestampMs],
+) -> Outcome:
+    """Put a merged entry in the place of its group, whose objects get tombstones; finish what was interrupted first.
+
+    Where that is not done the object is deleted, unless the answer to a transaction that named it never came. `merged`
+    must be at a key that nobody else makes or names (compact.write).
+
+    Cost: two GetItems, a Query, and a transaction for the last entry and three others; where there are more of them,
+    that of `finish`. Raises LostRaceError when others kept getting in between, and UnavailableError; what was begun by
+    then is for `finish`.
+    """
+    may_be_named = False
+
+    def replace_group() -> Outcome:
+        nonlocal may_be_named
+        head = table.head(incarnation)
+        if head is not None and head.compacting is not None:
+            finish(table, incarnation, now)
+            head = table.head(incarnation)
+        log = _between(table, incarnation, group.first_offset, group.next_offset)
+        if any(entry.key == merged.key for entry in log):
+            return Outcome.COMMITTED  # by the transaction of which no answer came
+        if head is None or not _is_same(log, group):
+            return Outcome.SUPERSEDED
+        at = now()
+        change = plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + GRACE_MS))
+        before, may_be_named = may_be_named, True
+        try:
+            table.apply(change)
+        except LostRaceError:
+            may_be_named = before
+            raise
+        return Outcome.COMMITTED
+
+    try:
+        outcome = persist(replace_group)
+    except BaseException:
+        if not may_be_named:
+            with suppress(ColdstreamError):
+                objects.delete(merged.key)
+        raise
+    if outcome is Outcome.COMMITTED:
+        finish(table, incarnation, now)
+    elif not may_be_named:
+        objects.delete(merged.key)
+    return outcome
+
+
+def finish(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> None:
+    """Remove what a compaction of the stream has still to remove, if anything.
+
+    Cost: a GetItem; where there is something, two Queries and a transaction for each four entries. Raises LostRaceError
+    when others kept getting in between, or the log does not show what the head tells of.
+    """
+    while persist(lambda: _remove_some(table, incarnation, now)):
+        pass
+
+
+def _remove_some(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> bool:
+    """Remove leftovers until all are removed, or a race is lost after some; return whether there may be more."""
+    head = table.head(incarnation)
+    if head is None or head.compacting is None:
+        return False
+    unfinished = _read_unfinished(table, head, head.compacting)
+    is_first = True
+    while unfinished is not None:
+        change = plan_removal(head, unfinished, due_at=TimestampMs(now() + GRACE_MS))
+        try:
+            table.apply(change)
+        except LostRaceError:
+            if is_first:
+                raise
+            return True
+        head = change.head
+        unfinished = after_change(change, (*unfinished.leftovers, unfinished.merged))
+        is_first = False
+    return False
+
+
+def _read_unfinished(table: ManifestTable, head: Head, compacting: Offset) -> Unfinished | None:
+    incarnation = head.stream.incarnation
+    entries = table.log_from_offset(incarnation, Offset(compacting - 1), 1).entries
+    if not entries or entries[0].next_offset != compacting:
+        raise LostRaceError(f"no entry ends before {compacting} by now")
+    return Unfinished.of(head, _between(table, incarnation, entries[0].first_offset, compacting))
+
+
+def _between(
+    table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset
+) -> tuple[FragmentEntry, ...]:
+    """Read the entries that end past the first offset, and at the next offset or before."""
+    found: list[FragmentEntry] = []
+    position = first_offset
+    while position < next_offset:
+        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
+        found += (entry for entry in page.entries if entry.next_offset <= next_offset)
+        if page.head is not None or not page.entries:
+            break
+        position = page.entries[-1].next_offset
+    return tuple(found)
+
+
+def _is_same(log: tuple[FragmentEntry, ...], group: Group) -> bool:
+    return [(entry.key, entry.first_offset, entry.next_offset) for entry in log] == [
+        (entry.key, entry.first_offset, entry.next_offset) for entry in group.entries
+    ]
+
+
+def persist(attempt: Callable[[], _Answer]) -> _Answer:
+    """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
+    delay_s = FIRST_DELAY_S
+    for _ in range(MAX_ATTEMPTS - 1):
+        try:
+            return attempt()
+        except (ConflictError, OutcomeUnknownError):
+            time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
+            delay_s = min(2 * delay_s, MAX_DELAY_S)
+    return attempt()

@@ -1,0 +1,180 @@
+"""Savings: what compacting would save, in objects, bytes and money, and what doing it would cost.
+
+List prices of us-east-1, S3 Standard and DynamoDB on demand, in US dollars; other regions, classes and contracts have
+others. What compression gives is an estimate, of a few samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coldstream.compact.options import CompactOptions
+from coldstream.compact.plan import groups_of
+from coldstream.compact.sweep import due
+from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
+from coldstream.format.seekable import compress_frame
+from coldstream.manifest.entry import Encoding, FragmentEntry
+from coldstream.manifest.groups import Group
+from coldstream.manifest.stream import StreamId
+from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.units import MIB, ByteRange, TimestampMs
+
+STORAGE_USD = 0.023 / 1024**3
+"""A byte, a month."""
+
+PUT_USD = 0.005 / 1000
+GET_USD = 0.0004 / 1000
+WRITE_UNIT_USD = 0.625 / 1_000_000
+WRITE_UNITS_AN_ENTRY = 10
+"""For each entry that goes or comes, in transactions, its place in the index by time included."""
+
+PART_BYTES = 8 * MIB
+READ_BYTES = 4 * MIB
+SAMPLE_BYTES = 2 * MIB
+READS_OF_A_FRAGMENT = 2
+REQUESTS_OF_AN_OBJECT = 3
+"""Beside its parts: is it there, begin, complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """Of what would be compacted: `fragments` of `object_bytes` would become `fragments_after`.
+
+    `is_estimate` says that `object_bytes_after` is one. `cost_usd` is for the requests.
+    """
+
+    fragments: int = 0
+    fragments_after: int = 0
+    object_bytes: int = 0
+    object_bytes_after: int = 0
+    identity_bytes: int = 0
+    is_estimate: bool = False
+    cost_usd: float = 0.0
+
+    @property
+    def saved_bytes(self) -> int:
+        """Negative where the objects would grow."""
+        return self.object_bytes - self.object_bytes_after
+
+    @property
+    def saved_usd_a_month(self) -> float:
+        """Of storage, once the old objects are deleted."""
+        return self.saved_bytes * STORAGE_USD
+
+    def __add__(self, other: Savings) -> Savings:
+        return Savings(
+            self.fragments + other.fragments,
+            self.fragments_after + other.fragments_after,
+            self.object_bytes + other.object_bytes,
+            self.object_bytes_after + other.object_bytes_after,
+            self.identity_bytes + other.identity_bytes,
+            self.is_estimate or other.is_estimate,
+            self.cost_usd + other.cost_usd,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {
+            "fragments": self.fragments,
+            "fragments_after": self.fragments_after,
+            "object_bytes": self.object_bytes,
+            "object_bytes_after": self.object_bytes_after,
+            "is_estimate": self.is_estimate,
+            "saved_usd_a_month": round(self.saved_usd_a_month, 6),
+            "cost_usd": round(self.cost_usd, 6),
+        }
+
+
+def savings_of(objects: ObjectReads, groups: Iterable[Group], options: CompactOptions) -> Savings:
+    """Add up what compacting groups would save.
+
+    Cost: none, but where fragments are to be compressed a GET of up to 2 MiB for the first group, the second, the
+    fourth and so on.
+    """
+    total = Savings()
+    sampled_bytes = compressed_bytes = 0
+    for number, group in enumerate(groups, 1):
+        if options.encoding is Encoding.ZSTD_SEEKABLE and number & (number - 1) == 0:
+            sample = _sample(objects, group)
+            sampled_bytes += len(sample)
+            compressed_bytes += len(compress_frame(sample, options.level)) if sample else 0
+        total += _of_group(group, options.encoding, compressed_bytes / sampled_bytes if sampled_bytes else 1.0)
+    return total
+
+
+def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
+    entries = len(group.entries)
+    if encoding is Encoding.IDENTITY:
+        after = group.identity_bytes
+        puts, gets = REQUESTS_OF_AN_OBJECT + entries, READS_OF_A_FRAGMENT * entries
+    else:
+        after = sum(_compressed_bytes(entry, ratio) for entry in group.entries)
+        puts, gets = REQUESTS_OF_AN_OBJECT + -(-after // PART_BYTES), -(-group.object_bytes // READ_BYTES)
+    writes = WRITE_UNITS_AN_ENTRY * (entries + 1)
+    return Savings(
+        fragments=entries,
+        fragments_after=1,
+        object_bytes=group.object_bytes,
+        object_bytes_after=after,
+        identity_bytes=group.identity_bytes,
+        is_estimate=encoding is not Encoding.IDENTITY,
+        cost_usd=puts * PUT_USD + gets * GET_USD + writes * WRITE_UNIT_USD,
+    )
+
+
+def _compressed_bytes(entry: FragmentEntry, ratio: float) -> int:
+    return round(entry.object_bytes * ratio) if entry.encoding is Encoding.IDENTITY else entry.object_bytes
+
+
+def _sample(objects: ObjectReads, group: Group) -> bytes:
+    """Read from the middle of the group's largest identity fragment; nothing where it has none."""
+    candidates = [entry for entry in group.entries if entry.encoding is Encoding.IDENTITY]
+    if not candidates:
+        return b""
+    entry = max(candidates, key=lambda entry: entry.data_bytes)
+    start = entry.sparse.points[len(entry.sparse.points) // 2].position
+    end = min(start + SAMPLE_BYTES, FRAGMENT_HEADER_BYTES + entry.data_bytes)
+    return objects.get_range(entry.key, ByteRange(start, end)).data
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a run would do to a stream: compact, and delete `due_objects`, or a thousand of them and more."""
+
+    stream: StreamId
+    savings: Savings
+    due_objects: int
+    due_bytes: int
+
+
+def prospect_of(
+    table: ManifestReads, objects: ObjectReads, stream: StreamId, options: CompactOptions, now: TimestampMs
+) -> Prospect:
+    """Find what a run would do to a stream. Cost: that of `walk`, of `savings_of`, and a Query."""
+    groups = groups_of(table, stream.incarnation, options.policy(now))
+    tombstones = due(table, stream.incarnation, now)
+    return Prospect(
+        stream, savings_of(objects, groups, options), len(tombstones), sum(one.object_bytes for one in tombstones)
+    )
+
+
+def total_of(prospects: Iterable[Prospect]) -> Savings:
+    """Add up."""
+    return sum((prospect.savings for prospect in prospects), Savings())
+
+
+def dry_run_summary(prospects: Sequence[Prospect]) -> dict[str, object]:
+    """Return what a run would do, for JSON: the totals, and each stream."""
+    streams = [
+        {
+            "vhost": prospect.stream.vhost,
+            "name": prospect.stream.name,
+            "incarnation": prospect.stream.incarnation,
+            **prospect.savings.to_json(),
+            "due_objects": prospect.due_objects,
+            "due_bytes": prospect.due_bytes,
+        }
+        for prospect in prospects
+    ]
+    return {"dry_run": True, **total_of(prospects).to_json(), "streams": streams}

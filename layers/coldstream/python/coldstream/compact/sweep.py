@@ -1,0 +1,74 @@
+"""Sweep: delete objects whose tombstones are due, and then the tombstones."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from coldstream.compact.commit import persist
+from coldstream.manifest.compaction import MAX_SWEPT, plan_sweep
+from coldstream.manifest.entry import Tombstone
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.ports import ManifestReads, ManifestTable, ObjectStore
+from coldstream.units import Offset, TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Objects that were deleted, and those left because an entry names them."""
+
+    objects: int = 0
+    object_bytes: int = 0
+    kept: tuple[str, ...] = ()
+
+
+def sweep(
+    table: ManifestTable,
+    objects: ObjectStore,
+    incarnation: Incarnation,
+    now: TimestampMs,
+) -> Swept:
+    """Delete what is due at `now`; safe to repeat, and to run at once with others.
+
+    An object that an entry names is not deleted, whatever its tombstone says; the tombstone goes, for whoever removes
+    that entry makes another.
+
+    Cost: one Query, and for every nine objects a Query, a GetItem and a transaction, and a Query and a DELETE for each.
+    """
+    swept = Swept()
+    with ThreadPoolExecutor(MAX_SWEPT, thread_name_prefix="sweep") as pool:
+        while found := table.tombstones(incarnation, now, MAX_SWEPT):
+            named = list(pool.map(lambda tombstone: _delete(table, objects, incarnation, tombstone), found))
+            if not persist(lambda: _forget(table, incarnation, now, found)):
+                continue  # another sweep did, and counts them
+            deleted = [tombstone for tombstone, is_named in zip(found, named, strict=True) if not is_named]
+            swept = Swept(
+                swept.objects + len(deleted),
+                swept.object_bytes + sum(tombstone.object_bytes for tombstone in deleted),
+                swept.kept + tuple(tombstone.key for tombstone in found if tombstone not in deleted),
+            )
+    return swept
+
+
+def due(table: ManifestReads, incarnation: Incarnation, now: TimestampMs) -> tuple[Tombstone, ...]:
+    """Return the first thousand tombstones that a sweep at `now` would find. Cost: one Query."""
+    return table.tombstones(incarnation, now, 1000)
+
+
+def _delete(table: ManifestReads, objects: ObjectStore, incarnation: Incarnation, tombstone: Tombstone) -> bool:
+    """Delete an object; return whether an entry names it, which is then left alone."""
+    entries = table.log_from_offset(incarnation, Offset(tombstone.next_offset - 1), 1).entries
+    if any(entry.key == tombstone.key for entry in entries):
+        return True
+    objects.delete(tombstone.key)
+    return False
+
+
+def _forget(table: ManifestTable, incarnation: Incarnation, now: TimestampMs, deleted: tuple[Tombstone, ...]) -> bool:
+    """Take tombstones away; return False where that was done by another meanwhile."""
+    head = table.head(incarnation)
+    left = table.tombstones(incarnation, now, MAX_SWEPT)
+    if head is None or not set(deleted) <= set(left):
+        return False
+    table.apply(plan_sweep(head, deleted))
+    return True

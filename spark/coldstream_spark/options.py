@@ -1,0 +1,244 @@
+"""What a query may say: the options of `format("coldstream")`, checked as a whole before anything is read.
+
+Names and meanings are those of the RabbitMQ Streams connector for Spark where the two overlap. Spark does not tell
+upper and lower case apart in them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from coldstream.errors import InvalidQueryError, InvalidSettingError
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.stream import Incarnation, check_name
+from coldstream.manifest.stream import incarnation as checked_incarnation
+from coldstream.units import Offset, parse_timestamp
+from coldstream_spark.place import Place
+from coldstream_spark.schema import COLUMNS
+
+NAMES = (
+    "stream",
+    "streams",
+    "superStream",
+    "streamPattern",
+    "vhost",
+    "incarnation",
+    "columns",
+    "startingOffsets",
+    "startingOffset",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffset",
+    "endingTimestamp",
+    "minPartitions",
+    "maxRecordsPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "pushFilters",
+    "table",
+    "bucket",
+    "endpoint",
+    "region",
+)
+_BY_LOWER_CASE = {name.lower(): name for name in NAMES}
+_WHICH_STREAMS = NAMES[:4]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends in each stream: as `streams` says by name, else as `default` does."""
+
+    default: OffsetSpec
+    streams: Mapping[str, OffsetSpec]
+
+    def of(self, name: str) -> OffsetSpec:
+        """Return where it is in the stream of that name."""
+        return self.streams.get(name, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one query. `names` are those of streams that must be there, `pattern` matches any others."""
+
+    names: tuple[str, ...]
+    pattern: str | None
+    vhost: str
+    incarnation: Incarnation | None
+    columns: tuple[str, ...]
+    start: Bound
+    end: Bound
+    has_end: bool
+    min_partitions: int
+    max_records: int | None
+    max_bytes: int | None
+    fail_on_data_loss: bool
+    push_filters: bool
+    place: Place
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Self:
+        """Read the options. Raises InvalidInputError, naming the option."""
+        options: dict[str, str] = {}
+        for key, value in given.items():
+            name = _BY_LOWER_CASE.get(key.lower())
+            if name is None:
+                raise InvalidSettingError(f"option {key[:80]!r}", f"is not one of {', '.join(NAMES)}")
+            options[name] = value
+        names, pattern = _streams(options)
+        vhost = options.get("vhost", "/")
+        check_name("option vhost", vhost)
+        life = options.get("incarnation")
+        if life is not None and len(names) != 1:
+            raise InvalidSettingError("option incarnation", "is for one stream, which the option stream names")
+        start, end = _bound(options, "starting", names), _bound(options, "ending", names)
+        for name in names or ("",):
+            _check_order(start.of(name), end.of(name))
+        return cls(
+            names=names,
+            pattern=pattern,
+            vhost=vhost,
+            incarnation=None if life is None else checked_incarnation(life),
+            columns=_columns(options.get("columns")),
+            start=start,
+            end=end,
+            has_end=any(name.startswith("ending") for name in options),
+            min_partitions=_number(options, "minPartitions") or 1,
+            max_records=_number(options, "maxRecordsPerTrigger"),
+            max_bytes=_number(options, "maxBytesPerTrigger"),
+            fail_on_data_loss=_truth(options, "failOnDataLoss", default="true"),
+            push_filters=_truth(options, "pushFilters", default="false"),
+            place=Place.of(options, environment),
+        )
+
+
+def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
+    which = [name for name in _WHICH_STREAMS if name in options]
+    if len(which) != 1:
+        raise InvalidSettingError(f"options {', '.join(_WHICH_STREAMS)}", f"one of them is needed, not {len(which)}")
+    (name,) = which
+    text = options[name]
+    match name:
+        case "stream":
+            names: tuple[str, ...] = (text,)
+        case "streams":
+            names = _list(name, text)
+        case "superStream":
+            check_name("option superStream", text)
+            return (), f"{re.escape(text)}-[0-9]+"
+        case _:
+            try:
+                re.compile(text)
+            except re.error as err:
+                raise InvalidSettingError("option streamPattern", f"is no regular expression: {err}") from err
+            return (), text
+    for one in names:
+        check_name(f"option {name}", one)
+    return names, None
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    """Read names between commas, or in a JSON array where commas are in them; none twice."""
+    if text.lstrip().startswith("["):
+        found = _json(name, text)
+        if not all(isinstance(one, str) for one in found):
+            raise InvalidSettingError(f"option {name}", "is not an array of text")
+    else:
+        found = [one.strip() for one in text.split(",")]
+    if not found or len(set(found)) != len(found):
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} names nothing, or something twice")
+    return tuple(found)
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return COLUMNS
+    columns = _list("columns", text)
+    unknown = [column for column in columns if column not in COLUMNS]
+    if unknown:
+        raise InvalidSettingError("option columns", f"{unknown[0][:80]!r} is not one of {', '.join(COLUMNS)}")
+    return columns
+
+
+def _bound(options: Mapping[str, str], which: str, names: tuple[str, ...]) -> Bound:
+    """Read `startingOffsets`, `startingOffset` and `startingTimestamp`, or those of the end."""
+    offsets, offset, timestamp = (f"{which}{kind}" for kind in ("Offsets", "Offset", "Timestamp"))
+    known = {"earliest": FIRST, "latest": NEXT} if which == "starting" else {"latest": NEXT}
+    text = options.get(offsets)
+    mode = {"offset": offset, "timestamp": timestamp}.get(text or "")
+    given = [name for name in (offsets, offset, timestamp) if name in options]
+    if mode is not None and mode not in options:
+        raise InvalidSettingError(f"option {mode}", f"is needed, for {offsets} is {text!r}")
+    if len(given) > (1 if mode is None else 2):
+        raise InvalidSettingError(f"options {', '.join(given)}", "exclude each other")
+    streams: Mapping[str, OffsetSpec] = {}
+    if offset in options:
+        default: OffsetSpec = _offset(offset, options[offset])
+    elif timestamp in options:
+        try:
+            default = AtTimestamp(parse_timestamp(options[timestamp]))
+        except ValueError as err:
+            raise InvalidSettingError(f"option {timestamp}", str(err)) from err
+    elif text is None:
+        default = FIRST if which == "starting" else NEXT
+    elif text.lstrip().startswith("{"):
+        default = FIRST if which == "starting" else NEXT
+        streams = {name: _offset(offsets, value, known) for name, value in _json(offsets, text).items()}
+        unknown = [name for name in streams if names and name not in names]
+        if unknown:
+            raise InvalidSettingError(f"option {offsets}", f"{unknown[0][:80]!r} is not a stream of this query")
+    else:
+        default = _offset(offsets, text, known)
+    return Bound(default, streams)
+
+
+def _offset(name: str, value: object, known: Mapping[str, OffsetSpec] | None = None) -> OffsetSpec:
+    words = known or {}
+    if isinstance(value, str) and value in words:
+        return words[value]
+    text = value.strip() if isinstance(value, str) else str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not {', '.join((*words, 'an offset'))}")
+    try:
+        return AtOffset(Offset(int(text)))
+    except (InvalidQueryError, ValueError) as err:
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is no offset") from err
+
+
+def _check_order(start: OffsetSpec, end: OffsetSpec) -> None:
+    match start, end:
+        case AtOffset(first), AtOffset(last):
+            is_wrong = first > last
+        case AtTimestamp(first), AtTimestamp(last):
+            is_wrong = first > last
+        case _:
+            is_wrong = False
+    if is_wrong:
+        raise InvalidSettingError("options of where to begin and end", f"{start} is after {end}")
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as err:
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is no JSON") from err
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):  # noqa: PLR2004  (of 64 bits)
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not a number from 1 on")
+    return int(text)
+
+
+def _truth(options: Mapping[str, str], name: str, *, default: str) -> bool:
+    text = options.get(name, default).lower()
+    if text not in {"true", "false"}:
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is neither true nor false")
+    return text == "true"

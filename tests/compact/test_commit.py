@@ -1,0 +1,274 @@
+"""One commit among others: lost races, answers that never came, and whose object may be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from coldstream.compact.commit import MAX_ATTEMPTS, Outcome, commit, finish
+from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
+from coldstream.manifest.commit import Change
+from coldstream.manifest.compaction import GRACE_MS
+from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
+from coldstream.manifest.groups import Group
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.memory import MemoryTable
+from coldstream.units import Offset, TimestampMs
+from tests.support.archive import NOW, STREAM, ChunkArchive, steady
+from tests.support.compacting import LONG_AFTER, assert_right, log_of
+from tests.support.compaction import Compaction
+
+LIFE = STREAM.incarnation
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.compact.commit.FIRST_DELAY_S", 0)
+
+
+class Table(MemoryTable):
+    """A table whose answers to `apply` are changed: `before` and `after` are called around it, with its number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied = 0
+        self.before: Callable[[int], None] = lambda _: None
+        self.after: Callable[[int], None] = lambda _: None
+        self.on_head: Callable[[int], None] = lambda _: None
+
+    def head(self, incarnation: Incarnation) -> Head | None:
+        self.on_head(self.applied)
+        return super().head(incarnation)
+
+    def apply(self, change: Change) -> None:
+        self.applied += 1
+        number = self.applied
+        self.before(number)
+        super().apply(change)
+        self.after(number)
+
+
+class Case:
+    """An archive of fragments of one chunk, and a merged object of some of them, not committed yet."""
+
+    def __init__(self, fragments: int = 12) -> None:
+        self.archive = ChunkArchive()
+        self.table = Table()
+        self.archive.table = self.table
+        self.objects = self.archive.objects
+        for number in range(fragments):
+            self.archive.add(number * 2, steady(2, number))
+        self.group = Group(log_of(self.table, LIFE))
+        self.merged = Compaction(self.archive).store(self.group, Encoding.IDENTITY)
+        self.table.applied = 0
+
+    def commit(self) -> Outcome:
+        return commit(self.table, self.objects, LIFE, self.group, self.merged, now=lambda: NOW)
+
+    def commit_another(self, entries: slice) -> FragmentEntry:
+        """Have another compaction commit a group of some of the log's entries, in another object."""
+        before, self.table.before = self.table.before, lambda _: None
+        after, self.table.after = self.table.after, lambda _: None
+        group = Group(log_of(self.table, LIFE)[entries])
+        merged = Compaction(self.archive).store(group, Encoding.IDENTITY)
+        assert commit(self.table, self.objects, LIFE, group, merged, now=lambda: NOW) is Outcome.COMMITTED
+        self.table.before, self.table.after = before, after
+        return merged
+
+    def assert_right(self) -> None:
+        assert_right(self.archive, self.archive.chunks)
+
+
+def raising(err: ColdstreamError, *numbers: int) -> Callable[[int], None]:
+    def act(number: int) -> None:
+        if number in numbers:
+            raise err
+
+    return act
+
+
+UNKNOWN = OutcomeUnknownError("no answer came")
+LOST = LostRaceError("somebody else was first")
+
+
+def test_the_merged_entry_is_alone_afterwards_and_what_it_replaces_is_tombstoned_for_the_time_of_grace() -> None:
+    case = Case()
+    assert case.commit() is Outcome.COMMITTED
+    (entry,) = log_of(case.table, LIFE)
+    assert entry == case.merged
+    due = TimestampMs(NOW + GRACE_MS)
+    assert not case.table.tombstones(LIFE, TimestampMs(due - 1), 100)
+    assert {one.key for one in case.table.tombstones(LIFE, due, 100)} == {one.key for one in case.group.entries}
+    assert [event.kind for event in case.table.journal(LIFE)][-1] is JournalKind.FRAGMENTS_COMPACTED
+    assert case.table.applied == 1 + 2  # the last and three others, then eight
+    case.assert_right()
+
+
+def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.compact.commit.PAGE_ENTRIES", 5)
+    case = Case(23)
+    assert case.commit() is Outcome.COMMITTED
+    assert log_of(case.table, LIFE) == (case.merged,)
+    case.assert_right()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lost_race_is_run_again(number: int) -> None:
+    case = Case()
+    case.table.before = raising(LOST, number)
+    assert case.commit() is Outcome.COMMITTED
+    case.assert_right()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_answer_that_never_came_is_looked_for(number: int, moment: str) -> None:
+    case = Case()
+    setattr(case.table, moment, raising(UNKNOWN, number))
+    assert case.commit() is Outcome.COMMITTED
+    assert log_of(case.table, LIFE) == (case.merged,)
+    case.assert_right()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
+    case = Case()
+    entry = case.archive.put(24, steady(1, 1))
+
+    def upload(at: int) -> None:
+        if at == number:
+            case.table.before = lambda _: None
+            case.archive.commit(entry)
+
+    case.table.before = upload
+    assert case.commit() is Outcome.COMMITTED
+    assert [one.key for one in log_of(case.table, LIFE)] == [case.merged.key, entry.key]
+    case.assert_right()
+
+
+@pytest.mark.parametrize("entries", [slice(0, 12), slice(0, 3), slice(4, 9), slice(8, 12)])
+def test_a_group_that_another_compaction_took_is_superseded_and_its_object_deleted(entries: slice) -> None:
+    case = Case()
+    another = case.commit_another(entries)
+    assert case.commit() is Outcome.SUPERSEDED
+    assert case.merged.key not in case.objects.objects
+    assert another.key in {entry.key for entry in log_of(case.table, LIFE)}
+    case.assert_right()
+
+
+def test_what_another_compaction_left_is_finished_first() -> None:
+    case = Case(20)
+    groups = Group(case.group.entries[:9]), Group(case.group.entries[9:])
+    first, second = (Compaction(case.archive).store(group, Encoding.IDENTITY) for group in groups)
+    case.table.before = raising(UnavailableError("down"), 2)
+    with pytest.raises(UnavailableError):
+        commit(case.table, case.objects, LIFE, groups[0], first, now=lambda: NOW)
+    assert case.table.head(LIFE).compacting == first.next_offset  # type: ignore[union-attr]
+    outcome = commit(case.table, case.objects, LIFE, groups[1], second, now=lambda: NOW)
+    assert outcome is Outcome.COMMITTED
+    assert [one.key for one in log_of(case.table, LIFE)] == [first.key, second.key]
+    case.assert_right()
+
+
+def test_two_may_finish_the_same_at_once() -> None:
+    case = Case()
+
+    def other(number: int) -> None:
+        if number == 2:
+            case.table.before = lambda _: None
+            finish(case.table, LIFE, lambda: NOW)
+
+    case.table.before = other
+    assert case.commit() is Outcome.COMMITTED
+    case.assert_right()
+
+
+def test_one_that_committed_and_was_merged_again_before_it_heard_of_that_is_not_deleted() -> None:
+    case = Case()
+
+    def merged_again(number: int) -> None:
+        if number == 1:
+            case.archive.add(24, steady(2, 99))
+            finish(case.table, LIFE, lambda: NOW)
+            case.commit_another(slice(0, 2))
+            raise UNKNOWN
+
+    case.table.after = merged_again
+    assert case.commit() is Outcome.SUPERSEDED
+    assert case.merged.key in case.objects.objects
+    assert case.merged.key in {one.key for one in case.table.tombstones(LIFE, LONG_AFTER, 100)}
+    case.assert_right()
+
+
+def test_an_object_is_deleted_when_its_commit_cannot_even_begin() -> None:
+    case = Case()
+    case.table.on_head = raising(UnavailableError("down"), 0)
+    with pytest.raises(UnavailableError):
+        case.commit()
+    assert case.merged.key not in case.objects.objects
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_object_that_may_be_named_is_kept_whatever_comes_next(moment: str) -> None:
+    case = Case()
+    setattr(case.table, moment, raising(UNKNOWN, 1))
+    case.table.on_head = raising(UnavailableError("down"), 1)
+    with pytest.raises(UnavailableError):
+        case.commit()
+    assert case.merged.key in case.objects.objects
+
+
+def test_a_race_lost_after_an_answer_that_never_came_does_not_make_its_object_ours_to_delete() -> None:
+    case = Case()
+
+    def then_lost(number: int) -> None:
+        if number == 2:
+            case.table.on_head = raising(UnavailableError("down"), 2)
+            raise LOST
+
+    def before(number: int) -> None:
+        raising(UNKNOWN, 1)(number)
+        then_lost(number)
+
+    case.table.before = before
+    with pytest.raises(UnavailableError):
+        case.commit()
+    assert case.merged.key in case.objects.objects
+
+
+def test_who_always_loses_gives_up_and_deletes_its_object() -> None:
+    case = Case()
+    case.table.before = raising(LOST, *range(1, 100))
+    with pytest.raises(LostRaceError):
+        case.commit()
+    assert case.table.applied == MAX_ATTEMPTS
+    assert case.merged.key not in case.objects.objects
+
+
+def test_a_race_lost_now_and_then_does_not_end_a_long_removal() -> None:
+    case = Case(200)
+    case.table.before = raising(LOST, *range(3, 200, 2))
+    assert case.commit() is Outcome.COMMITTED
+    assert case.table.applied > 2 * MAX_ATTEMPTS
+    case.assert_right()
+
+
+def test_finishing_where_nothing_was_begun_costs_one_request() -> None:
+    case = Case()
+    before = case.table.requests.total()
+    finish(case.table, LIFE, lambda: NOW)
+    finish(case.table, Incarnation("__unknown_1"), lambda: NOW)
+    assert case.table.requests.total() == before + 2
+
+
+def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.compact.commit.MAX_ATTEMPTS", 2)
+    case = Case()
+    head = case.table.head(LIFE)
+    assert head is not None
+    case.table.apply(Change(replace(head, revision=head.revision + 1, compacting=Offset(24))))
+    with pytest.raises(LostRaceError):
+        finish(case.table, LIFE, lambda: NOW)
+    assert log_of(case.table, LIFE) == case.group.entries

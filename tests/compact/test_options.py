@@ -1,0 +1,59 @@
+"""Options: what can be said, and what cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from coldstream.compact.options import CompactOptions
+from coldstream.errors import InvalidSettingError
+from coldstream.manifest.entry import Encoding
+from coldstream.manifest.groups import Policy
+from coldstream.units import MIB, TimestampMs
+
+GIVEN = {"older_than": "1h", "target_size": "512MiB", "encoding": "identity", "level": 3}
+
+
+def test_units_are_understood() -> None:
+    options = CompactOptions.parse(older_than="0.5h", target_size="1.5GiB", encoding="zstd-seekable", level=19)
+    assert options == CompactOptions(1_800_000, 1536 * MIB, Encoding.ZSTD_SEEKABLE, 19)
+    assert options.policy(TimestampMs(2_000_000)) == Policy(TimestampMs(200_000), 1536 * MIB, Encoding.ZSTD_SEEKABLE)
+
+
+@pytest.mark.parametrize(("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000)])
+def test_times_to_the_border_are_taken(older_than: str, milliseconds: int) -> None:
+    assert CompactOptions.parse(**GIVEN | {"older_than": older_than}).older_than_ms == milliseconds  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("target_size", "target_bytes"), [("64KiB", 65536), ("4GiB", 1 << 32), ("1000000", 10**6)])
+def test_sizes_to_the_border_are_taken(target_size: str, target_bytes: int) -> None:
+    assert CompactOptions.parse(**GIVEN | {"target_size": target_size}).target_bytes == target_bytes  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("older_than", "-1s"),
+        ("older_than", "soon"),
+        ("older_than", ""),
+        ("older_than", "1e400d"),
+        ("older_than", "9" * 400),
+        ("older_than", "36501d"),
+        ("older_than", "\N{ARABIC-INDIC DIGIT ONE}h"),
+        ("target_size", "0"),
+        ("target_size", "65535"),
+        ("target_size", "5GiB"),
+        ("target_size", "9" * 400),
+        ("target_size", "-1MiB"),
+        ("target_size", "big"),
+        ("encoding", "zstd"),
+        ("encoding", "gzip\x1b"),
+        ("encoding", ""),
+        ("level", 0),
+        ("level", 20),
+        ("level", -1),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_name_of_the_option(option: str, value: str | int) -> None:
+    with pytest.raises(InvalidSettingError) as refused:
+        CompactOptions.parse(**GIVEN | {option: value})  # type: ignore[arg-type]
+    assert refused.value.field == f"--{option.replace('_', '-')}"

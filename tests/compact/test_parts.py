@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from threading import Barrier, Event, Lock
+from zlib import crc32
+
+import pytest
+
+from coldstream.compact.parts import PARTS_AT_ONCE, PartUpload
+from coldstream.errors import ObjectExistsError, UnavailableError
+from coldstream.store.memory import MemoryObjects
+from coldstream.store.ports import UploadedPart
+
+KEY = "data/00000000000000000000.1.fragment"
+
+
+def send(objects: MemoryObjects, data: bytes) -> None:
+    """Make an object of one part."""
+    with PartUpload(objects, KEY, lambda _: None) as upload:
+        upload.add(lambda number: upload.put(number, data))
+        upload.complete(crc32(data))
+
+
+def test_parts_are_in_the_order_in_which_they_were_added_whichever_is_first() -> None:
+    objects = MemoryObjects()
+    is_second_there = Event()
+    sizes: list[int] = []
+    with PartUpload(objects, KEY, sizes.append) as upload:
+
+        def first(number: int) -> UploadedPart:
+            assert is_second_there.wait(10)
+            return upload.put(number, b"first, ")
+
+        def second(number: int) -> UploadedPart:
+            part = upload.put(number, b"second")
+            is_second_there.set()
+            return part
+
+        upload.add(first)
+        upload.add(second)
+        upload.complete(crc32(b"first, second"))
+    assert objects.objects[KEY] == b"first, second"
+    assert sizes == [7, 6]
+
+
+def test_so_many_parts_are_sent_at_once_and_no_more() -> None:
+    objects = MemoryObjects()
+    under_way = 0
+    most = 0
+    all_there = Barrier(PARTS_AT_ONCE)
+    lock = Lock()
+    with PartUpload(objects, KEY, lambda _: None) as upload:
+
+        def send(number: int) -> UploadedPart:
+            nonlocal under_way, most
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            all_there.wait(10)
+            with lock:
+                under_way -= 1
+            return upload.put(number, b"x")
+
+        for _ in range(3 * PARTS_AT_ONCE):
+            upload.add(send)
+        upload.complete(crc32(b"x" * 3 * PARTS_AT_ONCE))
+    assert most == PARTS_AT_ONCE
+
+
+def test_a_part_that_fails_ends_the_upload_once_the_others_have_arrived() -> None:
+    objects = MemoryObjects()
+    may_go_on = Event()
+    arrived: list[int] = []
+
+    def run() -> None:
+        with PartUpload(objects, KEY, lambda _: None) as upload:
+
+            def fail(_: int) -> UploadedPart:
+                may_go_on.set()
+                raise UnavailableError("no answer")
+
+            def slow(number: int) -> UploadedPart:
+                assert may_go_on.wait(10)
+                part = upload.put(number, b"slow")
+                arrived.append(number)
+                return part
+
+            upload.add(fail)
+            upload.add(slow)
+            upload.complete(0)
+
+    with pytest.raises(UnavailableError):
+        run()
+    assert arrived in ([], [2])
+    assert not objects.uploads(KEY)
+    assert not objects.objects
+
+
+def test_an_object_of_anothers_is_told_and_stays() -> None:
+    objects = MemoryObjects()
+    objects.objects[KEY] = b"another's"
+    with pytest.raises(ObjectExistsError):
+        send(objects, b"ours")
+    assert objects.objects[KEY] == b"another's"
+    assert not objects.uploads(KEY)
+
+
+def test_the_same_bytes_of_anothers_are_not_taken_for_ours() -> None:
+    objects = MemoryObjects()
+    objects.objects[KEY] = b"bytes"
+    with pytest.raises(ObjectExistsError):
+        send(objects, b"bytes")
+
+
+def test_a_failing_abort_does_not_hide_what_went_wrong() -> None:
+    class Out(MemoryObjects):
+        def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+            raise UnavailableError("first")
+
+        def abort_upload(self, key: str, upload_id: str) -> None:
+            raise UnavailableError("second")
+
+    with pytest.raises(UnavailableError, match="first"):
+        send(Out(), b"x")

@@ -1,0 +1,100 @@
+"""What a dry run says, held against what a run does."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from coldstream.compact.savings import Savings, dry_run_summary, prospect_of, savings_of
+from coldstream.manifest.entry import Encoding
+from coldstream.manifest.groups import Group
+from coldstream.store.memory import MemoryTable
+from coldstream.units import MIB
+from tests.compact.samples import Fragments
+from tests.support.archive import NOW, ChunkArchive, steady
+from tests.support.compacting import LONG_AFTER, options_of, run
+
+
+def archive_of(fragments: int) -> ChunkArchive:
+    archive = ChunkArchive(message_bytes=2000)
+    for number in range(fragments):
+        archive.add(number * 3, steady(3, number))
+    return archive
+
+
+def test_what_a_merge_would_save_is_what_it_saves() -> None:
+    archive = archive_of(9)
+    prospect = prospect_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
+    report = run(archive, options_of())
+    savings = prospect.savings
+    assert not savings.is_estimate
+    assert (savings.fragments, savings.fragments_after) == (report.fragments, report.fragments_after) == (9, 1)
+    assert (savings.object_bytes, savings.object_bytes_after) == (report.object_bytes, report.object_bytes_after)
+    assert savings.saved_bytes == report.object_bytes - report.object_bytes_after > 0
+
+
+def test_a_dry_run_changes_nothing_and_a_merge_reads_no_object() -> None:
+    archive = archive_of(9)
+    archive.table.requests.clear()
+    archive.objects.requests.clear()
+    prospect_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
+    assert not archive.objects.requests
+    assert archive.table.requests.keys() == {"GetItem", "Query"}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_what_compression_would_save_is_estimated_from_samples(share: float) -> None:
+    rng = random.Random(1)
+    random_bytes = int(300_000 * share)
+    rest = bytes(300_000 - random_bytes)
+    made = Fragments(*([rng.randbytes(random_bytes) + rest for _ in range(3)] for _ in range(4)))
+    savings = savings_of(made.objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE))
+    assert savings.is_estimate
+    assert savings.object_bytes_after / savings.object_bytes == pytest.approx(share, abs=0.05)
+    assert made.objects.requests["GetObject"] == 1
+
+
+def test_a_few_samples_do_for_many_groups() -> None:
+    made = Fragments(*([bytes(3000)] for _ in range(40)))
+    groups = [Group((entry,)) for entry in made.group.entries]
+    savings_of(made.objects, groups, options_of(Encoding.ZSTD_SEEKABLE))
+    assert made.objects.requests["GetObject"] == 6
+
+
+def test_what_is_compressed_already_counts_as_it_is() -> None:
+    made = Fragments(*([bytes(30_000)] for _ in range(3)))
+    for number in range(3):
+        made.compress(number)
+    made.objects.requests.clear()
+    savings = savings_of(made.objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE))
+    assert savings.saved_bytes == 0
+    assert not made.objects.requests
+
+
+def test_money_is_by_the_list() -> None:
+    one = Savings(object_bytes=1024**4, object_bytes_after=0)
+    assert one.saved_usd_a_month == pytest.approx(23.552)
+    made = Fragments(*([bytes(1000)] for _ in range(8)))
+    merge = savings_of(made.objects, [made.group], options_of())
+    assert merge.cost_usd == pytest.approx(11 * 5e-6 + 16 * 4e-7 + 90 * 6.25e-7)
+    assert (merge + merge).cost_usd == pytest.approx(2 * merge.cost_usd)
+
+
+def test_what_is_due_to_be_deleted_is_told() -> None:
+    archive = archive_of(9)
+    run(archive, options_of())
+    prospect = prospect_of(archive.table, archive.objects, archive.stream, options_of(), LONG_AFTER)
+    assert prospect.due_objects == 9
+    assert prospect.due_bytes == sum(len(data) for data in archive.objects.objects.values()) - max(
+        map(len, archive.objects.objects.values())
+    )
+
+
+def test_an_empty_archive_saves_nothing() -> None:
+    archive = ChunkArchive()
+    prospect = prospect_of(MemoryTable(), archive.objects, archive.stream, options_of(target_bytes=MIB), NOW)
+    assert prospect.savings == Savings()
+    told = json.loads(json.dumps(dry_run_summary([prospect, prospect])))
+    assert (told["dry_run"], told["fragments"], len(told["streams"])) == (True, 0, 2)

@@ -1,0 +1,85 @@
+"""Queries in a real Spark, on the emulated AWS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.source import Emulated, body, chunks
+
+
+def load(source: Any, archive: Emulated, **options: Any) -> Any:
+    return source.read.format("coldstream").options(**archive.options, **options).load()
+
+
+def test_rows_arrive_in_their_partitions(source: Any, orders: Emulated) -> None:
+    frame = load(source, orders, stream="orders", minPartitions=2)
+    rows = frame.selectExpr("value", "offset", "unix_millis(chunk_timestamp) AS ms", "spark_partition_id() AS part")
+    found = [tuple(row) for row in rows.collect()]
+    assert [row[:3] for row in found] == [(body(n), n, 1000 * (1 + n // 5)) for n in range(40)]
+    assert len({row[3] for row in found}) >= 2
+
+
+def test_sql_reads_through_a_view(source: Any, orders: Emulated) -> None:
+    source.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW view_of_orders USING coldstream OPTIONS"
+        f" (stream 'orders', table '{orders.options['table']}', bucket '{orders.options['bucket']}')"
+    )
+    (row,) = source.sql("SELECT count(*) AS n, max(offset) AS last FROM view_of_orders WHERE offset >= 10").collect()
+    assert (row.n, row.last) == (30, 39)
+
+
+def test_a_range_without_messages_has_no_rows(source: Any, orders: Emulated) -> None:
+    assert load(source, orders, stream="orders", startingOffsets="latest").count() == 0
+
+
+def test_errors_say_what_is_wrong(source: Any, holed: Emulated) -> None:
+    with pytest.raises(Exception, match=r"InvalidSettingError: option 'starting[oO]fsets': is not one of stream,"):
+        load(source, holed, stream="orders", startingOfsets="5")
+    with pytest.raises(Exception, match="GapError: stream 'orders' in vhost '/' has a gap: offsets 10 to 19"):
+        load(source, holed, stream="orders").collect()
+
+
+def test_conditions_are_passed_on_where_spark_does_and_it_was_asked_for(source: Any, orders: Emulated) -> None:
+    source.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        kept = load(source, orders, stream="orders")
+        assert (kept.where("offset < 7").count(), kept.count()) == (7, 40)
+        frame = load(source, orders, stream="orders", pushFilters="true")
+        late = frame.where("chunk_timestamp >= '1970-01-01 00:00:07' AND offset < 38 AND stream = 'orders'")
+        assert sorted(row.offset for row in late.collect()) == list(range(30, 38))
+    finally:
+        source.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def run(source: Any, archive: Emulated, directory: Path, **options: Any) -> list[Any]:
+    """Run a streaming query over what is available; return the rows of all batches so far, and of how many."""
+    frame = source.readStream.format("coldstream").options(**archive.options, **options).load()
+    query = (
+        frame.select("stream", "offset")
+        .writeStream.format("parquet")
+        .option("path", str(directory / "table"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    rows = source.read.parquet(str(directory / "table")).collect()
+    return sorted((row.stream, row.offset) for row in rows)
+
+
+def test_a_streaming_query_resumes_from_its_checkpoint(source: Any, archive: Emulated, tmp_path: Path) -> None:
+    orders = archive.stream("orders-0")
+    orders.add(0, chunks(2))
+    options = {"superStream": "orders", "maxRecordsPerTrigger": 8}
+    assert run(source, archive, tmp_path, **options) == [("orders-0", offset) for offset in range(10)]
+    orders.add(10, chunks(1))
+    archive.stream("orders-1").add(0, chunks(1))
+    assert run(source, archive, tmp_path, **options) == [
+        *(("orders-0", offset) for offset in range(15)),
+        *(("orders-1", offset) for offset in range(5)),
+    ]
+    batches = {int(one.name) for one in (tmp_path / "checkpoint/commits").iterdir() if one.name.isdigit()}
+    assert len(batches) >= 4
