@@ -50,6 +50,7 @@ def batches(part: Slice, chunks: Iterable[Chunk], stream: str, columns: Sequence
     Raises CorruptionError where entries or sub-batches are not what the headers say.
     """
     schema = arrow_schema(columns)
+    is_opened = not _DECODERS.keys().isdisjoint(columns)
     run, memory, memory_starts = _Run(), b"", 0
     for chunk in chunks:
         header = chunk.header
@@ -60,6 +61,9 @@ def batches(part: Slice, chunks: Iterable[Chunk], stream: str, columns: Sequence
             run, memory = _Run(), cast("bytes", chunk.data.obj)
             memory_starts = pa.py_buffer(memory).address
         first, end = max(header.chunk_id, part.start), min(header.next_offset, part.end)
+        if not is_opened:  # all that is wanted stands in the header
+            run.add(first, end - first, header.timestamp)
+            continue
         bounds = find_values(chunk, memory, pa.py_buffer(chunk.data).address - memory_starts)
         if (bounds is None and run.bounds) or (bounds is not None and run.messages):
             yield from _finish(run, memory, stream, schema)

@@ -167,9 +167,9 @@ async def test_a_broker_that_does_not_tell_its_mechanisms_is_not_given_the_passw
 
 @pytest.mark.parametrize(
     ("offered", "taken"),
-    [((0, 0), (1 << 20, 10)), ((1 << 30, 60), (1 << 20, 10)), ((4096, 5), (4096, 5))],
+    [((0, 0), (1 << 20, 10)), ((1 << 30, 60), (1 << 30, 10)), ((4096, 5), (4096, 5))],
 )
-async def test_the_smaller_of_both_is_agreed_on_and_no_offer_is_none(
+async def test_no_more_than_was_offered_is_agreed_on_and_no_offer_is_none(
     fake: FakeBroker, monkeypatch: pytest.MonkeyPatch, offered: tuple[int, int], taken: tuple[int, int]
 ) -> None:
     started: list[float] = []

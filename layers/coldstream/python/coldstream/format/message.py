@@ -232,6 +232,11 @@ def messages(chunk: Chunk, *, source: str, from_offset: Offset = _START) -> Iter
     return (message for message in found if message.offset >= from_offset)
 
 
+def in_place_of(message: Message, raw: bytes) -> Message:
+    """Return a message of other bytes at the same offset."""
+    return _any_message(message.offset, message.timestamp, memoryview(raw), message.source)
+
+
 def _sub_batch(batch: SubBatch, first_offset: int, timestamp: TimestampMs, source: str) -> Iterator[Message]:
     def rest(offset: int, at: int) -> Iterator[Message]:
         if (offset, at) != (next_offset, len(data)):

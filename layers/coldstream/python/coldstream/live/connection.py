@@ -15,16 +15,16 @@ from coldstream.errors import AccessDeniedError, ColdstreamError, StreamNotFound
 from coldstream.format.chunk import Chunk
 from coldstream.live import refusals
 from coldstream.live.address import BrokerAddress, place_text
+from coldstream.live.publisher import Publisher
 from coldstream.live.subscription import Subscription, Subscriptions
 from coldstream.live.wire import HEARTBEAT_S, Wire, WireText
 from coldstream.manifest.spec import OffsetSpec
-from coldstream.units import Offset
+from coldstream.units import MIB, Offset
 
 CONNECT_TIMEOUT_S = 5.0
 """For each host, until it has taken the credentials and opened the vhost."""
 
 _MECHANISM = "PLAIN"
-_FRAME_MAX_BYTES = 1 << 20
 
 
 class LiveConnection:
@@ -97,6 +97,10 @@ class LiveConnection:
         """Return a subscription, to be entered and then iterated. At most `credits` chunks wait in memory."""
         return Subscription(self._opened(), stream, spec, credits)
 
+    def publish(self, stream: str, reference: str) -> Publisher:
+        """Return a publisher, to be entered; under the same reference the broker takes nothing twice."""
+        return Publisher(self._opened().wire, stream, reference)
+
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         """Return the offset stored under a consumer's name; None when there is none.
 
@@ -167,9 +171,9 @@ class LiveConnection:
             )
             refusals.check(authenticated.response_code, user)
             offer = await wire.arrived(arrival, schema.Tune)
-        frame_max = min(offer.frame_max or _FRAME_MAX_BYTES, _FRAME_MAX_BYTES)
+        wire.frame_max_bytes = offer.frame_max or MIB  # 0 is no limit; a frame need not be larger
         heartbeat_s = min(offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S)  # 0 is no offer; a cut line has to show
-        await wire.send(schema.Tune(frame_max=frame_max, heartbeat=heartbeat_s))
+        await wire.send(schema.Tune(frame_max=wire.frame_max_bytes, heartbeat=heartbeat_s))
         wire.start_heartbeats(heartbeat_s)
         opened = await wire.request(
             lambda number: schema.Open(number, virtual_host=WireText(self._vhost)), schema.OpenResponse

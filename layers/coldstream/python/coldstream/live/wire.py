@@ -2,9 +2,10 @@
 
     frame          length u32 · key u16 · version u16 · body; all integers big-endian; bit 15 of the key marks an answer
 
-Frames are encoded and decoded by rstream. Its client is not used: rstream 1.1.1's ends without a word at a frame it
-cannot decode, lets requests wait on after the connection is lost, only warns when heartbeats stay away, and reads 256
-bytes at a time. Chunks are taken out of Deliver frames here, for rstream takes a bad chunk for a bad frame.
+Frames are encoded and decoded by rstream, but for those that have to be quick: deliveries, confirms and what is
+published. Its client is not used: rstream 1.1.1's ends without a word at a frame it cannot decode, lets requests wait
+on after the connection is lost, only warns when heartbeats stay away, and reads 256 bytes at a time. Chunks are taken
+out of Deliver frames here, for rstream takes a bad chunk for a bad frame.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _TICKS = 2  # for each heartbeat
 _CLOSE_TIMEOUT_S = 2.0
 _BUFFER_BYTES = 1 << 18
 _DELIVER = bytes((0, schema.Deliver.key.value, 0, schema.Deliver.version))
+_CONFIRM = bytes((0, schema.PublishConfirm.key.value, 0, schema.PublishConfirm.version))
+_REFUSE = bytes((0, schema.PublishError.key.value, 0, schema.PublishError.version))
 _PARTITIONS = bytes((0, schema.SuperStreamPartitions.key.value))
 
 Answer = TypeVar("Answer", bound=schema.Frame)
@@ -68,6 +71,24 @@ class Receiver(Protocol):
         ...
 
 
+class Sink(Protocol):
+    """Takes what the broker says of what one publisher has sent. Nothing here may raise or wait."""
+
+    stream: str
+
+    def confirmed(self, entries: int) -> None:
+        """Take it that so many entries, the oldest first, are safe or were there already."""
+        ...
+
+    def refused(self, code: int, entries: int) -> None:
+        """Take it that so many entries were not taken."""
+        ...
+
+    def lost(self, error: UnavailableError) -> None:
+        """Take it that nothing is confirmed any more."""
+        ...
+
+
 class Wire:
     """An open connection to one host. Every wait is bounded; once lost, it raises UnavailableError at once."""
 
@@ -75,6 +96,8 @@ class Wire:
         self.place = place
         self._reader = reader
         self._writer = writer
+        self.frame_max_bytes = MIB
+        self.sinks: dict[int, Sink] = {}
         self._receiver: Receiver | None = None
         self._correlation_ids = itertools.count(1)
         self._waiting: dict[tuple[type[schema.Frame], int | None], Arrival] = {}
@@ -146,8 +169,12 @@ class Wire:
 
     async def send(self, frame: schema.Frame) -> None:
         """Send a frame, and wait while the socket is full. Raises UnavailableError."""
+        await self.send_encoded(encode_frame(frame))
+
+    async def send_encoded(self, *pieces: bytes) -> None:
+        """Send a frame that is encoded already, its length before it. Raises UnavailableError."""
         self._check()
-        self._writer.write(encode_frame(frame))
+        self._writer.writelines(pieces)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await self._writer.drain()
@@ -168,6 +195,8 @@ class Wire:
                 arrival.set_result(None)
         if self._receiver is not None:
             self._receiver.lost(UnavailableError(self._failure))
+        for sink in self.sinks.values():
+            sink.lost(UnavailableError(self._failure))
 
     async def close(self) -> None:
         """Say goodbye, unless the connection is lost, and end everything that runs for it. Takes 4 s at most."""
@@ -229,16 +258,36 @@ class Wire:
         if encoded.startswith(_DELIVER):
             if self._receiver is not None:
                 self._receiver.delivered(encoded[4], memoryview(encoded)[5:])
-            return
+        elif encoded.startswith((_CONFIRM, _REFUSE)):
+            self._take_confirms(encoded)
+        else:
+            self._take_frame(encoded)
+
+    def _take_frame(self, encoded: bytes) -> None:
         if encoded.startswith(_PARTITIONS):
             encoded = b"\x80" + encoded[1:]  # RabbitMQ 3.10 does not mark this answer as one
         frame = decode_frame(encoded)
         if isinstance(frame, schema.Close):
             self.fail(f"the broker closed the connection: {frame.reason}")
         elif isinstance(frame, schema.MetadataUpdate):
+            stream = frame.metadata_info.stream
             if self._receiver is not None:
-                self._receiver.stream_gone(frame.metadata_info.stream)
+                self._receiver.stream_gone(stream)
+            for sink in self.sinks.values():
+                if sink.stream == stream:
+                    sink.lost(UnavailableError(f"{self.place}: stream {stream!r} has changed its members, or is gone"))
         else:
             arrival = self._waiting.get((type(frame), frame.corr_id))
             if arrival is not None and not arrival.done():
                 arrival.set_result(frame)
+
+    def _take_confirms(self, encoded: bytes) -> None:
+        # publisher id u8 · entries u32 · for each its publishing id u64, and where it is refused a response code u16
+        sink = self.sinks.get(encoded[4])
+        if sink is None:
+            return
+        entries = int.from_bytes(encoded[5:9])
+        if encoded.startswith(_CONFIRM):
+            sink.confirmed(entries)
+        else:
+            sink.refused(int.from_bytes(encoded[17:19]), entries)

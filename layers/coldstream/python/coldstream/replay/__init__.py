@@ -1,0 +1,1 @@
+"""Replay: put what is archived back, into a broker or into tables."""

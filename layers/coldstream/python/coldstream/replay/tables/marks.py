@@ -1,0 +1,90 @@
+"""Marks: which offsets of a stream a table has, and which an interrupted run had begun to write.
+
+A span of offsets is written as one. The mark that it is begun names its end, before any file of it is written; the mark
+that it is done comes after all of them. Both are only ever created, and the mark of a beginning has but the first
+offset in its name: of two runs that begin at the same offset one is first, and the other takes over its span.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from typing import Any
+
+from coldstream.errors import CorruptionError
+from coldstream.manifest.stream import StreamId
+from coldstream.replay.tables.layout import marks_directory
+from coldstream.replay.tables.place import Place
+from coldstream.units import Offset
+
+_BEGUN = re.compile(r"([0-9]{20})\.begun")
+_DONE = re.compile(r"([0-9]{20})-([0-9]{20})\.done")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The offsets `start` up to, not including, `end`."""
+
+    start: Offset
+    end: Offset
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"a span needs 0 <= start < end, got {self.start}..{self.end}")
+
+
+class Marks:
+    """The marks of one stream in a table. Cost of making one: a listing, and a read for each span begun and not done.
+
+    `done` are the spans that the table has, `begun` those that it may have a part of.
+    """
+
+    def __init__(self, place: Place, stream: StreamId) -> None:
+        self._place = place
+        self._directory = marks_directory(stream)
+        begun: set[Offset] = set()
+        self.done: list[Span] = []
+        for name in place.names(self._directory):
+            mark = name.removeprefix(self._directory)
+            if found := _DONE.fullmatch(mark):
+                self.done.append(Span(Offset(int(found[1])), Offset(int(found[2]))))
+            elif found := _BEGUN.fullmatch(mark):
+                begun.add(Offset(int(found[1])))
+        self.done.sort()
+        self.begun = sorted(map(self._begun, begun - {span.start for span in self.done}))
+
+    def done_at(self, offset: Offset) -> Span | None:
+        """Return the span of what is done that has an offset."""
+        before = self.done[: bisect_right(self.done, offset, key=_start)][-1:]
+        return next((span for span in before if offset < span.end), None)
+
+    def done_after(self, offset: Offset) -> Offset | None:
+        """Return where the next span of what is done begins, after an offset."""
+        return next((span.start for span in self.done[bisect_right(self.done, offset, key=_start) :]), None)
+
+    def begin(self, span: Span) -> Span:
+        """Mark a span as begun; return that which another run had begun there, if one had."""
+        content = json.dumps({"end": span.end}).encode()
+        return span if self._place.create(self._name(span.start), content) else self._begun(span.start)
+
+    def finish(self, span: Span, facts: dict[str, Any]) -> None:
+        """Mark a span as done; `facts` are for people."""
+        content = json.dumps({"start": span.start, "end": span.end} | facts, ensure_ascii=False).encode()
+        self._place.create(f"{self._directory}{span.start:020}-{span.end:020}.done", content)
+        insort(self.done, span)
+
+    def _name(self, start: Offset) -> str:
+        return f"{self._directory}{start:020}.begun"
+
+    def _begun(self, start: Offset) -> Span:
+        name = self._name(start)
+        try:
+            return Span(start, Offset(int(json.loads(self._place.read(name))["end"])))
+        except (ValueError, TypeError, KeyError) as err:
+            raise CorruptionError(name, 0, "mark of a span that was begun") from err
+
+
+def _start(span: Span) -> Offset:
+    return span.start

@@ -1,0 +1,212 @@
+"""Where a table is: a directory, or a bucket. Files in it have names with slashes, and appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from io import SEEK_END, BytesIO
+from pathlib import Path
+from shutil import rmtree
+from typing import BinaryIO, Protocol
+from urllib.parse import urlsplit
+from zlib import crc32
+
+from coldstream.errors import InvalidQueryError, ObjectExistsError, ObjectNotFoundError
+from coldstream.replay.tables.layout import MARKS
+from coldstream.store.ports import ObjectStore
+from coldstream.units import MIB, ByteRange
+
+MAX_MARK_BYTES = 16 * MIB
+FORGOTTEN_S = 24 * 3600
+"""Age of a spool whose process must have been killed."""
+
+_SPOOL = "spool-"
+
+
+class Place(Protocol):
+    """Files by name."""
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of all files below a directory, which is empty or ends in a slash."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return what a small file holds. Raises ObjectNotFoundError."""
+        ...
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a small file unless there is one; return whether there was none."""
+        ...
+
+    def spool(self) -> AbstractContextManager[Path]:
+        """Give a directory for files that are not put yet, while a block runs."""
+        ...
+
+    def put(self, name: str, file: Path) -> None:
+        """Take a file out of the spool, in the place of one that there may be."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if there is one."""
+        ...
+
+
+class ListedObjects(ObjectStore, Protocol):
+    """Objects that can be listed."""
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys that begin with a prefix, in order. Cost: one listing a thousand."""
+        ...
+
+
+def open_place(path: str) -> Place:
+    """Return the place that a path names, `s3://bucket/prefix` or a directory, which need not be there yet.
+
+    Raises InvalidQueryError for another kind of URL.
+    """
+    parts = urlsplit(path)
+    if parts.scheme in {"s3", "s3a"}:
+        if not parts.netloc:
+            raise InvalidQueryError("path", f"{path!r} names no bucket")
+        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # loads the SDK
+
+        return BucketPlace(S3Objects(parts.netloc), path.split("/", 3)[3] if parts.path else "")
+    if "://" in path:
+        raise InvalidQueryError("path", f"{path!r} is neither s3:// nor a directory")
+    return DirectoryPlace(Path(path))
+
+
+class DirectoryPlace:
+    """Implement `Place` in a directory of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of all files below a directory."""
+        return sorted(
+            Path(above, name).relative_to(self._root).as_posix()
+            for above, _, names in os.walk(self._root / directory)
+            for name in names
+        )
+
+    def read(self, name: str) -> bytes:
+        """Return what a file holds."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError as err:
+            raise ObjectNotFoundError(name) from err
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one."""
+        with self.spool() as spool:
+            written = spool / "mark"
+            written.write_bytes(content)
+            path = self._ready(name, written)
+            try:
+                os.link(written, path)
+            except FileExistsError:
+                return False
+        _sync(path.parent)
+        return True
+
+    @contextmanager
+    def spool(self) -> Iterator[Path]:
+        """Give a directory beside the marks, on the table's own disk; those of killed processes go."""
+        marks = self._root / MARKS
+        marks.mkdir(parents=True, exist_ok=True)
+        for old in marks.glob(f"{_SPOOL}*"):
+            with suppress(FileNotFoundError):
+                if time.time() - old.stat().st_mtime > FORGOTTEN_S:
+                    rmtree(old, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_SPOOL, dir=marks) as directory:
+            yield Path(directory)
+
+    def put(self, name: str, file: Path) -> None:
+        """Move a file there."""
+        path = self._ready(name, file)
+        file.replace(path)
+        _sync(path.parent)
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        (self._root / name).unlink(missing_ok=True)
+
+    def _ready(self, name: str, file: Path) -> Path:
+        """Have a file's bytes, and the directory it goes to, outlive a crash of the machine."""
+        with file.open("rb") as written:
+            os.fsync(written.fileno())
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+class BucketPlace:
+    """Implement `Place` below a prefix of a bucket."""
+
+    def __init__(self, objects: ListedObjects, prefix: str = "") -> None:
+        self._objects = objects
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of all objects below a directory; one listing a thousand."""
+        return [key.removeprefix(self._prefix) for key in self._objects.keys(f"{self._prefix}{directory}")]
+
+    def read(self, name: str) -> bytes:
+        """Return what an object holds; one GET."""
+        return self._objects.get_range(f"{self._prefix}{name}", ByteRange(0, MAX_MARK_BYTES)).data
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless there is one; one PUT."""
+        try:
+            self._put_new(f"{self._prefix}{name}", BytesIO(content))
+        except ObjectExistsError:
+            return self.read(name) == content  # this very PUT, where its first answer was lost
+        return True
+
+    @contextmanager
+    def spool(self) -> Iterator[Path]:
+        """Give a directory among the system's temporary ones."""
+        with tempfile.TemporaryDirectory(prefix=f"coldstream-{_SPOOL}") as directory:
+            yield Path(directory)
+
+    def put(self, name: str, file: Path) -> None:
+        """Write an object; one PUT, and where there is one a HEAD, and unless it is the same a DELETE and a PUT."""
+        key = f"{self._prefix}{name}"
+        with file.open("rb") as body:
+            try:
+                self._put_new(key, body)
+            except ObjectExistsError:
+                there = self._objects.info(key)
+                if there is None or there.crc32 != _crc32(body) or there.size_bytes != body.seek(0, SEEK_END):
+                    self._objects.delete(key)
+                    self._put_new(key, body)
+        file.unlink()
+
+    def delete(self, name: str) -> None:
+        """Delete an object."""
+        self._objects.delete(f"{self._prefix}{name}")
+
+    def _put_new(self, key: str, body: BinaryIO) -> None:
+        checksum = _crc32(body)
+        self._objects.put_new(key, body, size_bytes=body.seek(0, SEEK_END), crc32=checksum)
+
+
+def _crc32(body: BinaryIO) -> int:
+    body.seek(0)
+    checksum = 0
+    while piece := body.read(MIB):
+        checksum = crc32(piece, checksum)
+    return checksum
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory outlive a crash of the machine."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,130 @@
+"""Write one span of a stream into a table: its rows, into files that are cut where the rows alone say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from coldstream.format.chunk import ChunkType
+from coldstream.format.message import messages
+from coldstream.manifest.stream import StreamId
+from coldstream.replay.tables.files import TableFile, create_file
+from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
+from coldstream.replay.tables.marks import Span
+from coldstream.replay.tables.place import Place
+from coldstream.replay.tables.rows import SCHEMA, Transform, to_rows, transformed
+from coldstream.serve.scan import Slice, read_slice
+from coldstream.store.ports import ObjectReads
+from coldstream.units import MIB, TimestampMs
+
+FILE_BYTES = 128 * MIB
+"""Of rows in memory: about what a file holds before it is compressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: where it is and what it is like, which never changes; and `transform`, which is of a run."""
+
+    place: Place
+    form: FileFormat
+    partitioning: Partitioning
+    transform: Transform | None = None
+    file_bytes: int = FILE_BYTES
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are in the files: those that are directories are not."""
+        return [name for name in SCHEMA.names if name not in self.partitioning.columns]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSpan:
+    """What a span came to: `messages` read, and `rows` written to files, by their names."""
+
+    messages: int
+    rows: int
+    files: tuple[str, ...]
+
+
+def write_span(
+    objects: ObjectReads,
+    table: Table,
+    stream: StreamId,
+    span: Span,
+    slices: Iterable[Slice],
+    *,
+    again: bool = False,
+    on_messages: Callable[[int], None] = lambda _: None,
+) -> WrittenSpan:
+    """Write the rows of a span. `again` says that files of it may be there: they are replaced, or deleted.
+
+    One file is written at a time, and a new one begun where the partition changes, or at `file_bytes`: memory is that
+    of a slice and of a row group. Raises as `read_slice`.
+    """
+    stem = file_stem(stream.incarnation, span.start)
+    with table.place.spool() as spool, ExitStack() as open_files:
+        writer = _Writer(spool, stem, table, open_files)
+        found = 0
+        for timestamp, rows in _rows(objects, stream, slices):
+            kept = rows if table.transform is None else transformed(rows, table.transform)
+            if kept.num_rows:
+                writer.write(table.partitioning.directory(stream.name, timestamp), kept)
+            found += rows.num_rows
+            on_messages(rows.num_rows)
+        writer.close()
+    if again:
+        for name in leftovers(table.place.names(table.partitioning.above(stream.name)), stem, writer.names):
+            table.place.delete(name)
+    return WrittenSpan(found, writer.rows, tuple(writer.names))
+
+
+def _rows(
+    objects: ObjectReads, stream: StreamId, slices: Iterable[Slice]
+) -> Iterator[tuple[TimestampMs, pa.RecordBatch]]:
+    """Yield the rows of each user chunk, with its timestamp."""
+    for part in slices:
+        for chunk in read_slice(objects, part):
+            if chunk.header.type is not ChunkType.USER:
+                continue
+            found = messages(chunk, source=part.key, from_offset=part.start)
+            yield chunk.header.timestamp, to_rows((one for one in found if one.offset < part.end), stream.name)
+
+
+class _Writer:
+    """Writes files into the spool, and puts each in its place when it is full."""
+
+    def __init__(self, spool: Path, stem: str, table: Table, open_files: ExitStack) -> None:
+        self.names: list[str] = []
+        self.rows = 0
+        self._path = spool / "file"
+        self._stem = stem
+        self._table = table
+        self._open_files = open_files
+        self._directory = ""
+        self._file: TableFile | None = None
+        self._file_bytes = 0
+
+    def write(self, directory: str, rows: pa.RecordBatch) -> None:
+        if self._file is not None and (directory != self._directory or self._file_bytes >= self._table.file_bytes):
+            self.close()
+        if self._file is None:
+            self._file = create_file(self._table.form, self._path, self._table.columns, SCHEMA)
+            self._open_files.callback(self._file.close)  # also where a span ends in an error
+            self._directory, self._file_bytes = directory, 0
+        self._file.write(rows)
+        self._file_bytes += rows.nbytes
+        self.rows += rows.num_rows
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self._open_files.pop_all()
+        self._file = None
+        name = f"{self._directory}{file_name(self._stem, len(self.names), self._table.form)}"
+        self._table.place.put(name, self._path)
+        self.names.append(name)

@@ -1,0 +1,41 @@
+"""What is wanted: offsets of a stream, fixed when a run begins."""
+
+from __future__ import annotations
+
+from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec, parse_offset_spec
+from coldstream.manifest.stream import StreamId
+from coldstream.replay.source import Source
+from coldstream.serve.scan import offset_of
+from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.units import Offset
+
+
+def parse_bounds(start: str, end: str | None) -> tuple[OffsetSpec, AtOffset | AtTimestamp | None]:
+    """Read where to begin and where to end. Raises InvalidQueryError."""
+    until = None if end is None else parse_offset_spec(end)
+    if isinstance(until, AtEnd):
+        raise InvalidQueryError("--to", f"{until} is neither an offset nor a time")
+    return parse_offset_spec(start), until
+
+
+def find_source(
+    table: ManifestReads,
+    objects: ObjectReads,
+    stream: StreamId,
+    start: OffsetSpec,
+    end: AtOffset | AtTimestamp | None,
+    *,
+    skip_gaps: bool = False,
+) -> tuple[Source, int]:
+    """Turn bounds into offsets, the end being the tail at the latest; and say how many are archived between them.
+
+    `first` is 0, and an offset is itself, whatever retention has deleted: so the same is asked for each time. Cost: a
+    GetItem, and that of `offset_of` for a time. Raises StreamNotFoundError where nothing is archived.
+    """
+    head = table.head(stream.incarnation)
+    if head is None or head.first_offset is None or head.next_offset is None:
+        raise StreamNotFoundError(f"nothing is archived of {stream}, incarnation {stream.incarnation}")
+    first = Offset(0) if start == FIRST else offset_of(table, objects, stream, start)
+    last = head.next_offset if end is None else min(head.next_offset, offset_of(table, objects, stream, end))
+    return Source(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))

@@ -1,0 +1,57 @@
+"""Bounds of a replay as offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.replay.source import Source
+from coldstream.replay.wanted import find_source, parse_bounds
+from tests.support.archive import STREAM, ChunkArchive, steady
+
+
+@pytest.fixture
+def archive() -> ChunkArchive:
+    archive = ChunkArchive()
+    archive.add(10, steady(2, 1000, 2000, 3000))
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found", "offsets"),
+    [
+        ("first", None, (0, 16), 6),
+        ("3", None, (3, 16), 6),
+        ("11", "13", (11, 13), 2),
+        ("last", "100", (14, 16), 2),
+        ("timestamp:2000", "timestamp:3000", (12, 14), 2),
+        ("next", None, (16, 16), 0),
+        ("first", "4", (0, 4), 0),
+        ("14", "12", (14, 14), 0),
+        ("40", None, (40, 40), 0),
+    ],
+)
+def test_bounds_are_offsets(
+    archive: ChunkArchive, start: str, end: str | None, found: tuple[int, int], offsets: int
+) -> None:
+    source, archived = find_source(archive.table, archive.objects, STREAM, *parse_bounds(start, end))
+    assert (source.start, source.end) == found
+    assert archived == offsets
+
+
+def test_gaps_are_passed_over_if_so_wanted(archive: ChunkArchive) -> None:
+    source, _ = find_source(archive.table, archive.objects, STREAM, *parse_bounds("first", None), skip_gaps=True)
+    assert source == Source(STREAM, source.start, source.end, skip_gaps=True)
+
+
+@pytest.mark.parametrize("end", ["first", "last", "next"])
+def test_an_end_is_an_offset_or_a_time(end: str) -> None:
+    with pytest.raises(InvalidQueryError, match="--to"):
+        parse_bounds("first", end)
+
+
+def test_a_stream_of_which_nothing_is_archived_is_not_found(archive: ChunkArchive) -> None:
+    stream = StreamId("/", "nothing", Incarnation("__nothing_1763700000000000000"))
+    with pytest.raises(StreamNotFoundError):
+        find_source(archive.table, archive.objects, stream, *parse_bounds("first", None))

@@ -1,0 +1,157 @@
+"""spark/replay.py into tables: every row once, also after tasks that fail and runs that are killed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.amqp_samples import encode
+from tests.support.broker import Broker
+from tests.support.source import Emulated, body, chunks
+
+Job = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def job(spark: Any, archive: Emulated, capfdbinary: pytest.CaptureFixture[bytes]) -> Job:
+    """Runs the job; its exit code and summary come back, none where it failed."""
+    from replay import main  # noqa: PLC0415  only tests with Spark have it
+
+    def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+        given = [f"--{name}={value}" for name, value in archive.options.items()]
+        code = main([*map(str, arguments), *given], spark)
+        out = capfdbinary.readouterr().out
+        return code, json.loads(out) if out else {}
+
+    return run
+
+
+def files(path: Path, suffix: str) -> list[Path]:
+    return sorted(found for found in path.rglob(f"*{suffix}") if "_coldstream" not in found.parts)
+
+
+def offsets(spark: Any, path: Path) -> list[int]:
+    return sorted(row.offset for row in spark.read.parquet(str(path)).select("offset").collect())
+
+
+def test_a_table_has_the_rows_of_the_source_and_a_second_run_adds_what_is_new(
+    source: Any, orders: Emulated, job: Job, tmp_path: Path
+) -> None:
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path)
+    code, summary = job(*arguments)
+    assert (code, summary["messages"], summary["complete"]) == (0, 40, True)
+    options = orders.options | {"stream": "orders"}
+    rows = source.read.format("coldstream").options(**options).load()
+    table = source.read.parquet(str(tmp_path))
+    assert table.select(rows.columns).orderBy("offset").collect() == rows.orderBy("offset").collect()
+    assert {path.parent.relative_to(tmp_path).as_posix() for path in files(tmp_path, ".parquet")} == {
+        "stream=orders/date=1970-01-01"
+    }
+    assert job(*arguments)[1]["messages"] == 0
+    again = orders.stream("orders")
+    again.stored = {}
+    again.add(40, chunks(2, start_ms=90_000_000))
+    assert job(*arguments)[1]["messages"] == 10
+    assert offsets(source, tmp_path) == list(range(50))
+
+
+def test_lines_of_json_are_those_of_the_command_line(spark: Any, archive: Emulated, job: Job, tmp_path: Path) -> None:
+    stream = archive.stream("orders")
+    stream.others[1] = encode(body=b"\xff", application_properties={"k": "v"})
+    stream.add(0, chunks(1, 2))
+    code, _ = job("--stream", "orders", "--to-jsonl", tmp_path, "--gzip", "--partition-by", "none")
+    assert code == 0
+    (path,) = files(tmp_path, ".json.gz")
+    first, second = (json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
+    common = {"stream": "orders", "chunk_timestamp": "1970-01-01T00:00:01.000Z"}
+    assert first == {"value": body(0).decode(), "offset": 0} | common
+    assert second == {"value_base64": "/w==", "offset": 1, "application_properties": {"k": "v"}} | common
+
+
+def test_a_range_ends_where_it_is_told_and_stays_that_of_its_checkpoint(
+    spark: Any, orders: Emulated, job: Job, tmp_path: Path
+) -> None:
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path, "--from", 7)
+    assert job(*arguments, "--to", 23)[0] == 0
+    assert offsets(spark, tmp_path) == list(range(7, 23))
+    assert job(*arguments, "--to", 23)[1]["messages"] == 0
+    assert job(*arguments) == (2, {})
+    assert offsets(spark, tmp_path) == list(range(7, 23))
+
+
+def test_a_task_that_fails_ends_the_run_and_the_next_one_goes_on_with_every_row_once(
+    spark: Any, orders: Emulated, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "failed"
+    (tmp_path / "failing_once.py").write_text(
+        "from pathlib import Path\n"
+        f"MARKER = Path({str(marker)!r})\n"
+        "def change(row):\n"
+        "    if row['offset'] == 33 and not MARKER.exists():\n"
+        "        MARKER.touch()\n"
+        "        raise RuntimeError('a task that fails')\n"
+        "    return row if row['offset'] % 2 else None\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("coldstream_spark.tables.BATCH_BYTES", 200)
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path / "table", "--transform", "failing_once:change")
+    code, summary = job(*arguments)
+    assert (code, summary) == (1, {})
+    assert marker.exists()
+    before = offsets(spark, tmp_path / "table")
+    assert before == sorted(set(before))
+    assert job(*arguments)[0] == 0
+    assert offsets(spark, tmp_path / "table") == list(range(1, 40, 2))
+
+
+def test_a_gap_is_passed_over_if_told_so(spark: Any, holed: Emulated, job: Job, tmp_path: Path) -> None:
+    assert job("--stream", "orders", "--to-parquet", tmp_path, "--on-gap", "skip")[0] == 0
+    assert offsets(spark, tmp_path) == [*range(10), *range(20, 30)]
+
+
+def test_a_stream_is_replayed_in_order_each_message_once_whatever_dies(
+    archive: Emulated, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
+    source = archive.stream("orders")
+    source.add(0, chunks(20, 20))
+    (tmp_path / "dying.py").write_text(
+        "import os, random\n"
+        "from pathlib import Path\n"
+        f"DEATHS = Path({str(tmp_path)!r}, 'deaths')\n"
+        "def change(message):\n"
+        "    deaths = DEATHS.stat().st_size if DEATHS.exists() else 0\n"
+        "    if message.offset > 100 * deaths + 50 and deaths < 3 and random.random() < 0.05:\n"
+        "        with DEATHS.open('a') as file:\n"
+        "            file.write('x')\n"
+        "        os._exit(1)\n"
+        "    return message\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with broker.connect() as streams:
+        streams.create_stream("replayed by spark", max_segment_bytes=1_000_000)
+        target = ("--to-stream", "replayed by spark", "--broker", broker.stream_uri)
+        codes = [job("--stream", "orders", *target, "--transform", "dying:change")[0] for _ in range(4)]
+        assert codes == [1, 1, 1, 0]
+        assert job("--stream", "orders", *target, "--transform", "dying:change")[1]["messages"] == 0
+        streams.publish("replayed by spark", [b"the end"])
+        found = [message for _, message in streams.read("replayed by spark", 401)]
+    assert found == [*map(source.message, range(400)), b"the end"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--stream", "nothing", "--to-parquet", "t"), 3),
+        (("--stream", "orders", "--to-parquet", "t", "--partition-by", "week"), 2),
+        (("--stream", "orders", "--to-stream", "t", "--broker", "amqp://localhost"), 2),
+        (("--stream", "orders", "--to-stream", "t", "--rate", "0"), 2),
+        (("--stream", "orders", "--to-parquet", "t", "--transform", "no:thing"), 2),
+    ],
+)
+def test_what_means_nothing_is_refused(arguments: tuple[str, ...], code: int, orders: Emulated, job: Job) -> None:
+    assert job(*arguments) == (code, {})
