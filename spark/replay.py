@@ -35,7 +35,7 @@ from coldstream.cli.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.cli.output import printable, write_json
 from coldstream.compact.choose import choose
 from coldstream.errors import ColdstreamError
-from coldstream.replay.broker import Options, Target
+from coldstream.replay.broker import Options, Target, replayed_to
 from coldstream.replay.exchange import ExchangeTarget
 from coldstream.replay.send import AMQP_BROKER, BROKER, Asked, send
 from coldstream.replay.source import Source
@@ -187,7 +187,7 @@ class Failure:
 
 def _into_broker(spark: SparkSession, sources: Sequence[Source], task: Task) -> int:
     began = time.monotonic()
-    with _job(spark.sparkContext):
+    with _job(spark.sparkContext, lambda: _reached(sources, task)):
         results = spark.sparkContext.parallelize(sources, len(sources)).map(task).collect()
     failures = [result for result in results if isinstance(result, Failure)]
     done = [result for result in results if isinstance(result, Summary)]
@@ -228,9 +228,21 @@ def _into_table(spark: SparkSession, job: TableJob, place: Place) -> int:
     return ExitCode.OK
 
 
+def _reached(sources: Sequence[Source], task: Task) -> str:
+    """Say how far it is, as the broker has it; nothing of an exchange, which does not know."""
+    if not isinstance(task.target, Target):
+        return ""
+    try:
+        reached = replayed_to(sources, task.target, task.options)
+    except ColdstreamError as err:
+        return f"; the broker does not say how far it is: {err}"
+    done = sum(offset - source.start for offset, source in zip(reached, sources, strict=True))
+    return f"; {done:,} of {sum(source.end - source.start for source in sources):,} offsets"
+
+
 @contextmanager
-def _job(context: SparkContext) -> Iterator[None]:
-    """Tell how many tasks are done while a job runs, and cancel it where the block ends in an error."""
+def _job(context: SparkContext, reached: Callable[[], str]) -> Iterator[None]:
+    """Tell how far a job is while it runs, and cancel it where the block ends in an error."""
     tag, over = f"replay-{uuid4().hex}", threading.Event()
 
     def watch() -> None:
@@ -238,7 +250,7 @@ def _job(context: SparkContext) -> Iterator[None]:
         while not over.wait(TELL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             for stage in filter(None, stages):
-                _tell(f"{stage.numCompletedTasks} of {stage.numTasks} streams done, {stage.numActiveTasks} under way")
+                _tell(f"{stage.numCompletedTasks} of {stage.numTasks} streams done{reached()}")
 
     context.addJobTag(tag)
     watching = threading.Thread(target=watch, daemon=True)

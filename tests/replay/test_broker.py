@@ -23,7 +23,7 @@ from coldstream.errors import (
 )
 from coldstream.format.message import Message
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.replay.broker import Options, Target, publisher_name, replay_to_broker
+from coldstream.replay.broker import Options, Target, publisher_name, replay_to_broker, replayed_to
 from coldstream.replay.routing import RoutingKey, partition_of
 from coldstream.replay.source import Source
 from coldstream.replay.summary import Progress, Summary
@@ -219,6 +219,15 @@ def test_a_stop_is_obeyed_and_gone_on_from(
     rest = run(source, target)
     assert (rest.resumed_at, rest.is_complete) == (stopped.confirmed_to, True)
     assert read(streams, target, len(source.messages)) == list(source.messages.values())
+
+
+def test_how_far_it_is_the_broker_tells(source: Archived, target: Target) -> None:
+    half, whole = source.source(end=500), source.source(end=900)
+    assert replayed_to([whole], target, Options()) == [0]
+    run(source, target, end=500)
+    run(source, target, 100, 300)
+    asked = [half, whole, source.source(100, 300), source.source(200, 300)]
+    assert replayed_to(asked, target, Options()) == [500, 500, 300, 200]
 
 
 def test_progress_rises_to_the_end(source: Archived, target: Target, small_slices: None) -> None:

@@ -15,7 +15,7 @@ from coldstream.errors import AccessDeniedError, ColdstreamError, StreamNotFound
 from coldstream.format.chunk import Chunk
 from coldstream.live import refusals
 from coldstream.live.address import BrokerAddress, place_text
-from coldstream.live.publisher import Publisher
+from coldstream.live.publisher import Publisher, query_sequence
 from coldstream.live.subscription import Subscription, Subscriptions
 from coldstream.live.wire import HEARTBEAT_S, Wire, WireText
 from coldstream.manifest.spec import OffsetSpec
@@ -100,6 +100,13 @@ class LiveConnection:
     def publish(self, stream: str, reference: str) -> Publisher:
         """Return a publisher, to be entered; under the same reference the broker takes nothing twice."""
         return Publisher(self._opened().wire, stream, reference)
+
+    async def query_sequence(self, stream: str, reference: str) -> int:
+        """Return the greatest publishing id under a publisher's reference, 0 for none.
+
+        Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+        """
+        return await query_sequence(self._opened().wire, stream, reference)
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         """Return the offset stored under a consumer's name; None when there is none.

@@ -45,6 +45,21 @@ MAX_PUBLISHERS = 256
 """Of one connection: their ids are of eight bits."""
 
 
+async def query_sequence(wire: Wire, stream: str, reference: str) -> int:
+    """Return the greatest publishing id under a reference, 0 for none.
+
+    Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+    """
+    answer = await wire.request(
+        lambda correlation_id: schema.QueryPublisherSequence(
+            correlation_id, publisher_ref=WireText(reference), stream=WireText(stream)
+        ),
+        schema.QueryPublisherSequenceResponse,
+    )
+    refusals.check(answer.response_code, f"publisher {reference!r} of {stream!r}")
+    return answer.sequence
+
+
 class Publisher:
     """Publishes to one stream under one reference; an asynchronous context manager, for one task at a time.
 
@@ -87,14 +102,7 @@ class Publisher:
                 schema.DeclarePublisherResponse,
             )
             refusals.check(declared.response_code, f"publishing to {self.stream!r}")
-            answer = await self._wire.request(
-                lambda correlation_id: schema.QueryPublisherSequence(
-                    correlation_id, publisher_ref=WireText(self._reference), stream=WireText(self.stream)
-                ),
-                schema.QueryPublisherSequenceResponse,
-            )
-            refusals.check(answer.response_code, f"publisher {self._reference!r} of {self.stream!r}")
-            self.sequence = answer.sequence
+            self.sequence = await query_sequence(self._wire, self.stream, self._reference)
         except BaseException:
             del self._wire.sinks[number]
             raise

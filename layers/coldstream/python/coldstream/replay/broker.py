@@ -101,6 +101,29 @@ def replay_to_broker(
     return replay.summary
 
 
+def replayed_to(sources: Sequence[Source], target: Target, options: Options) -> list[Offset]:
+    """Return up to which offset each source is at the target already, whoever sent it. Cost: one connection.
+
+    Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+    """
+
+    async def ask() -> list[Offset]:
+        async with LiveConnection(BrokerAddress.from_uri(target.broker), target.vhost) as connection:
+            names = await _streams(connection, target)
+            found = []
+            for source in sources:
+                reference = publisher_name(source, target, options)
+                reached = min([await connection.query_sequence(name, reference) for name in names])
+                found.append(Offset(min(max(source.start, reached), source.end)))
+            return found
+
+    return asyncio.run(ask())
+
+
+async def _streams(connection: LiveConnection, target: Target) -> Sequence[str]:
+    return (target.name,) if target.routing_key is None else await connection.partitions(target.name)
+
+
 class _Replay:
     def __init__(  # noqa: PLR0917  called once
         self,
@@ -137,9 +160,7 @@ class _Replay:
             connection = await stack.enter_async_context(
                 LiveConnection(address, self._target.vhost, name="coldstream-replay")
             )
-            names: Sequence[str] = (self._target.name,)
-            if self._target.routing_key is not None:
-                names = await connection.partitions(self._target.name)
+            names = await _streams(connection, self._target)
             reference = self.summary.publisher
             publishers = [await stack.enter_async_context(connection.publish(name, reference)) for name in names]
             # What every partition has is not read again.
