@@ -80,7 +80,7 @@ def measure() -> Section:
 
 def scan(name: str, directory: str) -> dict[str, dict[str, Any]]:
     """Scan a stream and its Parquet in turns; to be called by `harness.in_child`. Returns seconds, and rows."""
-    from coldstream_spark import ColdstreamDataSource  # noqa: PLC0415 - only this process needs Spark
+    from coldstream_spark import register  # noqa: PLC0415 - only this process needs Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     spark: SparkSession = (
@@ -92,7 +92,7 @@ def scan(name: str, directory: str) -> dict[str, dict[str, Any]]:
         .config("spark.ui.enabled", "false")
         .getOrCreate()
     )
-    spark.dataSource.register(ColdstreamDataSource)
+    register(spark)
 
     def archived(columns: str | None = None) -> DataFrame:
         reader = spark.read.format("coldstream").option("stream", name).option("minPartitions", str(2 * CORES))

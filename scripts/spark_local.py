@@ -75,7 +75,15 @@ def replay_target(exit_stack: contextlib.ExitStack) -> str | None:
 def commands(tables: Path, broker: str | None) -> Iterator[list[str]]:
     """Yield what is run, in order."""
     coldstream, spark_submit = (str(Path(sys.executable).with_name(name)) for name in ("coldstream", "spark-submit"))
-    submit = [spark_submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+    submit = [
+        spark_submit,
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.ui.enabled=false",
+        "--conf",
+        "spark.log.level=WARN",
+    ]
     submit += ["--conf", "spark.driver.host=127.0.0.1", "--py-files", "build/spark/coldstream.zip"]
     compact, replay = ([*submit, f"build/spark/{job}.py"] for job in ("compact", "replay"))
     yield [coldstream, "announce", "--wait", "tests/golden"]

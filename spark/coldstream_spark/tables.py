@@ -25,7 +25,7 @@ from coldstream.errors import InvalidQueryError
 from coldstream.replay.source import Source
 from coldstream.replay.tables.layout import FileFormat, PartitionColumn, Partitioning
 from coldstream.replay.tables.rows import Transform
-from coldstream_spark.datasource import ColdstreamDataSource
+from coldstream_spark import register
 from coldstream_spark.place import Place
 from coldstream_spark.schema import COLUMNS, spark_schema
 
@@ -56,7 +56,7 @@ class TableJob:
     def start(self, spark: SparkSession, place: Place) -> StreamingQuery:
         """Start the query. Raises InvalidQueryError where the checkpoint is of another replay."""
         ends = self._claim(spark)
-        spark.dataSource.register(ColdstreamDataSource)
+        register(spark)
         options = self._options(place)
         rows = spark.readStream.format("coldstream").options(**options).load()
         if ends is not None:

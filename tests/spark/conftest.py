@@ -22,9 +22,9 @@ def archive(create_table: Callable[[], str], s3: Any) -> Emulated:
 @pytest.fixture(scope="session")
 def source(spark: Any) -> Any:
     """The session, which knows the data source."""
-    from coldstream_spark import ColdstreamDataSource  # noqa: PLC0415  only tests with Spark have it
+    from coldstream_spark import register  # noqa: PLC0415  only tests with Spark have it
 
-    spark.dataSource.register(ColdstreamDataSource)
+    register(spark)
     return spark
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="Spark is not installed")
+
+import coldstream_spark
+
+import coldstream
 from tests.support.source import Emulated, body, chunks
 
 
@@ -83,3 +89,10 @@ def test_a_streaming_query_resumes_from_its_checkpoint(source: Any, archive: Emu
     ]
     batches = {int(one.name) for one in (tmp_path / "checkpoint/commits").iterdir() if one.name.isdigit()}
     assert len(batches) >= 4
+
+
+def test_processes_that_plan_streams_are_told_where_the_packages_are(source: Any) -> None:
+    known = source.sparkContext.environment["PYTHONPATH"].split(os.pathsep)
+    assert {str(Path(module.__file__).parents[1]) for module in (coldstream, coldstream_spark)} <= set(known)
+    coldstream_spark.register(source)
+    assert source.sparkContext.environment["PYTHONPATH"].split(os.pathsep) == known
