@@ -28,5 +28,7 @@ def moto_endpoint() -> Iterator[str]:
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         patch.delenv("AWS_PROFILE", raising=False)
         patch.delenv("AWS_SESSION_TOKEN", raising=False)
+        # moto knows no tokens of transactions: one that is sent again because the machine is busy is refused.
+        patch.setattr("coldstream.store.table.READ_TIMEOUT_S", 60)
         yield endpoint
     server.stop()
