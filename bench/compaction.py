@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,20 +26,24 @@ from bench.harness import (
     Stopwatch,
     in_child,
     median_run,
+    percentile,
     say,
 )
 from bench.load import stream
 from bench.locals3 import LocalS3
 from bench.orders import make_orders
+from coldstream.compact.commit import commit
 from coldstream.compact.write import write_group
+from coldstream.format.message import messages
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
+from coldstream.serve.scan import Slice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart
 from coldstream.store.table import DynamoTable
-from coldstream.units import ByteRange, Offset
+from coldstream.units import ByteRange, Offset, now_ms
 
 SEGMENT_BYTES = 500_000_000
 PART_BYTES = 8 * MIB
@@ -57,14 +62,15 @@ A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived 
 64 MiB, becomes one fragment: merged by parts that S3 copies itself, or read, verified and compressed. The copy GETs
 the same objects in ranges of 8 MiB and PUTs them as the parts of one, {CONNECTIONS} connections each way, and verifies
 nothing. Nothing is committed, so each of {ROUNDS} rounds finds the same; each run in a new process, in turns. What
-passes the process is what S3 has sent and taken."""
+passes the process is what S3 has sent and taken. Then the compressed one is committed, and {READS} runs of
+{READ_MESSAGES} messages each, at offsets spread over the stream, are planned from the manifest, read and verified;
+the same of a like stream that was left as it is; of the S3 with a latency."""
 
 
 def measure() -> Section:
     """Measure against a server without limits and one that is like S3."""
     rows: list[tuple[Cell, ...]] = []
     aims: list[Aim] = []
-    notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="coldstream-bench-") as directory, any_dynamodb() as dynamodb:
         say("making a segment")
         segment = make_orders(Path(directory), size_bytes=SEGMENT_BYTES)
@@ -83,6 +89,9 @@ def measure() -> Section:
                     ratio = baseline / _seconds(run)
                     rows.append((name, what, rate, ratio, *sizes, float(run.answer["cpu_s"]), memory))
                 aims += _aims(name, runs)
+                if limits:
+                    archive([segment], stream(10), sdk, dynamodb.table)
+                    notes = tuple(_reads(sdk, dynamodb.table, number))
     return Section(
         title="Compaction",
         how=HOW,
@@ -161,6 +170,40 @@ def compact(table: str, incarnation: str, encoding: str) -> dict[str, float]:
     with Stopwatch() as stopwatch:
         written = write_group(objects, Keys(), Incarnation(incarnation), Group(entries), Encoding(encoding))
     return _measured(stopwatch, entries, written.entry.object_bytes)
+
+
+def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
+    """Read some messages here and there; `compresses` the stream before. To be called by `harness.in_child`."""
+    objects, manifest, of = S3Objects(BUCKET, connections=2 * CONNECTIONS), DynamoTable(table), stream(number)
+    if compresses:
+        group = Group(_entries(table, of.incarnation))
+        written = write_group(objects, Keys(), of.incarnation, group, Encoding.ZSTD_SEEKABLE)
+        commit(manifest, objects, of.incarnation, group, written.entry, now=now_ms)
+    head = manifest.head(of.incarnation)
+    assert head is not None
+    assert head.next_offset is not None
+    seconds, stored = [], 0
+    for step in range(READS):
+        start = Offset(head.next_offset * (2 * step + 1) // (2 * READS))
+        with Stopwatch() as stopwatch:
+            for part in plan_scan(manifest, of, start, Offset(start + READ_MESSAGES)):
+                assert isinstance(part, Slice)
+                stored += len(part.byte_range)
+                for chunk in read_slice(objects, part):
+                    for _ in messages(chunk, source=part.key, from_offset=part.start):
+                        pass
+        seconds.append(stopwatch.seconds)
+    return {"seconds": seconds, "bytes": stored}
+
+
+def _reads(sdk: dict[str, str], table: str, number: int) -> Iterator[str]:
+    for what, which, compresses in (("compressed", number, True), ("as it was", 10, False)):
+        run = in_child("bench.compaction:read", {"table": table, "number": which, "compresses": compresses}, sdk)
+        middle = percentile(run.answer["seconds"], 50)
+        yield (
+            f"A read of {READ_MESSAGES} messages, {what}: median {1000 * middle:.0f} ms,"
+            f" {run.answer['bytes'] / READS / 1000:,.0f} kB from S3"
+        )
 
 
 def _get(objects: S3Objects, key: str, byte_range: ByteRange) -> bytes:
