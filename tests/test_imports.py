@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "runtime": BASE | {"format", "manifest", "store", "archive", "serve"},
     "live": BASE | {"format", "manifest"},
     "consumer": BASE | {"format", "manifest", "store", "serve", "live"},
-    "replay": BASE | {"format", "manifest", "store", "serve", "live"},
+    "rows": BASE | {"format"},
+    "replay": BASE | {"format", "manifest", "store", "serve", "live", "rows"},
 }
 EDGE = {"agent", "cli", "local"}
 """They take what they need, and nothing takes from them."""

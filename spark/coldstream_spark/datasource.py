@@ -12,13 +12,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from coldstream.errors import InvalidSettingError
+from coldstream.rows.batches import batches
 from coldstream.serve.scan import read_slice
 from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coldstream_spark.filters import Wanted
 from coldstream_spark.options import Options
 from coldstream_spark.place import Place
 from coldstream_spark.plan import Part, batch_ranges, plan_parts
-from coldstream_spark.rows import batches
 from coldstream_spark.schema import spark_schema
 
 _AHEAD = 2
@@ -122,4 +122,4 @@ def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
             ]
             if number + _AHEAD < len(part.slices):
                 coming.append(fetching.submit(read_slice, objects, part.slices[number + _AHEAD]))
-            yield from batches(one, chunks, part.name, partition.columns)
+            yield from batches(chunks, part.name, partition.columns, start=one.start, end=one.end, source=one.key)

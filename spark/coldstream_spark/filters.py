@@ -34,7 +34,7 @@ class Wanted:
         kind, column = type(condition).__name__, ".".join(getattr(condition, "attribute", ()))
         value: Any = getattr(condition, "value", None)
         match column, kind:
-            case "stream" | "offset" | "chunk_timestamp", "IsNotNull":
+            case "stream" | "offset", "IsNotNull":
                 return True
             case "stream", "EqualTo":
                 return self._name((value,))

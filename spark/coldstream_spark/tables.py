@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coldstream.errors import InvalidQueryError
 from coldstream.replay.source import Source
 from coldstream.replay.tables.layout import FileFormat, PartitionColumn, Partitioning
-from coldstream.replay.tables.rows import Transform
+from coldstream.replay.tables.transform import Transform
 from coldstream_spark import register
 from coldstream_spark.place import Place
 from coldstream_spark.schema import COLUMNS, spark_schema

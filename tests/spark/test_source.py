@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="Spark is not installed")
 
 from coldstream_spark import ColdstreamDataSource
-from coldstream_spark.schema import arrow_schema, spark_schema
+from coldstream_spark.schema import spark_schema
 from pyspark.sql import datasource as conditions
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -21,6 +21,7 @@ from coldstream.errors import (
     ObjectNotFoundError,
     StreamNotFoundError,
 )
+from coldstream.rows.schema import schema_of
 from tests.support.amqp_samples import encode
 from tests.support.source import Emulated, body, chunks
 
@@ -71,7 +72,7 @@ def test_columns_are_those_asked_for_in_that_order(orders: Emulated) -> None:
 
 def test_the_schemas_for_spark_and_for_arrow_are_the_same() -> None:
     columns = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b"}).schema().names
-    assert to_arrow_schema(spark_schema(columns), timezone="UTC").equals(arrow_schema(columns))
+    assert to_arrow_schema(spark_schema(columns), timezone="UTC").equals(schema_of(columns))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("pyspark", reason="Spark is not installed")
 
 from coldstream_spark.options import NAMES
-from coldstream_spark.schema import COLUMNS, PROPERTIES
+from coldstream_spark.schema import COLUMNS
 
+from coldstream.rows.schema import PROPERTIES
 from tests.support.server import ROOT
 from tests.support.source import Emulated
 

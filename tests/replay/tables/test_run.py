@@ -23,8 +23,8 @@ from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.tables.marks import Marks, Span
 from coldstream.replay.tables.place import BucketPlace, DirectoryPlace, Place
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.rows import Row
 from coldstream.replay.tables.run import claim_table, replay_into
+from coldstream.replay.tables.transform import Row
 from coldstream.replay.tables.write import Table
 from coldstream.store.memory import MemoryObjects
 from coldstream.store.objects import S3Objects

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coldstream.replay.tables.layout import FileFormat
-from coldstream.replay.tables.rows import json_line
+from coldstream.replay.tables.lines import json_line
+from coldstream.replay.tables.transform import to_dicts
 from coldstream.units import MIB
 
 ROW_GROUP_BYTES = 16 * MIB
@@ -70,7 +71,7 @@ class _JsonLines:
         self._file = gzip.GzipFile("", "wb", 6, self._raw, mtime=0) if zipped else self._raw
 
     def write(self, rows: pa.RecordBatch) -> None:
-        for row in rows.select(self._columns).to_pylist(maps_as_pydicts="strict"):
+        for row in to_dicts(rows.select(self._columns)):
             self._file.write(json_line(row))
 
     def close(self) -> None:

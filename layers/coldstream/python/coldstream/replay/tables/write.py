@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from coldstream.format.chunk import ChunkType
-from coldstream.format.message import messages
 from coldstream.manifest.stream import StreamId
 from coldstream.replay.tables.files import TableFile, create_file
 from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
 from coldstream.replay.tables.marks import Span
 from coldstream.replay.tables.place import Place
-from coldstream.replay.tables.rows import SCHEMA, Transform, to_rows, transformed
+from coldstream.replay.tables.transform import Transform, transformed
+from coldstream.rows.batches import batches
+from coldstream.rows.schema import SCHEMA
 from coldstream.serve.scan import Slice, read_slice
 from coldstream.store.ports import ObjectReads
 from coldstream.units import MIB, TimestampMs
@@ -88,10 +88,8 @@ def _rows(
     """Yield the rows of each user chunk, with its timestamp."""
     for part in slices:
         for chunk in read_slice(objects, part):
-            if chunk.header.type is not ChunkType.USER:
-                continue
-            found = messages(chunk, source=part.key, from_offset=part.start)
-            yield chunk.header.timestamp, to_rows((one for one in found if one.offset < part.end), stream.name)
+            for rows in batches([chunk], stream.name, SCHEMA.names, start=part.start, end=part.end, source=part.key):
+                yield chunk.header.timestamp, rows
 
 
 class _Writer:

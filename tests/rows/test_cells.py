@@ -1,34 +1,25 @@
-"""Messages as rows."""
+"""What the columns have of each kind of message."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
 
-import pyarrow as pa
 import pytest
 from rstream._pyamqp.message import Properties
 
-from coldstream.format.chunk import iter_chunks
-from coldstream.format.message import Message, messages
-from coldstream.format.writer import make_chunk
-from coldstream.replay.tables.rows import SCHEMA, Row, json_line, to_rows, transformed
-from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, TimestampMs
+from coldstream.replay.tables.lines import json_line
+from coldstream.replay.tables.transform import Row, to_dicts
+from coldstream.rows.schema import SCHEMA
+from coldstream.units import MAX_TIMESTAMP_MS
 from tests.support.amqp_samples import MESSAGES, encode, typed
-
-TIME = 1_763_700_000_123
-
-
-def read(*published: bytes, timestamp: int = TIME) -> list[Message]:
-    _, data = make_chunk(published, chunk_id=ChunkId(40), timestamp=TimestampMs(timestamp), epoch=Epoch(1))
-    (chunk,) = iter_chunks(data, source="test")
-    return list(messages(chunk, source="test"))
+from tests.support.rows import TIME, as_rows
 
 
 def rows(*published: bytes) -> list[Row]:
-    found = to_rows(read(*published), "orders")
+    found = as_rows(*published)
     assert found.schema == SCHEMA
-    return list(found.to_pylist(maps_as_pydicts="strict"))
+    return to_dicts(found)
 
 
 def test_a_message_of_data_is_a_value_and_where_it_is_from() -> None:
@@ -94,40 +85,12 @@ def test_every_kind_of_message_is_a_row_and_a_line(name: str) -> None:
     assert json.loads(line)["offset"] == 40
 
 
-def test_a_time_that_no_calendar_reaches_is_null() -> None:
-    found = to_rows(read(encode(body=b"x"), timestamp=MAX_TIMESTAMP_MS), "orders")
-    assert found.column("chunk_timestamp").to_pylist() == [None]
+@pytest.mark.parametrize("message", [encode(body=b"x"), encode(body=b"x", properties=Properties(message_id=7))])
+def test_a_time_that_no_calendar_reaches_is_null(message: bytes) -> None:
+    for timestamp in (MAX_TIMESTAMP_MS, 253_402_300_800_000, -62_135_596_800_001):
+        assert as_rows(message, message, timestamp=timestamp).column("chunk_timestamp").to_pylist() == [None] * 2
+    for timestamp, year in ((253_402_300_799_999, 9999), (-62_135_596_800_000, 1)):
+        (row,) = to_dicts(as_rows(message, timestamp=timestamp))
+        assert row["chunk_timestamp"].year == year
     absurd = Properties(creation_time=typed("TIMESTAMP", MAX_TIMESTAMP_MS))
     assert rows(encode(body=b"x", properties=absurd))[0]["creation_time"] is None
-
-
-def test_no_messages_are_no_rows() -> None:
-    assert to_rows([], "orders").num_rows == 0
-
-
-def test_a_line_has_bytes_as_text_or_in_base64() -> None:
-    text, binary = rows(encode(body="é".encode()), encode(body=b"\xff"))
-    common = {"stream": "orders", "chunk_timestamp": "2025-11-21T04:40:00.123Z"}
-    assert json.loads(json_line(text)) == {"value": "é", "offset": 40} | common
-    assert json.loads(json_line(binary)) == {"value_base64": "/w==", "offset": 41} | common
-
-
-def test_a_transformation_changes_rows_and_leaves_some_out() -> None:
-    found = to_rows(read(encode(body=b"one"), encode(body=b"two", application_properties={"k": "v"})), "orders")
-
-    def second(row: Row) -> Row | None:
-        if row["value"] == b"one":
-            return None
-        return row | {"value": row["value"].upper(), "application_properties": {"n": "1"}, "offset": 0, "stream": "x"}
-
-    made = transformed(found, second)
-    assert made.schema == SCHEMA
-    (row,) = made.to_pylist(maps_as_pydicts="strict")
-    assert (row["value"], row["application_properties"]) == (b"TWO", {"n": "1"})
-    assert (row["stream"], row["offset"]) == ("orders", 41)
-    assert transformed(found, lambda _: None).num_rows == 0
-
-
-def test_a_transformation_that_makes_no_row_is_an_error() -> None:
-    with pytest.raises((TypeError, pa.ArrowInvalid)):
-        transformed(to_rows(read(encode(body=b"one")), "orders"), lambda row: row | {"value": object()})

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="Spark is not installed")
-
-from coldstream_spark.rows import batches
-
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.rows.batches import batches
 from coldstream.serve.scan import Slice, plan_scan, read_slice
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.amqp_samples import encode
@@ -53,7 +50,14 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
             (row["offset"], row["value"])
             for part in steps
             if isinstance(part, Slice)
-            for batch in batches(part, read_slice(archive.objects, part), "orders", ("offset", "value"))
+            for batch in batches(
+                read_slice(archive.objects, part),
+                "orders",
+                ("offset", "value"),
+                start=part.start,
+                end=part.end,
+                source=part.key,
+            )
             for row in batch.to_pylist()
         ]
         assert found == [(offset, archive.body(offset)) for offset in range(start, end)]

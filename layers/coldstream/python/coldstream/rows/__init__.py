@@ -1,0 +1,1 @@
+"""Archived messages as rows of a table, in Arrow's memory."""

@@ -1,0 +1,102 @@
+"""What a column has of a decoded message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from coldstream.errors import CorruptionError
+from coldstream.format.amqp_json import to_json
+from coldstream.format.amqp_types import Timestamp, Value
+from coldstream.format.message import Message
+from coldstream.rows.schema import PROPERTIES, TIME, microseconds
+
+_MOST_INT64 = (1 << 63) - 1
+_ROUTING_KEY = "x-routing-key"
+
+
+def cells(message: Message, columns: Sequence[str]) -> list[Value]:
+    """Return some of the columns in DECODED; of a message that is not AMQP, or damaged, the value is all of it."""
+    try:
+        return [DECODED[column](message) for column in columns]
+    except CorruptionError:
+        return [message.raw if column == "value" else None for column in columns]
+
+
+def _value(message: Message) -> bytes | None:
+    body = message.body
+    if body is None or type(body) is bytes:
+        return body
+    return body.encode() if isinstance(body, str) else _as_json(body).encode()
+
+
+def _properties(message: Message) -> dict[str, Value] | None:
+    found = message.properties
+    if found is None:
+        return None
+    return {
+        name: None if value is None else _TAKEN[kind](value)
+        for (name, kind), value in zip(PROPERTIES.items(), found, strict=True)
+    }
+
+
+def _creation_time(message: Message) -> int | None:
+    found = message.properties
+    return None if found is None else _time(found.creation_time)
+
+
+def _routing_key(message: Message) -> str | None:
+    for pairs, key in ((message.message_annotations, _ROUTING_KEY), (message.application_properties, "routing_key")):
+        if pairs is not None and pairs.get(key) is not None:
+            return _text(pairs[key])
+    return None
+
+
+def _pairs(found: dict[Value, Value] | None) -> list[tuple[str, str | None]] | None:
+    if found is None:
+        return None
+    # Keys that differ in type alone are one here.
+    return list({_text(key): None if value is None else _text(value) for key, value in found.items()}.items())
+
+
+def _text(value: Value) -> str:
+    """Return text as it is, bytes as text where they are UTF-8, and anything else as the JSON of it."""
+    if isinstance(value, str):
+        return str(value)
+    shown = to_json(value)
+    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+
+
+def _as_json(value: Value) -> str:
+    return json.dumps(to_json(value), ensure_ascii=False)
+
+
+def _time(value: Value) -> int | None:
+    return microseconds(value) if isinstance(value, Timestamp) else None
+
+
+def _binary(value: Value) -> bytes:
+    return bytes(value) if isinstance(value, bytes) else _text(value).encode()
+
+
+def _whole(value: Value) -> int | None:
+    return value if type(value) is int and abs(value) <= _MOST_INT64 else None
+
+
+_TAKEN: dict[pa.DataType, Callable[[Value], Value]] = {
+    pa.string(): _text,
+    pa.binary(): _binary,
+    pa.int64(): _whole,
+    TIME: _time,
+}
+DECODED: dict[str, Callable[[Message], Value]] = {
+    "value": _value,
+    "properties": _properties,
+    "application_properties": lambda message: _pairs(message.application_properties),
+    "message_annotations": lambda message: _pairs(message.message_annotations),
+    "creation_time": _creation_time,
+    "routing_key": _routing_key,
+}
+"""The columns that need the message; all others follow from its chunk."""
