@@ -5,7 +5,7 @@
 - dependencies.tar.gz, for --archives: what they import from others but Spark itself, as requirements-spark.txt pins it,
   for the Python 3.11 that EMR has; unpacked, its directory belongs on PYTHONPATH
 
-The same sources and pins give the same bytes. The archive takes about 20 s, and 80 MB from the registry;
+The same sources and pins give the same bytes. The archive takes about 20 s, and 100 MB from the registry;
 `--without-dependencies` leaves it out.
 """
 

@@ -18,7 +18,7 @@ from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
 from coldstream_spark.filters import Wanted
 from coldstream_spark.options import Options
 
-PARTITION_BYTES = 64 * MIB
+PARTITION_BYTES = 128 * MIB
 """Of one task at most, where the archive can be cut there."""
 
 _PAGE_STREAMS = 1000

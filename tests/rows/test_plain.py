@@ -1,17 +1,22 @@
-"""Slices into batches, in both encodings."""
+"""Chunks into batches: those of plain messages, which are not decoded one by one."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from coldstream.format.chunk import iter_chunks
+from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
 from coldstream.rows.batches import batches
 from coldstream.serve.scan import Slice, plan_scan, read_slice
-from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
+from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import encode
 from tests.support.archive import STREAM, ChunkArchive, steady
 from tests.support.compaction import Compaction
+from tests.support.rows import TIME, as_rows
 
 SIZES = (0, 1, 246, 247, 255, 256, 300)
 
@@ -36,6 +41,7 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
     encoding: Encoding, even: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 500)
+    monkeypatch.delattr("coldstream.rows.batches.messages")  # nothing is read message by message
     archive = Bodies()
     archive.even = even
     for number in range(3):
@@ -61,3 +67,38 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
             for row in batch.to_pylist()
         ]
         assert found == [(offset, archive.body(offset)) for offset in range(start, end)]
+
+
+def test_a_body_that_holds_an_entry_is_a_value_like_any_other() -> None:
+    message = encode(body=b"x" * 7)
+    inside = len(message).to_bytes(4) + message
+    for bodies in ([inside], [b"a", inside, b"b"], [inside[:-1], b"a" * 300, inside * 50, b"\x00Su\xa0" * 9]):
+        found = as_rows(*(encode(body=body) for body in bodies))
+        assert found.column("value").to_pylist() == bodies
+        assert found.column("offset").to_pylist() == list(range(40, 40 + len(bodies)))
+
+
+@given(
+    st.lists(st.binary(max_size=300) | st.sampled_from((b"\x00S", b"\x00Su\xa0\x00", b"S")), min_size=1, max_size=40)
+)
+def test_values_are_what_was_published(bodies: list[bytes]) -> None:
+    section = b"\x00Su\xa0"
+    messages = [section + bytes((len(body),)) + body if len(body) < 256 else encode(body=body) for body in bodies]
+    assert as_rows(*messages).column("value").to_pylist() == bodies
+
+
+def test_chunks_of_both_kinds_keep_their_order() -> None:
+    plain, other = encode(body=b"plain"), encode(body=b"other", application_properties={"k": "v"})
+    data = b""
+    for chunk_id, published in ((0, [plain] * 3), (3, [other] * 2), (5, [plain, other]), (7, [plain])):
+        _, chunk = make_chunk(published, chunk_id=ChunkId(chunk_id), timestamp=TimestampMs(TIME), epoch=Epoch(1))
+        data += chunk
+    found = [
+        row
+        for batch in batches(
+            iter_chunks(data, source="test"), "orders", ("offset", "value"), start=Offset(1), end=Offset(8), source="x"
+        )
+        for row in batch.to_pylist()
+    ]
+    values = [b"plain"] * 3 + [b"other"] * 2 + [b"plain", b"other", b"plain"]
+    assert found == [{"offset": offset, "value": values[offset]} for offset in range(1, 8)]

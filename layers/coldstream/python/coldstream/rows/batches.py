@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import cast
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.message import Message, messages
 from coldstream.rows.cells import DECODED, cells
-from coldstream.rows.plain import find_values, take_values
+from coldstream.rows.plain import Bounds, Span, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of
 from coldstream.units import Offset
 
@@ -28,7 +29,7 @@ class _Run:
 
     firsts: list[tuple[int, int]] = field(default_factory=list)
     times: array[int] = field(default_factory=lambda: array("q"))
-    bounds: array[int] = field(default_factory=lambda: array("i"))
+    bounds: list[Bounds] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     lacks_times: bool = False
 
@@ -55,32 +56,37 @@ def batches(
     """
     schema = schema_of(columns)
     is_opened = not DECODED.keys().isdisjoint(columns)
-    run, memory, memory_starts = _Run(), b"", 0
-    for chunk in chunks:
-        header = chunk.header
-        if header.type is not ChunkType.USER:
-            continue
-        if chunk.data.obj is not memory:
-            yield from _finish(run, memory, stream, schema)
-            run, memory = _Run(), cast("bytes", chunk.data.obj)
-            memory_starts = pa.py_buffer(memory).address
-        first, stop = max(header.chunk_id, start), min(header.next_offset, end)
-        if not is_opened:  # all that is wanted stands in the header
+    wanted = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
+    for _, together in groupby(wanted, lambda chunk: id(chunk.data.obj)):
+        shared = list(together)
+        memory = cast("bytes", shared[0].data.obj)
+        plain = _plain(shared, memory) if is_opened else [None] * len(shared)
+        run = _Run()
+        for chunk, bounds in zip(shared, plain, strict=True):
+            header = chunk.header
+            first, stop = max(header.chunk_id, start), min(header.next_offset, end)
+            if (bounds is None and run.bounds) or (bounds is not None and run.messages):
+                yield from _finish(run, memory, stream, schema)
+                run = _Run()
+            if bounds is not None:
+                run.bounds.append(bounds[first - header.chunk_id : stop - header.chunk_id])
+            elif is_opened:  # else all that is wanted stands in the header
+                found = messages(chunk, source=source, from_offset=start)
+                run.messages.extend(message for message in found if message.offset < end)
             run.add(first, stop - first, header.timestamp)
-            continue
-        bounds = find_values(chunk, memory, pa.py_buffer(chunk.data).address - memory_starts)
-        if (bounds is None and run.bounds) or (bounds is not None and run.messages):
-            yield from _finish(run, memory, stream, schema)
-            run = _Run()
-        if bounds is not None:
-            if stop - first < header.records:
-                bounds = bounds[2 * (first - header.chunk_id) : 2 * (stop - header.chunk_id)]
-            run.bounds.extend(bounds)
-        else:
-            found = messages(chunk, source=source, from_offset=start)
-            run.messages.extend(message for message in found if message.offset < end)
-        run.add(first, stop - first, header.timestamp)
-    yield from _finish(run, memory, stream, schema)
+        yield from _finish(run, memory, stream, schema)
+
+
+def _plain(chunks: Sequence[Chunk], memory: bytes) -> list[Bounds | None]:
+    """Return where the values of chunks that share memory are, of those that hold plain messages alone."""
+    memory_starts = pa.py_buffer(memory).address
+    simple = [chunk for chunk in chunks if chunk.header.entries == chunk.header.records]
+    spans: list[Span] = []
+    for chunk in simple:
+        at = pa.py_buffer(chunk.data).address - memory_starts
+        spans.append(Span(at, at + chunk.header.data_bytes, chunk.header.entries))
+    found = dict(zip(map(id, simple), find_values(memory, spans), strict=True))
+    return [found.get(id(chunk)) for chunk in chunks]
 
 
 def _finish(run: _Run, memory: bytes, stream: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

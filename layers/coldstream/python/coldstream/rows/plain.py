@@ -7,85 +7,95 @@ A simple entry in the forms that are understood here, all integers big-endian:
 
      0  length             u32  bytes that follow
      4  section            4    0x00 0x53 0x75 0xa0, then u8 length · body; or 0xb0, then u32 length · body
+
+Entries are not followed from one to the next, which only a loop in Python could. All places that look like one are
+found at once; a chunk is plain where those in it are as many as its header says, and each begins where the one before
+ends. A body that holds such a place, too, makes its chunk one that is read message by message.
 """
 
 from __future__ import annotations
 
-import struct
-from array import array
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from coldstream.format.chunk import Chunk
+from coldstream.format.entry import SIMPLE_HEADER_BYTES
 
 MAX_BYTES = (1 << 31) - 1
 """Of one piece of memory: offsets of Arrow's binary type have 32 bits, signed."""
 
-_HEADS = struct.Struct(
-    ">"
-    "I"  # length of a simple entry, bytes
-    "I"  # the first four bytes of its message
-    "B"  # of a short data section, the length of the body
-)
-_U32 = struct.Struct(">I").unpack_from
+_SECTION = int.from_bytes(b"\x00\x53", sys.byteorder)
+"""A described type, and that one byte says which."""
+
 _DATA8, _DATA32 = 0x005375A0, 0x005375B0
-_HEAD8_BYTES, _HEAD32_BYTES = 9, 12
-_ENTRY_BYTES = 4
+_HEAD8_BYTES, _HEAD32_BYTES = 5, 8
+"""Of a section, before its body."""
+
+Bounds = NDArray[np.int32]
+"""Where values begin and end in a piece of memory: a row each."""
 
 
-def find_values(chunk: Chunk, memory: bytes, base: int) -> array[int] | None:
-    """Return where the values of a chunk begin and end in `memory`, in turn; None unless every message is plain.
+class Span(NamedTuple):
+    """The data of a chunk, in a piece of memory: bytes `start` up to `end`, with so many entries."""
 
-    The chunk's data begins at byte `base`. Cost: where all entries are of one size about 0.05 us each, else 0.2 us.
+    start: int
+    end: int
+    entries: int
+
+
+def find_values(memory: bytes, spans: Sequence[Span]) -> list[Bounds | None]:
+    """Return where the values of each chunk are; None of one with other than plain messages.
+
+    Spans rise, and do not overlap. Cost: about 0.1 us an entry, and 0.1 ns a byte.
     """
-    header = chunk.header
-    end = base + header.data_bytes
-    if header.entries != header.records or len(memory) > MAX_BYTES:
-        return None
-    return _find_even(memory, base, end, header.entries) or _find_any(memory, base, end, header.entries)
+    if len(memory) > MAX_BYTES:
+        return [None] * len(spans)
+    begins, ends, heads = _find(memory)
+    starts = heads - SIMPLE_HEADER_BYTES
+    breaks = np.zeros(len(starts) + 1, np.int64)  # up to an entry, how many do not begin where one ends
+    np.cumsum(starts[1:] != ends[:-1], out=breaks[1:-1])
+    firsts = np.searchsorted(starts, [span.start for span in spans]).tolist()
+    afters = np.searchsorted(starts, [span.end for span in spans]).tolist()
+    bounds = np.stack((begins, ends), axis=1).astype(np.int32)
+    found: list[Bounds | None] = []
+    for span, first, after in zip(spans, firsts, afters, strict=True):
+        is_plain = (
+            after - first == span.entries
+            and starts[first] == span.start
+            and ends[after - 1] == span.end
+            and breaks[first] == breaks[after - 1]
+        )
+        found.append(bounds[first:after] if is_plain else None)
+    return found
 
 
-def take_values(bounds: array[int], memory: bytes) -> pa.Array:
+def take_values(bounds: Sequence[Bounds], memory: bytes) -> pa.Array:
     """Return the values that `find_values` found; they are copied, at once."""
-    spaced = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(memory)])
-    every_second = pa.py_buffer(b"\x55" * (len(bounds) // 8 + 1))
+    offsets = np.concatenate(bounds)
+    spaced = pa.Array.from_buffers(pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)])
+    every_second = pa.py_buffer(b"\x55" * (offsets.size // 8 + 1))
     return spaced.filter(pa.Array.from_buffers(pa.bool_(), len(spaced), [None, every_second]))
 
 
-def _find_even(memory: bytes, base: int, end: int, entries: int) -> array[int] | None:
-    """Find values where every entry begins with the same bytes as the first one."""
-    stride, rest = divmod(end - base, entries)
-    if rest or stride < _HEAD8_BYTES or _U32(memory, base)[0] != stride - _ENTRY_BYTES:
-        return None
-    head_bytes = _HEAD8_BYTES if _U32(memory, base + _ENTRY_BYTES)[0] == _DATA8 else _HEAD32_BYTES
-    first = _find_any(memory, base, base + stride, 1)
-    if first is None:
-        return None
-    for at in range(base, base + head_bytes):
-        if memory[at:end:stride] != bytes((memory[at],)) * entries:
-            return None
-    bounds = array("i", bytes(2 * entries * first.itemsize))
-    bounds[0::2] = array("i", range(first[0], end + 1, stride)[:entries])
-    bounds[1::2] = array("i", range(first[1], end + 1, stride))
-    return bounds
-
-
-def _find_any(memory: bytes, base: int, end: int, entries: int) -> array[int] | None:
-    """Find values entry by entry."""
-    bounds = array("i")
-    append, heads = bounds.append, _HEADS.unpack_from
-    at = base
-    try:
-        for _ in range(entries):
-            length, section, body_bytes = heads(memory, at)
-            if section == _DATA8 and body_bytes == length - 5:
-                append(at + _HEAD8_BYTES)
-            elif section == _DATA32 and _U32(memory, at + 8)[0] == length - 8:
-                append(at + _HEAD32_BYTES)
-            else:
-                return None
-            at += _ENTRY_BYTES + length
-            append(at)
-    except (struct.error, OverflowError):
-        return None
-    return bounds if at == end else None
+def _find(memory: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return where bodies begin and end, and sections begin, wherever an entry could be."""
+    size = len(memory)
+    octets = np.frombuffer(memory, np.uint8)
+    words: NDArray[np.uint32] = np.ndarray(size - 3, ">u4", memory, 0, 1)  # one begins at every byte
+    # By twos, at even places and at odd ones: less to look through than byte by byte.
+    pairs = (np.flatnonzero(np.ndarray((size - at) // 2, np.uint16, memory, at) == _SECTION) * 2 + at for at in (0, 1))
+    sections = np.sort(np.concatenate(list(pairs)), kind="stable")
+    sections = sections[(sections >= SIMPLE_HEADER_BYTES) & (sections < size - 4)]
+    heads = words[sections]
+    is_short = heads == _DATA8
+    is_data = is_short | (heads == _DATA32)
+    sections, is_short = sections[is_data], is_short[is_data]
+    ends = sections + words[sections - SIMPLE_HEADER_BYTES]
+    sizes = np.where(is_short, octets[sections + 4], words[np.minimum(sections + 4, size - 4)])
+    begins = sections + np.where(is_short, _HEAD8_BYTES, _HEAD32_BYTES)
+    is_whole = begins + sizes == ends
+    return begins[is_whole], ends[is_whole], sections[is_whole]
