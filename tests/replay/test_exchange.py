@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -175,8 +176,11 @@ def test_a_connection_that_is_cut_is_opened_again(
         sent.append(self)
         await begin(self)
 
+    is_cut = threading.Event()
+
     def cut(progress: Progress) -> None:
-        if progress.messages > 500 and len(sent) == 1:
+        if progress.messages > 500 and not is_cut.is_set():
+            is_cut.set()
             sent[0]._connection._transport._sock.shutdown(socket.SHUT_RDWR)
 
     monkeypatch.setattr(confirmed.ExchangePublisher, "_begin", noted)

@@ -110,8 +110,9 @@ def test_a_chunk_that_contradicts_its_header_is_refused() -> None:
         )
 
 
-def frames(sizes: list[int], max_bytes: int) -> list[Frame]:
-    return list(in_frames([Entry(number + 1, bytes(size), 2) for number, size in enumerate(sizes)], max_bytes))
+def frames(sizes: list[int], max_bytes: int, max_messages: int | None = None) -> list[Frame]:
+    entries = [Entry(number + 1, bytes(size), 2) for number, size in enumerate(sizes)]
+    return list(in_frames(entries, max_bytes, max_messages))
 
 
 def test_frames_are_full_and_fit() -> None:
@@ -121,6 +122,11 @@ def test_frames_are_full_and_fit() -> None:
     assert all(len(frame.data) <= 1000 for frame in found)
     assert sum(frame.messages for frame in found) == 52
     assert frames([], 1000) == []
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [1] * 5), (2, [1] * 5), (5, [2, 2, 1]), (100, [5])])
+def test_frames_hold_no_more_messages_than_should_pass_at_a_time(most: int, expected: list[int]) -> None:
+    assert [frame.entries for frame in frames([10] * 5, 1000, most)] == expected
 
 
 def test_what_no_frame_can_hold_is_told() -> None:

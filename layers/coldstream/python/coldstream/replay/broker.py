@@ -192,9 +192,9 @@ class _Replay:
 
     async def _send(self, publishers: list[Publisher], part: Slice, chunks: list[Chunk], start: Offset) -> None:
         for number, frame in self._frames(publishers, part, chunks, max(start, part.start)):
+            await self._pace.wait(frame.messages, self._should_stop)
             if self._should_stop():
                 return
-            await self._pace.wait(frame.messages)
             await publishers[number].send(frame.data, frame.entries, frame.last_id)
             self.summary.messages += frame.messages
             self.summary.sent_bytes += len(frame.data)
@@ -210,14 +210,14 @@ class _Replay:
         max_bytes = publishers[0].max_frame_bytes
         if self._target.routing_key is None and self._transform is None:
             entries = (entry for chunk in chunks for entry in chunk_entries(chunk, start, part.end, source=part.key))
-            yield from ((0, frame) for frame in in_frames(entries, max_bytes))
+            yield from ((0, frame) for frame in in_frames(entries, max_bytes, self._pace.piece))
             return
         waiting: list[list[Entry]] = [[] for _ in publishers]
         for chunk in chunks:
             for number, entry in self._made(publishers, chunk, part, start):
                 waiting[number].append(entry)
         for number, made in enumerate(waiting):
-            yield from ((number, frame) for frame in in_frames(made, max_bytes))
+            yield from ((number, frame) for frame in in_frames(made, max_bytes, self._pace.piece))
 
     def _made(
         self, publishers: list[Publisher], chunk: Chunk, part: Slice, start: Offset

@@ -161,7 +161,7 @@ class _Replay:
             size_bytes = properties_bytes(properties)
             if size_bytes > publisher.max_properties_bytes:
                 raise InvalidInputError("message", f"at offset {message.offset} has {size_bytes} bytes of properties")
-        await self._pace.wait(1)
+        await self._pace.wait(1, self._should_stop)
         await publisher.send(message.offset, self._key(sent), properties, body)
         self.summary.messages += 1
         self.summary.sent_bytes += len(raw)

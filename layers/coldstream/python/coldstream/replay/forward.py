@@ -21,9 +21,9 @@ from coldstream.errors import InvalidInputError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SIMPLE_HEADER_BYTES, SUB_BATCH_HEADER_BYTES, SubBatch, iter_entries, simple_entry
-from coldstream.units import KIB, Offset
+from coldstream.units import KIB, MIB, Offset
 
-FRAME_BYTES = 512 * KIB
+FRAME_BYTES = MIB
 """Of entries that are sent together, unless one alone is larger."""
 
 RUN_BYTES = 32 * KIB
@@ -39,7 +39,8 @@ _SUB_BATCH = struct.Struct(
     "I"  # uncompressed, bytes
     "I"  # length, bytes
 )
-_UNCOMPRESSED = 0x80 + (Compression.NONE << 4)
+_SUB_BATCH_KIND = 0x80
+_UNCOMPRESSED = _SUB_BATCH_KIND + (Compression.NONE << 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ def chunk_entries(chunk: Chunk, start: Offset, end: Offset, *, source: str) -> I
     if chunk.header.type is not ChunkType.USER:
         return
     block = bytes(chunk.data)
+    view = memoryview(block)
     for run in _runs(chunk, block, source):
         if run.after <= start or run.first >= end:
             continue
@@ -112,11 +114,13 @@ def chunk_entries(chunk: Chunk, start: Offset, end: Offset, *, source: str) -> I
         elif run.is_sub_batch:
             yield Entry(run.after, block[run.at : run.stop], run.after - run.first)
         else:
-            yield _packed(run.after, block[run.at : run.stop], run.after - run.first)
+            yield _packed(run.after, view[run.at : run.stop], run.after - run.first)
 
 
-def in_frames(entries: Iterable[Entry], max_bytes: int) -> Iterator[Frame]:
+def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None = None) -> Iterator[Frame]:
     """Put entries together into frames of about FRAME_BYTES, and `max_bytes` at most.
+
+    One that holds more than `max_messages` has one entry.
 
     Raises InvalidInputError for an entry that is larger than that.
     """
@@ -130,7 +134,8 @@ def in_frames(entries: Iterable[Entry], max_bytes: int) -> Iterator[Frame]:
                 "message",
                 f"before offset {entry.publishing_id} has {len(entry.data)} bytes; the broker takes {max_bytes}",
             )
-        if parts and size + entry_bytes > limit:
+        is_many = max_messages is not None and messages + entry.messages > max_messages
+        if parts and (is_many or size + entry_bytes > limit):
             yield Frame(b"".join(parts), len(parts) // 2, messages, last_id)
             parts, size, messages = [], 0, 0
         parts += (_ID.pack(entry.publishing_id), entry.data)
@@ -143,38 +148,41 @@ def in_frames(entries: Iterable[Entry], max_bytes: int) -> Iterator[Frame]:
 
 def _runs(chunk: Chunk, block: bytes, source: str) -> Iterator[_Run]:
     """Cut a chunk's data into runs."""
+    size = len(block)
+    first: int = chunk.header.chunk_id
+    at = 0
+    while at < size:
+        stop, records = _simple_run(block, at)
+        if records:
+            yield _Run(first, first + records, at, stop, is_sub_batch=False)
+        else:
+            if at + SUB_BATCH_HEADER_BYTES > size:
+                break
+            kind, records, _, length = _SUB_BATCH.unpack_from(block, at)
+            stop = at + SUB_BATCH_HEADER_BYTES + length
+            if not kind & _SUB_BATCH_KIND or stop > size:
+                break
+            yield _Run(first, first + records, at, stop, is_sub_batch=True)
+        first += records
+        at = stop
+    if at != size or first != chunk.header.next_offset:
+        deque(iter_entries(chunk, source=source), maxlen=0)  # raises what is wrong
+
+
+def _simple_run(block: bytes, at: int) -> tuple[int, int]:
+    """Return where the run of simple entries ends that begins at a byte, and how many it has."""
     # A loop over every message: one read tells where it ends.
     size, length_of = len(block), _SIMPLE.unpack_from
-    first: int = chunk.header.chunk_id
-    begun_at = at = records = 0
-    while at + SIMPLE_HEADER_BYTES <= size:
-        length = length_of(block, at)[0]
-        if length >= 0:
-            stop = at + SIMPLE_HEADER_BYTES + length
-            if stop > size:
-                break
-            if records and (stop - begun_at > RUN_BYTES or records == RUN_RECORDS):
-                yield _Run(first, first + records, begun_at, at, is_sub_batch=False)
-                first, begun_at, records = first + records, at, 0
-            records += 1
-            at = stop
-            continue
-        if records:
-            yield _Run(first, first + records, begun_at, at, is_sub_batch=False)
-            first, records = first + records, 0
-        if at + SUB_BATCH_HEADER_BYTES > size:
-            break
-        _, packed, _, length = _SUB_BATCH.unpack_from(block, at)
-        begun_at, stop = at, at + SUB_BATCH_HEADER_BYTES + length
-        if stop > size:
-            break
-        yield _Run(first, first + packed, at, stop, is_sub_batch=True)
-        first += packed
-        begun_at = at = stop
-    if at != size or first + records != chunk.header.next_offset:
-        deque(iter_entries(chunk, source=source), maxlen=0)  # raises what is wrong
-    if records:
-        yield _Run(first, first + records, begun_at, at, is_sub_batch=False)
+    limit, last = min(at + RUN_BYTES, size), size - SIMPLE_HEADER_BYTES
+    for records in range(RUN_RECORDS):
+        if at > last or (length := length_of(block, at)[0]) < 0:
+            return at, records
+        stop = at + SIMPLE_HEADER_BYTES + length
+        if stop > limit:
+            # One that is larger than a run goes alone.
+            return (stop, 1) if not records and stop <= size else (at, records)
+        at = stop
+    return at, RUN_RECORDS
 
 
 def _part_of(chunk: Chunk, start: int, end: int, source: str) -> Iterator[Entry]:
@@ -192,9 +200,9 @@ def _part_of(chunk: Chunk, start: int, end: int, source: str) -> Iterator[Entry]
     yield from runs.cut()
 
 
-def _packed(publishing_id: int, messages: bytes, records: int) -> Entry:
+def _packed(publishing_id: int, messages: bytes | memoryview, records: int) -> Entry:
     """Make an entry of messages behind their lengths; one alone stays as it is."""
     if records == 1:
-        return Entry(publishing_id, messages, 1)
+        return Entry(publishing_id, bytes(messages), 1)
     header = _SUB_BATCH.pack(_UNCOMPRESSED, records, len(messages), len(messages))
-    return Entry(publishing_id, header + messages, records)
+    return Entry(publishing_id, b"".join((header, messages)), records)

@@ -16,7 +16,7 @@ from coldstream.serve.scan import Slice, plan_scan, read_slice
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 
-AHEAD = 3
+AHEAD = 6
 """Slices, of about 8 MiB each, that are read before they are asked for."""
 
 Step = tuple[Slice, list[Chunk]] | Gap
