@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.harness import ROOT, Cell, Section
 
-PACKAGES = ("awscrt", "boto3", "botocore", "cramjam", "pynamodb", "rstream", "urllib3", "zstandard")
+PACKAGES = ("awscrt", "boto3", "botocore", "cramjam", "numpy", "pyarrow", "pynamodb", "pyspark", "rstream", "urllib3")
 
 
 def write(path: Path, sections: Mapping[str, Section | str], *, seconds: float) -> None:
