@@ -19,13 +19,13 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.upload import Upload, Uploader
 from coldstream.errors import ColdstreamError
 from coldstream.runtime.events import event_of
-from coldstream.runtime.settings import Settings
+from coldstream.runtime.settings import METRICS_NAMESPACE, Settings
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 
 logger = Logger(service="coldstream-upload")
-metrics = Metrics(namespace="coldstream", service="upload")
+metrics = Metrics(namespace=METRICS_NAMESPACE, service="upload")
 
 
 @cache

@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
+import pytest
+
+from tests.support.cloudformation import EVERYTHING, PSEUDO, TEMPLATE, Stack
 
 OF_AWS = {
     "AWS/SQS": {
@@ -24,18 +26,20 @@ ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream
 """Code of a function that counts, and is not in its directory."""
 
 
-def emitted() -> set[tuple[str, str, str]]:
-    """Return what the functions count: namespace, service, name."""
+def emitted() -> set[tuple[str, str]]:
+    """Return what the functions count, all in the namespace that they are told: service, name."""
     found = set()
     for path in (TEMPLATE.parent / "functions").glob("*/app.py"):
         code = (path, *ELSEWHERE.get(path.parent.name, ()))
         nodes = (node for part in code for node in ast.walk(ast.parse(part.read_text())))
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         (made,) = (call for call in calls if getattr(call.func, "id", "") == "Metrics")
-        given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in made.keywords}
+        given = {keyword.arg: keyword.value for keyword in made.keywords}
+        assert ast.unparse(given["namespace"]) == "METRICS_NAMESPACE"
+        service = ast.literal_eval(given["service"])
         for call in calls:
             if getattr(call.func, "attr", "") == "add_metric":
-                found.add((given["namespace"], given["service"], ast.literal_eval(call.args[0])))
+                found.add((service, ast.literal_eval(call.args[0])))
     return found
 
 
@@ -63,7 +67,16 @@ def test_every_metric_is_one_that_the_functions_count_or_aws_does_for_a_resource
             assert value in names
         else:
             assert dimension == "service"
-            assert (namespace, value, metric) in ours
+            assert (value, metric) in ours
+            assert namespace == PSEUDO["AWS::StackName"]
+
+
+def test_two_stacks_of_an_account_do_not_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PSEUDO, "AWS::StackName", "another")
+    stack = Stack(**EVERYTHING)
+    assert {namespace for namespace, *_ in looked_at(stack)} - OF_AWS.keys() == {"another"}
+    told = stack.document["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"]
+    assert told == {"Ref": "AWS::StackName"}
 
 
 def test_what_loses_or_delays_data_is_alarmed(stack: Stack) -> None:

@@ -10,7 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from coldstream.errors import ColdstreamError
 from coldstream.runtime.archive_reads import archive_reads
-from coldstream.runtime.settings import Settings
+from coldstream.runtime.settings import METRICS_NAMESPACE, Settings
 from coldstream.serve.answer import Answer, RangesQuery
 from coldstream.serve.problem import UNAVAILABLE, Problem, problem_of
 from coldstream.serve.resolver import Resolver
@@ -18,7 +18,7 @@ from coldstream.serve.resolver import Resolver
 RETRY_AFTER_S = 1
 
 logger = Logger(service="coldstream-resolver")
-metrics = Metrics(namespace="coldstream", service="resolver")
+metrics = Metrics(namespace=METRICS_NAMESPACE, service="resolver")
 
 
 @cache

@@ -21,6 +21,9 @@ MIN_FRAGMENT_BYTES = 64 * KIB
 MAX_FRAGMENT_BYTES = 1024 * MIB
 """Positions in a fragment are 32-bit, and the chunk that ends one may be large."""
 
+METRICS_NAMESPACE = os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "coldstream")
+"""In which functions count: a stack's own, so that the alarms of two in one account do not ring for each other."""
+
 MAX_URL_EXPIRY_S = 7 * 24 * 3600
 """SigV4's own limit."""
 
