@@ -51,7 +51,8 @@ async def test_what_retention_deletes_meanwhile_is_archived_all_the_same(rig):
     async with rig.running():
         for _ in range(10):
             rig.stream.publish(100)
-            await asyncio.sleep(0.06)
+            there = {int(path.stem) for path in rig.stream.segments}
+            await rig.until(lambda there=there: there <= {*rig.pins})
             rig.stream.retain(2)
         await rig.until(lambda: rig.bus.announced)
         assert len(rig.pins) > 10

@@ -227,6 +227,7 @@ def test_nothing_is_lost_of_a_tail_that_was_cut_off_since_the_last_look(replica,
     replica.lose_leader(replaced_by, messages=2)
     replica.truncate()
     assert disk.refuted(refuted, archived_to) == (disk.segments[0], None)
+    assert disk.oldest() is None
 
 
 def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(replica, tmp_path):
@@ -236,8 +237,10 @@ def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(repl
     for path in replica.segments:
         path.unlink()
     assert disk.refuted(refuted, NONE) is None
+    assert disk.oldest() is None
     replica.directory.rmdir()
-    assert disk.refuted(refuted, NONE) == (disk.segments[0], Hole(NONE, disk.segments[1].first_offset))
+    lost = disk.segments[0], Hole(NONE, disk.segments[1].first_offset)
+    assert disk.refuted(refuted, NONE) == disk.oldest() == lost
 
 
 def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):

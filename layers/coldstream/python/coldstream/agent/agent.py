@@ -212,7 +212,7 @@ class Agent:
     def _releasable(self) -> Iterator[tuple[float, int, StreamArchiver]]:
         for archiver in self.archivers.values():
             pin = next(iter(archiver.disk.segments), None)
-            if pin is not None and not pin.is_active and not archiver.disk.pins.holds_live(pin):
+            if pin is not None and not pin.is_active and archiver.disk.pins.is_gone(pin):
                 try:
                     found = pin.path.stat()
                     yield found.st_mtime, found.st_size, archiver

@@ -151,8 +151,8 @@ class StreamDisk:
         return next((walk.first_user for walk in walks if walk.first_user is not None), None)
 
     def oldest(self) -> tuple[Pin, Hole] | None:
-        """Return the oldest segment and its offsets, None where the broker still has it, or may write to it."""
-        if not self.segments or self.segments[0].is_active or self.pins.holds_live(self.segments[0]):
+        """Return the oldest segment and its offsets, None where the broker still has those, or may write to it."""
+        if not self.segments or self.segments[0].is_active or not self.pins.is_gone(self.segments[0]):
             return None
         return self.segments[0], Hole(self.segments[0].first_offset, self._own_end(0))
 

@@ -125,6 +125,17 @@ class StreamPins:
         """Return where the oldest file begins that the broker has now, None when it has none."""
         return None if self._source is None else min(segment_files(self._source), default=None)
 
+    def is_gone(self, pin: Pin) -> bool:
+        """Tell whether the broker has neither the file nor, in one that begins no later, what took its place.
+
+        Nor may it have that yet, where it makes its replica anew. Asked of its directory now, not of the last look.
+        Raises UnavailableError as `is_live`.
+        """
+        if self.holds_live(pin):
+            return False
+        begins = self.first_live()
+        return not self.is_live if begins is None else begins > pin.first_offset
+
     def release(self, pin: Pin) -> None:
         """Let go of a segment; its space is free when the broker has deleted it, too."""
         pin.path.unlink(missing_ok=True)
