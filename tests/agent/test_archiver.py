@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,7 +254,7 @@ async def test_an_event_that_came_to_nothing_is_announced_again(rig, monkeypatch
 
 
 async def test_pins_are_given_up_only_when_told_and_the_gap_says_why(rig):
-    rig.bus.is_down = True
+    rig.stream.committed_to = 30
     rig.stream.publish(500)
     async with rig.running() as archiver:
         await rig.until(lambda: len(rig.pins) > 2 and archiver.stream is not None)
@@ -261,10 +262,36 @@ async def test_pins_are_given_up_only_when_told_and_the_gap_says_why(rig):
         rig.stream.retain(1)
         await archiver.give_up_oldest("the disk of here was nearly full before they were archived")
         assert rig.pins[0] == second
-        rig.bus.is_down = False
+        rig.stream.committed_to = None
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
     assert rig.bus.lost == [(first, second, "the disk of here was nearly full before they were archived")]
     assert rig.archived[0][0] == second
+
+
+async def test_what_is_given_up_while_the_disk_is_looked_at_is_lost_once(rig, monkeypatch):
+    rig.stream.committed_to = 30
+    rig.stream.publish(500)
+    async with rig.running() as archiver:
+        await rig.until(lambda: len(rig.pins) > 2 and archiver.stream is not None)
+        first, second = rig.pins[:2]
+        rig.stream.retain(1)
+        oldest, begun, goes_on = archiver.disk.oldest, threading.Event(), threading.Event()
+
+        def found_slowly():
+            begun.set()
+            assert goes_on.wait(10)
+            return oldest()
+
+        monkeypatch.setattr(archiver.disk, "oldest", found_slowly)
+        giving_up = asyncio.create_task(archiver.give_up_oldest("no room"))
+        await rig.until(begun.is_set)
+        steps = [asyncio.create_task(archiver._step()) for _ in range(3)]
+        await asyncio.sleep(0.05)  # they wait for their turn at the disk, and know the archive as it was
+        goes_on.set()
+        await asyncio.gather(giving_up, *steps)
+        rig.stream.committed_to = None
+        await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
+    assert rig.bus.lost == [(first, second, "no room")]
 
 
 async def test_two_agents_make_one_copy(tmp_path, node):

@@ -177,6 +177,8 @@ class StreamArchiver:
             if first_offset < offsets.next_offset:
                 self._lose(Loss(first_offset, offsets.next_offset, why))
             await asyncio.to_thread(self.disk.release, pin)
+            # Before anybody else looks at the disk: what is missing there now is no hole.
+            self._archived_to = max(offsets.next_offset, first_offset)
         await self._go_on(offsets.next_offset)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
@@ -295,6 +297,8 @@ class StreamArchiver:
 
     async def _pass(self, hole: Hole) -> None:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them."""
+        if hole.first_offset < (self._archived_to or Offset(0)):
+            return  # what was missing was given up meanwhile, which is said already
         if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
             raise self.disk.pins.failure
         covered_to = await self._delivery.covered_to(self.incarnation, hole.first_offset, hole.next_offset)
