@@ -157,10 +157,13 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(archived: SmallFragments, cli
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(number)
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "Traceback" not in err
     assert cli("compact", "--all").code == 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -161,6 +164,28 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     tombstones = archive.table.tombstones(LIFE, LONG_AFTER, 100)
     assert archive.objects.objects.keys() == {one.key for one in (*log, *tombstones)}
     assert_right(archive, archive.chunks)
+
+
+def test_an_interrupt_as_soon_as_a_task_has_begun_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = archive_of(2)
+    stopped = threading.Event()
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *arguments: object) -> Any:
+            super().submit(*arguments)
+            raise KeyboardInterrupt
+
+    def slow(task: Task) -> Written | Failure:
+        assert stopped.wait(20)
+        return Failure.of(UnavailableError("stopped"))
+
+    monkeypatch.setattr("coldstream.compact.run.ThreadPoolExecutor", Interrupted)
+    compactor = Compactor(archive.table, archive.objects, slow, at_once=1, stop=stopped.set, now=lambda: NOW)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compactor.run([STREAM], options_of())
+    assert stopped.is_set()
+    assert time.monotonic() - began < 15
 
 
 def test_an_error_that_nobody_foresaw_ends_the_run_and_leaves_nothing_behind() -> None:

@@ -79,6 +79,7 @@ class Compactor:
     def _written(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Written | Failure]]:
         """Yield tasks as they are written; one more than are at once is planned ahead."""
         under_way: dict[Future[Written | Failure], Task] = {}
+        is_whole = False
         with ThreadPoolExecutor(self.at_once, thread_name_prefix="compact") as pool:
             try:
                 for task in tasks:
@@ -87,8 +88,10 @@ class Compactor:
                         yield from _done(under_way)
                 while under_way:
                     yield from _done(under_way)
+                is_whole = True
             finally:
-                if under_way:
+                # An interrupt may come when a task has begun, and is not among those under way yet.
+                if not is_whole:
                     self._abandon(under_way)
 
     def _abandon(self, under_way: Iterable[Future[Written | Failure]]) -> None:
