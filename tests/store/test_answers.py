@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -30,12 +29,7 @@ LIFE = ORDERS.incarnation
 PAGE = b"<html><body>Please sign in.</body></html>"
 EMPTY = b"{}"
 
-pytestmark = pytest.mark.usefixtures("no_delay")
-
-
-@pytest.fixture
-def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+pytestmark = pytest.mark.usefixtures("delays")
 
 
 def cut(body: bytes, status: int = 200, **headers: str) -> AWSResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -21,6 +20,8 @@ from coldstream.store.items import Item
 from coldstream.store.lean import LeanTable
 from coldstream.units import Offset
 from tests.store.samples import ORDERS
+
+pytestmark = pytest.mark.usefixtures("delays")
 
 LIFE = ORDERS.incarnation
 EMPTY = b'{"Items":[],"Count":0,"ScannedCount":0}'
@@ -100,14 +101,6 @@ def server() -> Iterator[Script]:
 @pytest.fixture
 def table(server: Script) -> LeanTable:
     return LeanTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", "token/+=", server.url))
-
-
-@pytest.fixture(autouse=True)
-def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What is waited for between attempts, without waiting."""
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    return slept
 
 
 def read(table: LeanTable) -> object:

@@ -7,7 +7,6 @@ import hmac
 import io
 import os
 import re
-import time
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 from urllib.request import Request, urlopen
@@ -56,11 +55,6 @@ def shared_objects(moto_endpoint: str) -> S3Objects:
     return S3Objects("bucket")
 
 
-@pytest.fixture
-def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-
-
 class CountedBody(io.BytesIO):
     """A body that knows how it was read."""
 
@@ -97,7 +91,7 @@ def test_a_body_is_read_once_and_in_pieces(s3_objects: S3Objects) -> None:
     assert body.largest_read < len(DATA) // 4
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_put_that_is_repeated_sends_the_whole_body(s3_objects: S3Objects) -> None:
     with wire(s3_objects, s3_error(500, "InternalError"), s3_error(409, "ConditionalRequestConflict")) as seen:
         put(s3_objects)
@@ -119,7 +113,7 @@ def test_a_put_that_is_repeated_sends_the_whole_body(s3_objects: S3Objects) -> N
         (s3_error(400, "EntityTooLarge"), ColdstreamError, 1),
     ],
 )
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_put_says_why(moto_endpoint: str, failure: Any, error: type[Exception], requests: int) -> None:
     objects = S3Objects("bucket")
     with wire(objects, *[failure] * 9) as seen, pytest.raises(error) as caught:
@@ -211,7 +205,7 @@ def test_uploads_are_listed_to_the_last_page(shared_objects: S3Objects) -> None:
         (ConnectionClosedError(endpoint_url=URL), UnavailableError),
     ],
 )
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_part_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
     with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
         shared_objects.put_part("key", "id", 1, b"data", crc32=crc32(b"data"))
@@ -230,14 +224,14 @@ def test_a_failed_part_says_why(shared_objects: S3Objects, failure: Any, error: 
         (s3_error(400, "EntityTooSmall"), ColdstreamError),
     ],
 )
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_completion_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
     with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
         shared_objects.complete_upload("key", "id", [UploadedPart(1, 1, 1, '"e"')], crc32=1)
     assert type(caught.value) is error
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_completion_that_fails_after_it_began_to_answer_is_sent_again(shared_objects: S3Objects) -> None:
     failed = [s3_error(200, "InternalError") for _ in range(9)]
     with wire(shared_objects, *failed) as seen, pytest.raises(UnavailableError):
@@ -260,7 +254,7 @@ def test_a_completion_that_fails_after_it_began_to_answer_is_sent_again(shared_o
         (NoCredentialsError(), AccessDeniedError),
     ],
 )
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_get_says_why(shared_objects: S3Objects, failure: Any, error: type[Exception]) -> None:
     with wire(shared_objects, *[failure] * 9), pytest.raises(error) as caught:
         shared_objects.get_range("key", ByteRange(0, 1), if_match='"etag"')
@@ -276,7 +270,7 @@ def broken_off() -> Any:
     return answer(206, DATA[:5], Content_Range="bytes 0-9/1000000", Content_Length="10", ETag='"etag"')
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_body_that_breaks_off_is_read_again(s3_objects: S3Objects) -> None:
     put(s3_objects)
     with wire(s3_objects, broken_off()) as seen:
@@ -284,7 +278,7 @@ def test_a_body_that_breaks_off_is_read_again(s3_objects: S3Objects) -> None:
     assert [request.headers["Range"] for request in seen.sent] == [b"bytes=0-9"] * 2
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_body_that_always_breaks_off_is_given_up(shared_objects: S3Objects) -> None:
     with wire(shared_objects, *[broken_off() for _ in range(9)]) as seen, pytest.raises(UnavailableError):
         shared_objects.get_range("key", ByteRange(0, 10))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -86,11 +85,6 @@ def item_of(dynamodb: Any, table: DynamoTable, key: str, stream: str = LIFE) -> 
 
 def types(item: dict[str, Any]) -> dict[str, str]:
     return {name: next(iter(value)) for name, value in item.items()}
-
-
-@pytest.fixture
-def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 def test_the_item_of_a_first_entry(dynamo_table: DynamoTable, dynamodb: Any) -> None:
@@ -373,7 +367,7 @@ FAILED_READS = [
 
 
 @pytest.mark.parametrize(("failure", "error"), FAILED_COMMITS)
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: Any, error: type[Exception]) -> None:
     with wire(shared_table, *[failure] * 9), pytest.raises(error) as caught:
         shared_table.apply(FIRST)
@@ -383,7 +377,7 @@ def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: 
 
 @pytest.mark.parametrize(("failure", "error"), FAILED_READS)
 @pytest.mark.parametrize("read", [READS[0][2], READS[2][2], READS[7][2]], ids=["GetItem", "Query", "pages"])
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_failed_read_says_whether_to_retry(
     shared_table: DynamoTable, failure: Any, error: type[Exception], read: Callable[[DynamoTable], object]
 ) -> None:
@@ -392,7 +386,7 @@ def test_a_failed_read_says_whether_to_retry(
     assert type(caught.value) is error
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_a_commit_is_repeated_under_its_token(dynamo_table: DynamoTable) -> None:
     with wire(dynamo_table, SILENT, dynamodb_error("InternalServerError", status=500)) as seen:
         dynamo_table.apply(FIRST)
@@ -401,7 +395,7 @@ def test_a_commit_is_repeated_under_its_token(dynamo_table: DynamoTable) -> None
     assert dynamo_table.head(LIFE) == FIRST.head
 
 
-@pytest.mark.usefixtures("no_delay")
+@pytest.mark.usefixtures("delays")
 def test_retries_end(dynamo_table: DynamoTable) -> None:
     with wire(dynamo_table, *[SILENT] * 9) as seen, pytest.raises(UnavailableError):
         dynamo_table.head(LIFE)
