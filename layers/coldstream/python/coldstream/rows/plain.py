@@ -50,7 +50,7 @@ class Span(NamedTuple):
 def find_values(memory: bytes, spans: Sequence[Span]) -> list[Bounds | None]:
     """Return where the values of each chunk are; None of one with other than plain messages.
 
-    Spans rise, and do not overlap. Cost: about 0.1 us an entry, and 0.1 ns a byte.
+    Spans rise, and do not overlap. Cost: about 0.3 ns a byte, so 0.12 us for an entry of 400.
     """
     if len(memory) > MAX_BYTES:
         return [None] * len(spans)
