@@ -52,8 +52,8 @@ upload function, and replayed into a fresh stream of the same broker, from the f
 The manifest is read from DynamoDB, the fragments from an S3 with 10 ms of latency and 90 MiB/s a connection. Then the
 same through a function that changes nothing, for which each message is unpacked and packed again. Against it, rstream
 publishes {RSTREAM_MESSAGES:,} of the same messages out of memory, encoded already, by `send_batch` of
-{RSTREAM_BATCH:,}, until all are confirmed. Connecting counts. Each in a new process, {ROUNDS} rounds, in turns; the
-broker shares the machine."""
+{RSTREAM_BATCH:,}, one by one as it does unless told to pack them, until all are confirmed. Connecting counts.
+Each in a new process, {ROUNDS} rounds, in turns; the broker shares the machine."""
 
 
 def measure() -> Section:
