@@ -10,7 +10,9 @@ from coldstream.format.chunk import iter_chunks
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.rows import plain
 from coldstream.rows.batches import batches
+from coldstream.rows.plain import Span
 from coldstream.serve.scan import Slice, plan_scan, read_slice
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import encode
@@ -102,3 +104,25 @@ def test_chunks_of_both_kinds_keep_their_order() -> None:
     ]
     values = [b"plain"] * 3 + [b"other"] * 2 + [b"plain", b"other", b"plain"]
     assert found == [{"offset": offset, "value": values[offset]} for offset in range(1, 8)]
+
+
+def test_a_chunk_is_looked_through_by_itself_wherever_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are written chunk by chunk, of slices with thousands: what lies around one is not looked at."""
+    data, spans = b"\x00S" * 7, []
+    for count in (3, 1, 4):
+        header, chunk = make_chunk(
+            [encode(body=b"body" * count)] * count, chunk_id=ChunkId(0), timestamp=TimestampMs(TIME), epoch=Epoch(1)
+        )
+        start = len(data) + len(chunk) - header.data_bytes - header.trailer_bytes
+        spans.append(Span(start, start + header.data_bytes, count))
+        data += chunk
+    looked_at = []
+    find = plain._find
+    monkeypatch.setattr(plain, "_find", lambda *asked: looked_at.append(asked[1:]) or find(*asked))
+    together = plain.find_values(data, spans)
+    for number, span in enumerate(spans):
+        (alone,) = plain.find_values(data, [span])
+        assert [data[begin:end] for begin, end in alone] == [b"body" * span.entries] * span.entries
+        assert (alone == together[number]).all()
+    assert looked_at[1:] == [(span.start, span.end) for span in spans]
+    assert plain.find_values(data, []) == []

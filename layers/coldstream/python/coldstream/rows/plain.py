@@ -52,9 +52,9 @@ def find_values(memory: bytes, spans: Sequence[Span]) -> list[Bounds | None]:
 
     Spans rise, and do not overlap. Cost: about 0.3 ns a byte, so 0.12 us for an entry of 400.
     """
-    if len(memory) > MAX_BYTES:
+    if not spans or len(memory) > MAX_BYTES:
         return [None] * len(spans)
-    begins, ends, heads = _find(memory)
+    begins, ends, heads = _find(memory, spans[0].start, spans[-1].end)
     starts = heads - SIMPLE_HEADER_BYTES
     breaks = np.zeros(len(starts) + 1, np.int64)  # up to an entry, how many do not begin where one ends
     np.cumsum(starts[1:] != ends[:-1], out=breaks[1:-1])
@@ -81,14 +81,15 @@ def take_values(bounds: Sequence[Bounds], memory: bytes) -> pa.Array:
     return spaced.filter(pa.Array.from_buffers(pa.bool_(), len(spaced), [None, every_second]))
 
 
-def _find(memory: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return where bodies begin and end, and sections begin, wherever an entry could be."""
-    size = len(memory)
-    octets = np.frombuffer(memory, np.uint8)
-    words: NDArray[np.uint32] = np.ndarray(size - 3, ">u4", memory, 0, 1)  # one begins at every byte
+def _find(memory: bytes, start: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return where bodies begin and end, and sections begin, wherever an entry could be from `start` up to `end`."""
+    size = end - start
+    octets = np.frombuffer(memory, np.uint8, size, start)
+    words: NDArray[np.uint32] = np.ndarray(size - 3, ">u4", memory, start, 1)  # one begins at every byte
     # By twos, at even places and at odd ones: less to look through than byte by byte.
-    pairs = (np.flatnonzero(np.ndarray((size - at) // 2, np.uint16, memory, at) == _SECTION) * 2 + at for at in (0, 1))
-    sections = np.sort(np.concatenate(list(pairs)), kind="stable")
+    pairs = [np.ndarray((size - at) // 2, np.uint16, memory, start + at) for at in (0, 1)]
+    found = [np.flatnonzero(pair == _SECTION) * 2 + at for at, pair in enumerate(pairs)]
+    sections = np.sort(np.concatenate(found), kind="stable")
     sections = sections[(sections >= SIMPLE_HEADER_BYTES) & (sections < size - 4)]
     heads = words[sections]
     is_short = heads == _DATA8
@@ -98,4 +99,4 @@ def _find(memory: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[
     sizes = np.where(is_short, octets[sections + 4], words[np.minimum(sections + 4, size - 4)])
     begins = sections + np.where(is_short, _HEAD8_BYTES, _HEAD32_BYTES)
     is_whole = begins + sizes == ends
-    return begins[is_whole], ends[is_whole], sections[is_whole]
+    return begins[is_whole] + start, ends[is_whole] + start, sections[is_whole] + start
