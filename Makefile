@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup broker newer-brokers sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +22,9 @@ setup: $(VENV)/.ready  ## Make the virtual environment in .venv
 
 broker:  ## Install Debian's rabbitmq-server where that may be done
 	@scripts/install-broker
+
+newer-brokers:  ## Put RabbitMQ 4.0 and 4.3 into .cache/brokers, for tests, where that may be done
+	@scripts/install-newer-brokers
 
 .venv-%/.ready: requirements-%.txt
 	@scripts/make-venv "$(PYTHON)" "$(@D)" "$<"
@@ -44,7 +47,7 @@ java:  ## Install Debian's Java where that may be done
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
-test: setup broker java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
+test: setup broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py -k "not memory"
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,39 +27,31 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.epmd import HOST, BrokerError, Epmd, check, end, free_ports, kill, spawn
+from tests.support.releases import HOST_RELEASE, Release
 from tests.support.streams import StreamConnection
 
 ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
-DEBIAN_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
 
 __all__ = ["HOST", "Broker", "BrokerError", "find_rabbitmq"]
 
 
-def find_rabbitmq() -> Path | None:
-    """Return the directory of RabbitMQ's own scripts, or None where RabbitMQ or Erlang is missing.
-
-    Distributions put wrappers on the PATH that change user; behind them are the scripts that do not.
-    """
-    if shutil.which("erl") is None or shutil.which("epmd") is None:
-        return None
-    on_path = shutil.which("rabbitmq-server")
-    for scripts in ([] if on_path is None else [Path(on_path).resolve().parent]) + [DEBIAN_SCRIPTS]:
-        if (scripts / "rabbitmq-env").is_file():
-            return (scripts / "rabbitmq-server").resolve().parent
-    return None
+def find_rabbitmq(release: Release = HOST_RELEASE) -> Path | None:
+    """Return the directory of RabbitMQ's own scripts, or None where RabbitMQ or Erlang is missing."""
+    return release.scripts
 
 
 class Broker:
     """One node with the stream plugin. Ready when its context is entered; takes about 6 s to start and 1 s to stop.
 
     It ends with the thread that started it, so that one has to last. `epmd` is for nodes of a cluster; else it has one
-    of its own. `settings` are lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM.
-    Raises BrokerError where it cannot be started.
+    of its own. `settings` are lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM. Raises BrokerError
+    where it cannot be started.
     """
 
     def __init__(
         self,
         *,
+        release: Release = HOST_RELEASE,
         management: bool = False,
         epmd: Epmd | None = None,
         settings: str = "",
@@ -69,6 +60,7 @@ class Broker:
         stop_timeout_s: float = 20,
     ) -> None:
         self.host = HOST
+        self.release = release
         self.amqp_port, self.stream_port, self._distribution_port, self._management_port = free_ports(4)
         self.node = f"coldstream-{os.getpid()}-{self.stream_port}@localhost"
         self.settings = settings
@@ -138,10 +130,8 @@ class Broker:
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
         """Have the node's directory, for a node that is not started yet."""
-        scripts = find_rabbitmq()
-        if scripts is None:
-            raise BrokerError("RabbitMQ is not installed (on Debian: apt-get install rabbitmq-server)")
-        self._scripts = scripts
+        if find_rabbitmq(self.release) is None:
+            raise BrokerError(f"RabbitMQ {self.release.version} is not installed ({self.release.remedy})")
         with tempfile.TemporaryDirectory(prefix="coldstream-broker-", ignore_cleanup_errors=True) as directory:
             self._directory = Path(directory)
             self._configure()
@@ -155,7 +145,7 @@ class Broker:
         self._notices.bind(str(notify))
         # As under systemd: the broker says there when it is ready, and no shell runs around it.
         environment = self._environment() | {"NOTIFY_SOCKET": str(notify)}
-        command = [str(self._scripts / "rabbitmq-server")]
+        command = self.release.command("rabbitmq-server")
         self._process = spawn(command, environment=environment, directory=self._directory)
 
     def wait_ready(self) -> None:
@@ -218,7 +208,7 @@ class Broker:
     def ctl(self, *arguments: str) -> str:
         """Run `rabbitmqctl` on this node and return what it prints; about 0.4 s."""
         done = subprocess.run(
-            [self._scripts / "rabbitmqctl", "--quiet", "--node", self.node, *arguments],
+            self.release.command("rabbitmqctl", "--quiet", "--node", self.node, *arguments),
             env=self._environment(),
             capture_output=True,
             text=True,

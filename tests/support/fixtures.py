@@ -16,6 +16,7 @@ from tests.support.differences import DIFFERENCES
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 from tests.support.localstack import LocalStackServer, find_localstack
 from tests.support.osiris import OsirisLog, find_osiris
+from tests.support.releases import RELEASES, Release
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,8 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name in differences:
             item.add_marker(pytest.mark.xfail(reason=f"{cloud()}: {differences[item.name]}", strict=True))
-        for part in ("broker", "osiris"):
-            if part in getattr(item, "fixturenames", ()):
+        for part, fixtures in (("broker", {"broker", "broker_release"}), ("osiris", {"osiris"})):
+            if fixtures & set(getattr(item, "fixturenames", ())):
                 item.add_marker(part)
 
 
@@ -47,6 +48,22 @@ def broker() -> Iterator[Broker]:
     if find_rabbitmq() is None:
         do_without("RabbitMQ")
     with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=RELEASES, ids=lambda release: f"rabbitmq-{release.version}")
+def broker_release(request: pytest.FixtureRequest) -> Release:
+    """Each release of RabbitMQ that is supported: a test that asks for it runs once on each."""
+    release: Release = request.param
+    if find_rabbitmq(release) is None:
+        do_without(f"RabbitMQ {release.version}", release.remedy)
+    return release
+
+
+@pytest.fixture(scope="session")
+def any_broker(broker_release: Release) -> Iterator[Broker]:
+    """A real RabbitMQ of each release, with the management API: streams in it want names of their own."""
+    with Broker(release=broker_release, management=True) as running:
         yield running
 
 

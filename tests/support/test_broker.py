@@ -17,7 +17,9 @@ from rstream import CompressionType
 
 from coldstream.agent.management import ManagementClient
 from tests.support import broker as module
+from tests.support import releases
 from tests.support.broker import Broker, BrokerError
+from tests.support.releases import RABBITMQ_4_3
 from tests.support.streams import SubBatch
 
 LOOPBACK = {"0100007F", "00000000000000000000000001000000"}  # 127.0.0.1 and ::1, as /proc/net writes them
@@ -60,12 +62,26 @@ def happens(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_it_listens_on_its_own_ports_of_loopback_only(broker):
+def test_it_listens_on_its_own_ports_of_loopback_only(any_broker):
     found: dict[int, str] = {}
-    for process_id in broker.process_ids:
+    for process_id in any_broker.process_ids:
         found |= listeners(process_id)
-    assert sorted(found) == sorted(broker.ports)
+    assert sorted(found) == sorted(any_broker.ports)
     assert set(found.values()) <= LOOPBACK
+
+
+def test_each_release_is_what_it_says_and_its_segments_are_seen_from_outside(any_broker):
+    if any_broker.release.suite is not None:
+        assert any_broker.ctl("version").startswith(f"{any_broker.release.version}.")
+    with any_broker.connect() as streams:
+        streams.create_stream("seen", max_segment_bytes=100_000)
+        streams.publish("seen", [b"from outside"])
+    segment = any_broker.stream_directory("seen") / f"{0:020}.segment"
+    assert happens(lambda: b"from outside" in segment.read_bytes())
+
+
+def test_nothing_of_a_newer_release_stays_mounted(any_broker):
+    assert str(any_broker.release.directory) not in Path("/proc/self/mountinfo").read_text()
 
 
 def test_what_is_published_is_consumed_in_the_same_order(broker):
@@ -115,8 +131,8 @@ def test_retention_deletes_the_oldest_segments(broker):
     assert not (directory / f"{0:020}.segment").exists()
 
 
-def test_nothing_is_left_when_its_context_ends(broker):
-    another = Broker()
+def test_nothing_is_left_when_its_context_ends(broker, broker_release):
+    another = Broker(release=broker_release)
     with contextlib.suppress(KeyboardInterrupt), another:
         directory = another.data_directory.parents[2]
         process_ids = another.process_ids
@@ -184,8 +200,17 @@ def test_it_ends_when_the_process_that_started_it_is_killed(broker, tmp_path):
     assert happens(lambda: not any(map(is_running, process_ids)))
 
 
+def test_a_newer_one_that_is_missing_is_said_with_its_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLDSTREAM_BROKERS", str(tmp_path))
+    with (
+        pytest.raises(BrokerError, match=r"RabbitMQ 4\.3 .*scripts/install-newer-brokers"),
+        Broker(release=RABBITMQ_4_3),
+    ):
+        pass
+
+
 def test_a_missing_rabbitmq_is_said_with_its_remedy(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "DEBIAN_SCRIPTS", tmp_path)
+    monkeypatch.setattr(releases, "DEBIAN_SCRIPTS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module.find_rabbitmq() is None
     with pytest.raises(BrokerError, match="apt-get install rabbitmq-server"), Broker():
