@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.agent.management import BrokerStream
-from coldstream.agent.names import MAX_GUESSES, candidates, written
+from coldstream.agent.names import MAX_GUESSES, candidates, guesses, written, written_names
 
 TIME = "1763700000000000000"
 
@@ -34,38 +34,38 @@ def test_known_streams_that_are_written_alike_are_all_candidates() -> None:
     assert candidates(f"a_b_c_{TIME}", known) == [("a", "b.c"), ("a.b", "c"), ("a", "b c")]
 
 
+def test_streams_that_are_written_otherwise_are_no_candidates() -> None:
+    assert candidates(f"__orders_{TIME}", [BrokerStream("/", "invoices")]) == []
+
+
 def test_a_leading_underscore_is_likeliest_the_default_vhost() -> None:
-    assert candidates(f"__orders_{TIME}", [])[0] == ("/", "orders")
+    assert next(iter(guesses(f"__orders_{TIME}").items())) == ("/", ["orders"])
 
 
-def test_without_known_streams_every_underscore_may_end_the_vhost_and_stand_for_a_dot() -> None:
-    assert candidates(f"a_b_c_{TIME}", []) == [("a", "b_c"), ("a_b", "c"), ("a", "b.c")]
+def test_every_underscore_may_end_the_vhost_and_stand_for_a_dot() -> None:
+    assert guesses(f"a_b_c_{TIME}") == {"a": ["b_c", "b.c"], "a_b": ["c"]}
 
 
 def test_a_vhost_may_begin_with_a_slash() -> None:
-    assert ("/prod", "orders") in candidates(f"_prod_orders_{TIME}", [])
-
-
-def test_known_streams_that_fit_nothing_leave_the_guesses() -> None:
-    assert candidates(f"__orders_{TIME}", [BrokerStream("/", "invoices")])[0] == ("/", "orders")
+    assert "orders" in guesses(f"_prod_orders_{TIME}")["/prod"]
 
 
 def test_a_name_of_digits_is_no_time() -> None:
-    assert candidates(f"__1763700000000000000_{TIME}", []) == [
-        ("/", "1763700000000000000"),
-    ]
+    assert guesses(f"__1763700000000000000_{TIME}") == {"/": ["1763700000000000000"]}
 
 
 def test_guesses_are_bounded_and_differ() -> None:
-    guesses = candidates("_" * 200 + f"_{TIME}", [])
-    assert len(guesses) <= MAX_GUESSES
-    assert len(set(guesses)) == len(guesses)
+    found = [(vhost, name) for vhost, names in guesses("_" * 200 + f"_{TIME}").items() for name in names]
+    assert len(found) <= MAX_GUESSES
+    assert len(set(found)) == len(found)
 
 
 @pytest.mark.parametrize("directory", ["orders", "", "__orders_12", f"_{TIME}", "pins", f"__a_{TIME}x"])
-def test_a_directory_that_is_not_a_streams_has_no_candidates(directory: str) -> None:
+def test_a_directory_that_is_not_a_streams_has_no_names(directory: str) -> None:
+    assert written_names(directory) is None
     assert candidates(directory, [BrokerStream("/", "orders")]) == []
+    assert guesses(directory) == {}
 
 
 def test_guesses_have_a_vhost_and_a_name() -> None:
-    assert all(vhost and name for vhost, name in candidates(f"____a__b____{TIME}", []))
+    assert all(vhost and all(names) for vhost, names in guesses(f"____a__b____{TIME}").items())

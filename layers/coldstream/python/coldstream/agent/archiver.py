@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from coldstream.agent.archive import Archive
@@ -21,14 +21,16 @@ from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.namesakes import Namesakes
 from coldstream.agent.naming import Naming
 from coldstream.agent.proof import Broker, Proof, Verdict
 from coldstream.agent.retention import retention_left_s
 from coldstream.agent.rules import Rules
+from coldstream.agent.search import NameSearch
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import StreamStatus
 from coldstream.archive.slice import SegmentSlice
-from coldstream.errors import AccessDeniedError, ColdstreamError, NotFoundError, UnavailableError
+from coldstream.errors import AccessDeniedError, BrokerRefusedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset, now_ms
@@ -58,6 +60,7 @@ class Services:
     scan_s: float
     every_ms: int | None
     host: str
+    namesakes: Namesakes = field(default_factory=Namesakes)
 
 
 class StreamArchiver:
@@ -72,7 +75,7 @@ class StreamArchiver:
         self.incarnation = incarnation
         self.disk = disk
         self.state = "starting"
-        self.identity = StreamIdentity(incarnation, memory, services.broker, services.naming, self)
+        self.identity = StreamIdentity(incarnation, memory, services.broker, self)
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._is_backfill = is_backfill
@@ -82,11 +85,17 @@ class StreamArchiver:
         self._news = asyncio.Event()
         self._pinned = asyncio.Event()
         self._disk_turn = asyncio.Lock()
+        self._search = NameSearch(self, services.broker, services.naming, services.rules, services.namesakes)
 
     @property
     def stream(self) -> StreamId | None:
         """The stream, None until its names are proven."""
         return self.identity.stream
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker has files of it here. Raises UnavailableError when that cannot be told."""
+        return self.disk.pins.is_live
 
     def wake(self) -> None:
         """Look at the broker's directory at once."""
@@ -104,6 +113,8 @@ class StreamArchiver:
             await asyncio.to_thread(self.disk.pins.release_all)
             with suppress(OSError):
                 self.identity.forget()
+            if self.state == "deleted":
+                self._services.namesakes.leave(self.incarnation)
         finally:
             pinning.cancel()
             proving.cancel()
@@ -237,20 +248,31 @@ class StreamArchiver:
 
     async def _is_wanted(self) -> bool:
         """Find out which stream this is, and whether it is to be archived."""
-        if self.stream is None:
-            chunk = await self._on_disk(self.disk.first_user_chunk)
-            self.state = "empty" if chunk is None else "unnamed"
-            verdict = Verdict.ANOTHER if chunk is None else await self.identity.find_names(chunk.header)
-            if verdict is not Verdict.COMMITTED:
-                if verdict is Verdict.ANOTHER and not self.disk.pins.is_live:
-                    log.error("%s was deleted before it had a name; what it held is not archived", self.incarnation)
-                    self.state = "deleted"
-                return False
+        if self.stream is None and not await self._find_names():
+            return False
         assert self.stream is not None
         if not self._services.rules.take(self.stream):
             self.state = "excluded"
             return False
         return True
+
+    async def _find_names(self) -> bool:
+        """Search for the names; return whether they are known now."""
+        found = await self._search.find()
+        if found.stream is None or found.first is None:
+            self.state = found.state
+            return False
+        self.identity.named(found.stream, found.proof, found.first)
+        self._services.metrics.forget(self.incarnation)  # what was counted without a name
+        return True
+
+    async def user_chunks(self, turn: int) -> tuple[ChunkHeader, ChunkHeader] | None:
+        """Return the first user chunk on this disk and another, in each turn another; None when there is none."""
+        first = await self._on_disk(self.disk.first_user_chunk)
+        if first is None:
+            return None
+        another = await self._on_disk(self.disk.some_user_chunk, turn)
+        return first.header, (another or first).header
 
     async def _prove(self, witness: ChunkHeader) -> Proof | None:
         """Prove by a user chunk on this disk; None when the broker has no such stream, nor has it files of it here."""
@@ -327,15 +349,16 @@ class StreamArchiver:
         self.state = "deleted"
 
     async def _tell_losses(self) -> None:
+        """Announce what is lost; of a stream without names, once it has them."""
+        if self.stream is None:
+            return
         for loss in self.identity.lost:
-            if self.stream is not None:
-                await self._services.archive.announce_loss(self.stream, loss)
+            await self._services.archive.announce_loss(self.stream, loss)
             self.identity.told(loss)
 
     def _lose(self, loss: Loss) -> None:
         self.identity.lose(loss)
-        if self.stream is not None:
-            self._services.metrics.lost(self.stream, loss.next_offset - loss.first_offset)
+        self._services.metrics.lost(self.stream or self.incarnation, loss.next_offset - loss.first_offset)
 
     async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
         """Find a chunk on this disk."""
@@ -378,11 +401,13 @@ class StreamArchiver:
             orphaned_bytes=space.orphaned_bytes,
             oldest_unarchived_at=oldest_at,
             retention_left_s=left_s,
-            last_failure=self._last_failure,
+            last_failure=self._last_failure or self._search.why,
         )
 
     def _pause_s(self) -> float:
         """Return how long to rest: with a max-lag, spans of time close without anybody saying so."""
+        if self.stream is None:
+            return self._search.pause_s(self._services.scan_s)
         every_ms = self._services.every_ms
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)
 
@@ -392,8 +417,10 @@ class StreamArchiver:
             expected = isinstance(err, ColdstreamError | OSError)
             log.warning("%s: %s", self.stream or self.incarnation, err, exc_info=None if expected else err)
         self._last_failure = text
-        self._services.metrics.failed(err, self.stream)
-        if isinstance(err, AccessDeniedError):
+        self._services.metrics.failed(err, self.stream or self.incarnation)
+        if isinstance(err, BrokerRefusedError):
+            self.state = "refused"
+        elif isinstance(err, AccessDeniedError):
             self._services.archive.renew()
 
 

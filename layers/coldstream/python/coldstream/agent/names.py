@@ -28,18 +28,28 @@ def written(vhost: str, name: str) -> str:
     return _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}".encode()).decode("ascii")
 
 
-def candidates(directory: str, known: Iterable[BrokerStream]) -> list[tuple[str, str]]:
-    """Return the (vhost, name) pairs that a directory may belong to, likeliest first; none for another's directory.
-
-    Those are the `known` streams that are written so. Where there is none, they are guesses, at most MAX_GUESSES: every
-    "_" may be where the vhost ends, "_" alone is the vhost "/", and other "_" stand for themselves or for ".".
-    """
+def written_names(directory: str) -> str | None:
+    """Return what a directory's name has before the time; None for one that is not a stream's."""
     match = _DIRECTORY.fullmatch(directory)
-    if match is None:
-        return []
-    names = match["names"]
-    found = [(stream.vhost, stream.name) for stream in known if written(stream.vhost, stream.name) == names]
-    return found or list(dict.fromkeys(islice(_guesses(names), MAX_GUESSES)))
+    return None if match is None else match["names"]
+
+
+def candidates(directory: str, known: Iterable[BrokerStream]) -> list[tuple[str, str]]:
+    """Return the (vhost, name) pairs of the known streams that are written as a directory is."""
+    names = written_names(directory)
+    return [(stream.vhost, stream.name) for stream in known if written(stream.vhost, stream.name) == names]
+
+
+def guesses(directory: str) -> dict[str, list[str]]:
+    """Return names that a directory may belong to by their vhosts, likeliest first; at most MAX_GUESSES.
+
+    Every "_" may be where the vhost ends, "_" alone is the vhost "/", and other "_" stand for themselves or for ".".
+    """
+    names = written_names(directory)
+    found: dict[str, list[str]] = {}
+    for vhost, name in [] if names is None else dict.fromkeys(islice(_guesses(names), MAX_GUESSES)):
+        found.setdefault(vhost, []).append(name)
+    return found
 
 
 def _guesses(names: str) -> Iterator[tuple[str, str]]:
