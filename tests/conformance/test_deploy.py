@@ -54,6 +54,10 @@ def test_the_bucket_is_private_encrypted_and_owned(deployed, s3):
     assert owner == deployed.expected("Bucket", "OwnershipControls", "Rules")
 
 
+def test_the_bucket_keeps_versions(deployed, s3):
+    assert s3.get_bucket_versioning(Bucket=deployed.id("Bucket"))["Status"] == "Enabled"
+
+
 def test_the_bucket_forgets_what_nobody_comes_for(deployed, s3):
     rules = s3.get_bucket_lifecycle_configuration(Bucket=deployed.id("Bucket"))["Rules"]
     found = {rule["ID"]: (rule.get("Expiration"), rule.get("AbortIncompleteMultipartUpload")) for rule in rules}
@@ -121,9 +125,15 @@ def test_every_alarm_watches_what_it_should(deployed):
         found = alarms[deployed.id(name)]
         assert (found["Threshold"], found["EvaluationPeriods"]) == (
             wanted[name]["Threshold"],
-            wanted[name]["EvaluationPeriods"],
+            int(wanted[name]["EvaluationPeriods"]),
         )
         assert found.get("MetricName") == wanted[name].get("MetricName")
+
+
+def test_alarms_may_publish(deployed):
+    found = client("sns").get_topic_attributes(TopicArn=deployed.id("AlarmTopic"))["Attributes"]
+    policy = deployed.expected("AlarmTopicPolicy", "PolicyDocument")
+    assert json.loads(found["Policy"])["Statement"] == policy["Statement"]
 
 
 def test_the_table_is_the_templates(table_name, dynamodb):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidSettingError
-from coldstream.local.template import find_template, load_template
+from coldstream.local.template import find_template, load_document, load_template
 
 MINIMAL = """
 Globals:
@@ -160,3 +160,14 @@ def test_the_template_of_the_current_directory_comes_before_that_of_the_checkout
 def test_a_template_that_is_not_there_is_told_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettingError, match=r"there is no .*absent\.yaml; name it with --template"):
         find_template(tmp_path / "absent.yaml")
+
+
+def test_a_rule_of_the_default_bus_is_passed_over_with_what_only_it_needs(tmp_path: Path) -> None:
+    rule = """
+  OfAws:
+    Type: AWS::Events::Rule
+    Properties: { EventPattern: { source: [aws.ec2] }, Targets: [{ Id: Alarms, Arn: !Ref Alarms }] }
+"""
+    path = written(tmp_path, MINIMAL.replace("\nResources:", f"\nResources:{rule.rstrip()}"))
+    assert "OfAws" in load_document(path)["Resources"]
+    assert "OfAws" not in load_template(path).body["Resources"]

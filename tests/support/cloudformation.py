@@ -28,6 +28,7 @@ ARN_IS_THE_REF = {"AWS::IAM::ManagedPolicy", "AWS::SNS::Topic", "AWS::Serverless
 EVERYTHING = {
     "Prefix": "an/archive/",
     "KmsKeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0a1b",
+    "AccessLogsBucket": "access-logs",
     "JwtIssuer": "https://issuer.example",
     "JwtAudience": "coldstream",
     "AlarmEmail": "somebody@example.com",
@@ -140,7 +141,9 @@ class Stack:
             name, attribute = argument
             return self._attribute(name, attribute)
         assert function == "Fn::Sub", f"{function} is not known here"
-        return _VARIABLE.sub(lambda match: self._variable(match[1]), argument)
+        text, given = argument if isinstance(argument, list) else (argument, {})
+        own = {name: self._resolve(value) for name, value in given.items()}
+        return _VARIABLE.sub(lambda match: own[match[1]] if match[1] in own else self._variable(match[1]), text)
 
     def _variable(self, variable: str) -> str:
         name, _, attribute = variable.partition(".")

@@ -7,7 +7,6 @@ do not. It has what events/*.json name: the bucket `archive`, with the segment s
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import time
@@ -18,10 +17,9 @@ from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from moto.server import ThreadedMotoServer
-
 from coldstream.errors import UnavailableError
 from coldstream.local.deploy import table_parameters
+from coldstream.local.emulator import EmbeddedAws
 from coldstream.local.environment import client
 from coldstream.local.template import load_document, load_template
 from tests.support.docker import IMAGE, PATH, DockerEngine
@@ -49,15 +47,13 @@ class EmulatedAws:
     """A moto server at an address of this machine, with bucket, table and the staged segment. A context manager."""
 
     def __init__(self, address: str) -> None:
-        self._server = ThreadedMotoServer(address, port=0, verbose=False)
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line for every request
+        self._server = EmbeddedAws(address)
         self.environment: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self._server.start()
-        host, port = self._server.get_host_and_port()
         self.environment = {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ENDPOINT_URL": self._server.url,
             "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local",
             "AWS_DEFAULT_REGION": REGION,

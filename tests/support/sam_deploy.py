@@ -53,8 +53,8 @@ class Deployed:
         return self._ids[name]
 
     def name(self, name: str) -> str:
-        """Return the name of a bucket, bus, rule, queue or role."""
-        return re.split(r"[/|]", self._ids[name])[-1]
+        """Return the name of a bucket, bus, rule, queue, topic or role."""
+        return re.split(r"[/|:]", self._ids[name])[-1]
 
     def expected(self, name: str, *path: str) -> Any:
         """Return a property of the template, its names and ARNs those of what was created."""
@@ -111,8 +111,9 @@ def _without(gone: set[str], value: Any) -> Any:
             return _made_up(name)
         case {"Fn::GetAtt": [str(name), str(attribute)]} if name in gone:
             return _made_up(name, is_arn=attribute == "Arn")
-        case {"Fn::Sub": str(text)}:
-            return {"Fn::Sub": _VARIABLE.sub(made_up, text)}
+        case {"Fn::Sub": str(text) | [str(text), *_] as whole}:
+            kept = _VARIABLE.sub(made_up, text)
+            return {"Fn::Sub": kept if whole == text else [kept, *_without(gone, whole[1:])]}
         case dict():
             return {key: _without(gone, each) for key, each in value.items()}
         case list():

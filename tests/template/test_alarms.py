@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from tests.support.cloudformation import EVERYTHING, PSEUDO, TEMPLATE, Stack
+from coldstream.store.reads import Operation
+from tests.support.cloudformation import ACCOUNT, EVERYTHING, PSEUDO, TEMPLATE, Stack
+from tests.support.iam import Request, is_allowed, is_denied
 
 OF_AWS = {
     "AWS/SQS": {
@@ -19,7 +22,12 @@ OF_AWS = {
     },
     "AWS/Lambda": {"ConcurrentExecutions", "Duration", "Errors", "Throttles"},
     "AWS/ApiGateway": {"4xx", "5xx", "Count"},
-    "AWS/DynamoDB": {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"},
+    "AWS/DynamoDB": {
+        "ConsumedReadCapacityUnits",
+        "ConsumedWriteCapacityUnits",
+        "SystemErrors",
+        "ThrottledRequests",
+    },
 }
 
 ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream/runtime/resolving.py",)}
@@ -45,12 +53,22 @@ def emitted() -> set[tuple[str, str]]:
 
 def looked_at(stack: Stack) -> Iterator[tuple[str, str, str, str]]:
     """Yield what alarms and dashboard look at: namespace, name, dimension and its value."""
-    for alarm in stack.of_type("AWS::CloudWatch::Alarm").values():
-        (dimension,) = alarm["Dimensions"]
-        yield alarm["Namespace"], alarm["MetricName"], dimension["Name"], dimension["Value"]
+    for alarm in alarms(stack).values():
+        for metric in metrics_of(alarm):
+            dimension = metric["Dimensions"][0]
+            yield metric["Namespace"], metric["MetricName"], dimension["Name"], dimension["Value"]
     for widget in dashboard(stack)["widgets"]:
         for namespace, metric, name, value, *_ in widget["properties"].get("metrics", []):
             yield namespace, metric, name, value
+
+
+def alarms(stack: Stack) -> dict[str, dict[str, Any]]:
+    return stack.of_type("AWS::CloudWatch::Alarm")
+
+
+def metrics_of(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the metrics of an alarm, be it on one or on an expression."""
+    return [metric["MetricStat"]["Metric"] for metric in alarm.get("Metrics", []) if "MetricStat" in metric] or [alarm]
 
 
 def dashboard(stack: Stack) -> Any:
@@ -81,22 +99,93 @@ def test_two_stacks_of_an_account_do_not_count_together(monkeypatch: pytest.Monk
 
 def test_what_loses_or_delays_data_is_alarmed(stack: Stack) -> None:
     watched = {
-        (alarm["MetricName"], alarm["Dimensions"][0]["Value"])
-        for alarm in stack.of_type("AWS::CloudWatch::Alarm").values()
+        (metric["MetricName"], metric["Dimensions"][0]["Value"])
+        for alarm in alarms(stack).values()
+        for metric in metrics_of(alarm)
     }
-    upload, resolver = stack.ref("UploadFunction"), stack.ref("ResolverFunction")
+    upload, resolver, table = (stack.ref(name) for name in ("UploadFunction", "ResolverFunction", "Table"))
     assert watched == {
         ("ApproximateNumberOfMessagesVisible", stack.ref("DeadLetterQueue")),
         ("ApproximateAgeOfOldestMessage", stack.ref("UploadQueue")),
         ("SegmentsQuarantined", "upload"),
         ("SegmentsLost", "upload"),
         ("SegmentsFailed", "upload"),
+        ("FragmentsCommitted", "upload"),
         ("Errors", upload),
         ("Throttles", upload),
         ("Failures", "resolver"),
         ("Errors", resolver),
         ("Throttles", resolver),
+        ("SystemErrors", table),
+        ("ThrottledRequests", table),
     }
+
+
+@pytest.mark.parametrize("name", ["TableErrorsAlarm", "TableThrottlesAlarm"])
+def test_every_operation_on_the_manifest_is_watched_and_counts_as_none_where_nothing_is_counted(
+    stack: Stack, name: str
+) -> None:
+    alarm = stack.properties(name)
+    watched = [{each["Name"]: each["Value"] for each in metric["Dimensions"]} for metric in metrics_of(alarm)]
+    assert {each["Operation"] for each in watched} == {*get_args(Operation), "TransactWriteItems"}
+    assert {each["TableName"] for each in watched} == {stack.ref("Table")}
+    assert filled(alarm) == {metric["Id"] for metric in alarm["Metrics"] if "MetricStat" in metric}
+
+
+def filled(alarm: dict[str, Any]) -> set[str]:
+    """Return the metrics of an alarm's expression that are 0 where CloudWatch has none."""
+    (expression,) = (metric["Expression"] for metric in alarm["Metrics"] if "Expression" in metric)
+    return set(re.findall(r"FILL\((\w+), 0\)", expression))
+
+
+def test_an_archive_that_gets_nothing_raises_an_alarm_after_as_many_hours_as_the_operator_says() -> None:
+    alarm = Stack(QuietHours="5").properties("QuietAlarm")
+    (metric,) = (each for each in alarm["Metrics"] if "MetricStat" in each)
+    assert (metric["MetricStat"]["Period"], alarm["EvaluationPeriods"]) == (3600, "5")
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanOrEqualToThreshold", 0)
+    assert filled(alarm) == {metric["Id"]}
+
+
+def test_an_archive_that_may_be_quiet_has_no_such_alarm(stack: Stack) -> None:
+    without = Stack(QuietHours="0")
+    assert alarms(stack).keys() - alarms(without).keys() == {"QuietAlarm"}
+    shown = json.loads(without.properties("Dashboard")["DashboardBody"])["widgets"][0]["properties"]["alarms"]
+    assert set(shown) == {without.arn(name) for name in alarms(without)}
+
+
+def test_a_job_of_spark_that_failed_or_ran_out_of_time_is_told_where_alarms_go(whole: Stack) -> None:
+    rule = whole.properties("SparkFailuresRule")
+    assert rule["EventPattern"] == {
+        "source": ["aws.emr-serverless"],
+        "detail-type": ["EMR Serverless Job Run State Change"],
+        "detail": {"applicationId": [whole.ref("SparkApplication")], "state": ["FAILED", "CANCELLED"]},
+    }
+    (target,) = rule["Targets"]
+    assert target["Arn"] == whole.arn("AlarmTopic")
+    told = target["InputTransformer"]
+    assert set(re.findall(r"<(\w+)>", told["InputTemplate"])) == told["InputPathsMap"].keys()
+    assert isinstance(json.loads(re.sub(r"<\w+>", "x", told["InputTemplate"])), str)
+
+
+def test_only_alarms_of_the_account_and_the_rule_may_publish_and_only_by_tls(stack: Stack, whole: Stack) -> None:
+    topic = whole.arn("AlarmTopic")
+    alarm = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": whole.arn("LossAlarm"), "aws:SecureTransport": "true"}
+    rule = {"aws:SourceArn": whole.arn("SparkFailuresRule"), "aws:SecureTransport": "true"}
+    statements = whole.properties("AlarmTopicPolicy")["PolicyDocument"]["Statement"]
+    allowed = {each["Principal"]["Service"]: [each] for each in statements if each["Effect"] == "Allow"}
+    for service, context in (("cloudwatch.amazonaws.com", alarm), ("events.amazonaws.com", rule)):
+        assert is_allowed(allowed[service], Request("sns:Publish", topic, context))
+        assert not is_allowed(allowed[service], Request("sns:Subscribe", topic, context))
+        theirs = {**context, "aws:SourceArn": "arn:aws:events:eu-central-1:1:rule/theirs", "aws:SourceAccount": "1"}
+        assert not is_allowed(allowed[service], Request("sns:Publish", topic, theirs))
+        assert is_denied(statements, Request("sns:Publish", topic, {**context, "aws:SecureTransport": "false"}))
+    without_spark = stack.properties("AlarmTopicPolicy")["PolicyDocument"]["Statement"]
+    assert {each["Sid"] for each in without_spark} == {"AlarmsOfTheAccount", "TlsOnly"}
+
+
+def test_alarms_lie_encrypted_by_the_customers_key(stack: Stack, whole: Stack) -> None:
+    assert "KmsMasterKeyId" not in stack.properties("AlarmTopic")
+    assert whole.properties("AlarmTopic")["KmsMasterKeyId"] == EVERYTHING["KmsKeyArn"]
 
 
 def test_an_event_that_failed_once_raises_no_alarm_by_its_age(stack: Stack) -> None:
@@ -104,12 +193,21 @@ def test_an_event_that_failed_once_raises_no_alarm_by_its_age(stack: Stack) -> N
     assert threshold > stack.properties("UploadQueue")["VisibilityTimeout"]
 
 
-def test_every_alarm_goes_to_the_topic_says_what_it_means_and_ends_without_data(stack: Stack) -> None:
+def test_every_alarm_goes_to_the_topic_and_says_what_it_means(stack: Stack) -> None:
     topic = [stack.outputs["AlarmTopic"]]
-    for alarm in stack.of_type("AWS::CloudWatch::Alarm").values():
+    for alarm in alarms(stack).values():
         assert alarm["AlarmActions"] == alarm["OKActions"] == topic
         assert alarm["AlarmDescription"]
-        assert alarm["TreatMissingData"] == "notBreaching"
+
+
+def test_an_alarm_ends_when_nothing_is_counted_any_more_but_those_that_stand_for_what_still_waits(stack: Stack) -> None:
+    missing: dict[str, set[str]] = {}
+    for name, alarm in alarms(stack).items():
+        missing.setdefault(alarm["TreatMissingData"], set()).add(name)
+    of_queues = {name for name, alarm in alarms(stack).items() if alarm.get("Namespace") == "AWS/SQS"}
+    assert missing.pop("ignore") == of_queues == {"DeadLettersAlarm", "OldestEventAlarm"}
+    assert missing.pop("breaching") == {"QuietAlarm"}
+    assert missing.keys() == {"notBreaching"}
 
 
 def test_alarms_are_mailed_to_whom_the_operator_names_and_to_nobody_else(stack: Stack, whole: Stack) -> None:
@@ -120,8 +218,8 @@ def test_alarms_are_mailed_to_whom_the_operator_names_and_to_nobody_else(stack: 
 
 def test_the_dashboard_shows_every_alarm_and_its_widgets_do_not_overlap(stack: Stack) -> None:
     widgets = dashboard(stack)["widgets"]
-    (alarms,) = (widget for widget in widgets if widget["type"] == "alarm")
-    assert set(alarms["properties"]["alarms"]) == {stack.arn(name) for name in stack.of_type("AWS::CloudWatch::Alarm")}
+    (shown,) = (widget for widget in widgets if widget["type"] == "alarm")
+    assert set(shown["properties"]["alarms"]) == {stack.arn(name) for name in alarms(stack)}
     cells = [
         (x, y)
         for widget in widgets

@@ -113,6 +113,47 @@ def test_nothing_expires_but_what_is_staged_long_after_its_dead_letter(prefixed:
     assert rule["ExpirationInDays"] >= dead_letter_days + 1 + 30, "a day of EventBridge's own tries, a month to act"
 
 
+def rules_of(stack: Stack) -> dict[str, dict[str, Any]]:
+    return {rule["Id"]: rule for rule in stack.properties("Bucket")["LifecycleConfiguration"]["Rules"]}
+
+
+def test_what_is_deleted_can_be_brought_back_for_as_long_as_the_operator_says(prefixed: Stack) -> None:
+    assert prefixed.properties("Bucket")["VersioningConfiguration"] == {"Status": "Enabled"}
+    rule = rules_of(Stack(KeepDeletedDays="30"))["deleted-objects"]
+    assert rule == {
+        "Id": "deleted-objects",
+        "Status": "Enabled",
+        "ExpiredObjectDeleteMarker": True,
+        "NoncurrentVersionExpiration": {"NoncurrentDays": "30"},
+    }
+
+
+def test_without_versions_those_that_are_left_of_before_end_too() -> None:
+    stack = Stack(KeepDeletedDays="0")
+    assert stack.properties("Bucket")["VersioningConfiguration"] == {"Status": "Suspended"}
+    assert rules_of(stack)["deleted-objects"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
+
+
+def test_staged_segments_which_are_deleted_once_they_are_archived_are_kept_for_a_day_alone(prefixed: Stack) -> None:
+    rule = rules_of(prefixed)["forgotten-segments"]
+    assert rule["Prefix"] == f"{prefixed.parameters['Prefix']}staging/"
+    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
+
+
+def test_s3_logs_the_requests_to_a_bucket_of_the_operators_and_nowhere_else(stack: Stack, whole: Stack) -> None:
+    assert "LoggingConfiguration" not in stack.properties("Bucket")
+    assert whole.properties("Bucket")["LoggingConfiguration"] == {
+        "DestinationBucketName": EVERYTHING["AccessLogsBucket"],
+        "LogFilePrefix": "coldstream/",
+    }
+
+
+@pytest.mark.parametrize("other", ["spark/jobs/data/compact.py", "staging/a/data/b", "elsewhere/data/1.fragment"])
+def test_what_is_no_fragment_is_not_taken_for_one(prefixed: Stack, other: str) -> None:
+    found = denies(prefixed, "s3:PutObject", f"/{keys(prefixed).prefix}{other}", MAKES_AN_OBJECT)
+    assert found == other.startswith("staging/")
+
+
 def test_unfinished_uploads_end_wherever_they_are(stack: Stack) -> None:
     (rule,) = (
         rule

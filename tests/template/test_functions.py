@@ -91,6 +91,12 @@ def test_every_log_is_kept_for_as_long_as_the_operator_says() -> None:
     assert {properties["RetentionInDays"] for properties in groups.values()} == {"90"}
 
 
+def test_every_log_is_encrypted_by_the_customers_key_where_there_is_one(stack: Stack, whole: Stack) -> None:
+    assert not any("KmsKeyId" in properties for properties in stack.of_type("AWS::Logs::LogGroup").values())
+    keys = {properties.get("KmsKeyId") for properties in whole.of_type("AWS::Logs::LogGroup").values()}
+    assert keys == {EVERYTHING["KmsKeyArn"]}
+
+
 def apis(stack: Stack) -> dict[str, dict[str, Any]]:
     return stack.of_type("AWS::Serverless::HttpApi")
 

@@ -37,6 +37,7 @@ S3_ACTIONS = [
     "GetObjectAttributes",
     "GetObjectTagging",
     "GetObjectVersion",
+    "GetObjectVersionForReplication",
     "ListAllMyBuckets",
     "ListBucket",
     "ListBucketMultipartUploads",
@@ -44,7 +45,9 @@ S3_ACTIONS = [
     "ListMultipartUploadParts",
     "PutBucketAcl",
     "PutBucketPolicy",
+    "PutBucketLogging",
     "PutBucketPublicAccessBlock",
+    "PutBucketVersioning",
     "PutEncryptionConfiguration",
     "PutLifecycleConfiguration",
     "PutObject",
@@ -114,6 +117,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "SparkJobRole": {
         "bucket": {"s3:ListBucket"},
         "script": {"s3:GetObject"},
+        "script in a directory data": {"s3:GetObject"},
         "fragment": OBJECT_WRITES,
         "compacted fragment": OBJECT_WRITES,
         "bucket of tables": {"s3:ListBucket"},
@@ -166,6 +170,8 @@ def resources() -> dict[str, Request]:
         "segment in quarantine": Request("s3", f"{bucket}/{quarantined}"),
         "reason of a quarantine": Request("s3", f"{bucket}/{quarantined}.json"),
         "script": Request("s3", f"{bucket}/{KEYS.prefix}spark/compact.py"),
+        "script in a directory data": Request("s3", f"{bucket}/{KEYS.prefix}spark/jobs/data/compact.py"),
+        "object in a directory data": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere/data/0.fragment"),
         "fragment of another prefix": Request("s3", f"{bucket}/{Keys('theirs/').fragment(LIFE, Offset(0))}"),
         "staged segment of another prefix": Request("s3", f"{bucket}/theirs/{staged}"),
         "another object": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere"),
@@ -221,6 +227,14 @@ def test_what_is_allowed_is_this_and_nothing_else(principal: str) -> None:
             if is_allowed(granted, Request(action, target.resource, target.context)):
                 allowed.setdefault(name, set()).add(action)
     assert allowed == MAY[principal]
+
+
+@pytest.mark.parametrize("directory", ["spark/aa", "staging/", "quarantine/aaaaaaaa"])
+def test_a_job_changes_nothing_beside_the_fragments_even_if_its_key_looks_like_that_of_one(directory: str) -> None:
+    granted, bucket = statements("SparkJobRole"), everything().arn("Bucket")
+    key = f"{bucket}/{KEYS.prefix}{directory}_b/data/0.fragment"
+    for action in ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"):
+        assert not is_allowed(granted, Request(action, key))
 
 
 def test_every_role_and_policy_has_its_table() -> None:

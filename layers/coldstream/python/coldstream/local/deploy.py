@@ -5,7 +5,7 @@ expression we want to know is an output of the stack. Two things are different f
 
 - Resources of services that live at another endpoint (DynamoDB Local, an S3-compatible server) are created there by
   their own API, and stand in the stack as parameters that hold their names.
-- DeletionPolicy and the protection of tables are dropped: what a laptop creates, it deletes.
+- DeletionPolicy, the protection of tables and the versions of objects are dropped: what a laptop creates, it deletes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coldstream.local.template import Expression, Function, Template
 _ARN = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-%s"
 _TABLE_PROPERTIES = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
 _DROPPED = frozenset({"DeletionPolicy", "UpdateReplacePolicy"})
-_DROPPED_PROPERTIES = frozenset({"DeletionProtectionEnabled"})
+_DROPPED_PROPERTIES = frozenset({"DeletionProtectionEnabled", "VersioningConfiguration"})
 
 
 @dataclass(frozen=True, slots=True)

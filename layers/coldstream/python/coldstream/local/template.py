@@ -106,7 +106,7 @@ def _template(path: Path, document: Mapping[str, Any]) -> Template:
     functions = tuple(_functions(path.parent, document.get("Globals", {}).get("Function", {}), resources))
     if sum(bool(function.apis) for function in functions) > 1:
         raise InvalidSettingError("template", "more than one function has an HTTP API; one can be served locally")
-    kept = {name: resource for name, resource in resources.items() if resource["Type"] in _LOCAL}
+    kept = {name: resource for name, resource in resources.items() if _is_local(resource)}
     left_out = set(resources) - set(kept)
     _require_kept(functions, kept, resources, left_out)
     served = {api for function in functions for api in function.apis}
@@ -118,6 +118,12 @@ def _template(path: Path, document: Mapping[str, Any]) -> Template:
             api_outputs.extend([name] if references & served else [])
     body = {section: document[section] for section in ("Parameters", "Mappings", "Conditions") if section in document}
     return Template(path, {**body, "Resources": kept}, functions, outputs, tuple(api_outputs))
+
+
+def _is_local(resource: Mapping[str, Any]) -> bool:
+    """Tell whether a laptop makes a resource. The default bus brings events of AWS's services alone: it has none."""
+    is_of_default_bus = resource["Type"] == "AWS::Events::Rule" and "EventBusName" not in resource["Properties"]
+    return resource["Type"] in _LOCAL and not is_of_default_bus
 
 
 def _require_kept(
