@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "spark"
 REQUIREMENTS = ROOT / "requirements-spark.txt"
 PACKAGES = (ROOT / "layers/coldstream/python/coldstream", ROOT / "spark/coldstream_spark")
-LEFT_OUT = ("agent/", "local/", "cli/agent.py", "cli/agent_status.py", "cli/main.py", "cli/up.py")
+LEFT_OUT = ("__main__.py", "agent/", "local/", "cli/agent.py", "cli/agent_status.py", "cli/main.py", "cli/up.py")
 """Of coldstream, what no job imports, and whose needs the archive lacks."""
 
 PYTHON = "3.11"

@@ -42,7 +42,8 @@ from coldstream.replay.source import Source
 from coldstream.replay.summary import Summary
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.transform import load_function
-from coldstream.replay.wanted import find_source, parse_bounds
+from coldstream.replay.wanted import check_start, find_source, parse_bounds
+from coldstream.units import now_ms
 
 TELL_S = 5
 _PLACE = ("table", "bucket", "endpoint")
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     broker.add_argument("--to-vhost", metavar="VHOST", help="of a stream; else that of the streams that are replayed")
     broker.add_argument("--routing-key", metavar="FIELD", help="where a message has it, as properties.message_id")
     broker.add_argument("--default-key", metavar="KEY", help="to an exchange: of messages without one")
+    broker.add_argument("--allow-unroutable", action="store_true", help="to an exchange: what no queue is bound for")
     broker.add_argument("--publisher", metavar="NAME", help="to a stream: publish under this reference")
     broker.add_argument("--rate", type=float, help="messages a second at most, of each stream")
     table = options.add_argument_group("to a table")
@@ -92,6 +94,7 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
         path = given.to_parquet or given.to_jsonl
         asked = _asked(given)
         target = None if path else asked.target()
+        check_start(given.start, now_ms())
         partitioning = Partitioning.parse(given.partition_by)
         form = FileFormat.PARQUET if given.to_parquet else FileFormat.JSONL_GZIP if given.gzip else FileFormat.JSONL
         transform = _function(given.transform)
@@ -134,6 +137,7 @@ def _asked(given: argparse.Namespace) -> Asked:
         default_key=given.default_key,
         publisher=given.publisher,
         rate=given.rate,
+        allow_unroutable=given.allow_unroutable,
     )
 
 
@@ -154,7 +158,7 @@ def _ship(spark: SparkSession, function: Callable[..., Any]) -> None:
 
 
 def _sources(given: argparse.Namespace, place: Place) -> tuple[Source, ...]:
-    bounds = parse_bounds(given.start, given.end)
+    bounds = parse_bounds(given.start, given.end, now_ms())
     table, objects = place.open_table(), place.open_bucket()
     streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation)
     skip = given.on_gap == "skip"

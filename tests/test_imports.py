@@ -15,6 +15,8 @@ BASE = {"errors", "units"}
 MAY_IMPORT = {
     "errors": set[str](),
     "units": set[str](),
+    "extras": {"errors"},
+    "__main__": {"extras", "cli"},
     "format": BASE,
     "manifest": BASE | {"format"},
     "store": BASE | {"format", "manifest"},

@@ -10,6 +10,8 @@ from coldstream.units import (
     ByteRange,
     TimestampMs,
     format_timestamp,
+    is_relative,
+    parse_time,
     parse_timestamp,
 )
 
@@ -94,6 +96,50 @@ def test_what_is_no_timestamp_is_refused_briefly(text: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # one reason for each
         parse_timestamp(text)
     assert len(str(caught.value)) < 400
+
+
+NOW = TimestampMs(1_769_851_800_120)  # 2026-01-31T09:30:00.120Z
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [
+        ("now", "2026-01-31T09:30:00.120Z"),
+        ("today", "2026-01-31T00:00:00.000Z"),
+        ("yesterday", "2026-01-30T00:00:00.000Z"),
+        ("-0s", "2026-01-31T09:30:00.120Z"),
+        ("-20ms", "2026-01-31T09:30:00.100Z"),
+        ("-90s", "2026-01-31T09:28:30.120Z"),
+        ("-30m", "2026-01-31T09:00:00.120Z"),
+        ("-1h", "2026-01-31T08:30:00.120Z"),
+        ("-0.5h", "2026-01-31T09:00:00.120Z"),
+        (" -2d ", "2026-01-29T09:30:00.120Z"),
+        ("now-1h", "2026-01-31T08:30:00.120Z"),
+        ("2026-01-30", "2026-01-30T00:00:00.000Z"),
+        ("2026-01-30T09:30:00+01:00", "2026-01-30T08:30:00.000Z"),
+        ("5", "1970-01-01T00:00:00.005Z"),
+    ],
+)
+def test_a_time_may_be_given_as_people_say_it(text: str, time: str) -> None:
+    assert format_timestamp(parse_time(text, NOW)) == time
+
+
+@pytest.mark.parametrize("text", ["now", "today", "yesterday", "-1h", "now-1h"])
+def test_what_is_another_time_tomorrow_is_relative(text: str) -> None:
+    assert is_relative(text)
+
+
+@pytest.mark.parametrize("text", ["2026-01-30", "2026-01-30T09:30:00Z", "5", "-5", "first"])
+def test_what_is_the_same_time_tomorrow_is_not(text: str) -> None:
+    assert not is_relative(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "tomorrow", "Now", "1h", "+1h", "-1 h", "--1h", "-1y", "now-", "now+1h", "2026-1-3", "2026-02-30"]
+)
+def test_what_people_say_otherwise_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  # one reason for each
+        parse_time(text, NOW)
 
 
 def test_a_timestamp_is_written_in_utc_with_milliseconds() -> None:

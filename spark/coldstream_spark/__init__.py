@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import coldstream
-from coldstream_spark.datasource import ColdstreamDataSource
+from coldstream.extras import missing_extra
+
+try:
+    from coldstream_spark.datasource import ColdstreamDataSource
+except ModuleNotFoundError as err:
+    if (missing := missing_extra(err, "spark")) is None:
+        raise
+    raise missing from err
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

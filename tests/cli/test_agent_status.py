@@ -10,7 +10,7 @@ from coldstream.agent.http import StatusServer
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.status import AgentStatus
 from coldstream.cli.agent_status import status
-from coldstream.cli.exits import ExitCode, exit_code
+from coldstream.cli.exits import ExitCode, advice, exit_code
 from coldstream.cli.output import Format
 from coldstream.errors import ColdstreamError, InvalidSettingError, UnavailableError
 from coldstream.manifest.stream import Incarnation
@@ -86,6 +86,8 @@ def test_an_agent_that_cannot_be_reached_is_exit_code_6() -> None:
         err = failed(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert isinstance(err, UnavailableError)
     assert exit_code(err) is ExitCode.UNAVAILABLE
+    assert "is an agent running? `coldstream agent` is one" in (advice(err) or "")
+    assert "coldstream up" not in (advice(err) or "")
 
 
 def test_an_agent_that_starts_is_exit_code_6(agent: Agent) -> None:

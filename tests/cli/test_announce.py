@@ -157,3 +157,14 @@ def test_a_setting_that_is_missing_is_named(
     done = cli("announce", archive.node / ORDERS)
     assert done.code == 2
     assert done.err == f"coldstream: {variable}: is not set (`coldstream up` prints settings that work)\n"
+
+
+def test_a_stream_whose_one_segment_is_still_written_is_told_and_what_archives_it(
+    archive: Archive, cli: Cli, tmp_path: Path
+) -> None:
+    write_segments(tmp_path / "__quiet_1763700000000000009", chunks=1)
+    done = cli("announce", tmp_path)
+    assert done.code == 0
+    assert done.out.splitlines()[1].split() == ["/", "quiet", "0", "0", "0", "0"]
+    assert "stream 'quiet' in vhost '/' has no segment but the one that the broker writes to" in done.err
+    assert "coldstream agent --max-lag" in done.err

@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import re
 
-from tests.cli.conftest import CHUNK_MS, ORDERS, START, Archive, Cli
+import pytest
+
+from coldstream.store.ports import StreamPage
+from coldstream.units import TimestampMs, format_timestamp
+from tests.cli.conftest import CHUNK_MESSAGES, CHUNK_MS, ORDERS, START, Archive, Cli
 
 
-def test_streams_are_listed_with_their_incarnations(archive: Archive, cli: Cli) -> None:
-    assert {"vhost": "/", "name": "orders", "incarnation": ORDERS} in cli("streams", "--output", "json").json
-    lines = [line.split() for line in cli("streams").out.splitlines()]
-    assert lines[0] == ["vhost", "stream", "incarnation"]
-    assert ["/", "orders", ORDERS] in lines
+def test_streams_are_listed_as_they_are_described(archive: Archive, cli: Cli) -> None:
+    listed = cli("streams", "--output", "json").json
+    names = [(stream["vhost"], stream["name"]) for stream in listed]
+    assert names == sorted(names)
+    orders = next(stream for stream in listed if stream["name"] == "orders")
+    (described,) = cli("describe", "orders", "-o", "json").json
+    assert {"vhost": orders["vhost"], "name": orders["name"], "incarnation": orders["incarnation"]} == described[
+        "stream"
+    ]
+    same = ("first_offset", "next_offset", "first_timestamp", "last_timestamp", "messages", "fragments", "data_bytes")
+    assert [orders[name] for name in same] == [described[name] for name in same]
+
+
+def test_streams_are_listed_with_sizes_times_and_age(
+    archive: Archive, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = START + (archive.tail // CHUNK_MESSAGES - 1) * CHUNK_MS
+    monkeypatch.setattr("coldstream.cli.streams.now_ms", lambda: TimestampMs(newest + 7_200_000))
+    lines = [re.split(" {2,}", line) for line in cli("streams").out.splitlines()]
+    heads = ["vhost", "stream", "messages", "size", "tail", "first chunk at", "newest chunk at", "age", "gaps"]
+    assert lines[0] == [*heads, "incarnation"]
+    row = next(line for line in lines if line[1] == "orders")
+    times = ["2025-11-21T04:40:00.000Z", format_timestamp(TimestampMs(newest))]
+    assert row[2] == row[4] == str(archive.tail)
+    assert row[3].endswith("KiB")
+    assert row[5:] == [*times, "2 h", "0", ORDERS]
+
+
+def test_an_empty_archive_is_told_with_what_fills_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", lambda *_: StreamPage((), None))
+    done = cli("streams", "--resolver", "http://127.0.0.1:9")
+    assert done.code == 0
+    for command in ("coldstream agent", "--max-lag", "coldstream agent status", "coldstream announce"):
+        assert command in done.err
 
 
 def test_a_description_tells_offsets_times_and_sizes(archive: Archive, cli: Cli) -> None:
@@ -84,9 +117,19 @@ def test_a_gap_has_an_exit_code_of_its_own(archive: Archive, cli: Cli) -> None:
 
 
 def test_a_spec_that_means_nothing_is_refused_with_those_that_do(archive: Archive, cli: Cli) -> None:
-    done = cli("resolve", "orders", "yesterday")
+    done = cli("resolve", "orders", "tomorrow")
     assert done.code == 2
     assert "first, last, next, an offset" in done.err
+
+
+def test_a_time_may_be_given_as_people_say_it(archive: Archive, cli: Cli) -> None:
+    (whole,) = cli("resolve", "orders", "2025-11-21", "-o", "json").json
+    assert whole["ranges"][0]["first_offset"] == 0
+    for text in ("-1h", "yesterday", "today", "now"):
+        assert cli("resolve", "orders", text).out == f"tail: read on from the broker at offset {archive.tail}\n"
+    (read,) = cli("read", "orders", "--from", "2025-11-21", "--to", "-1h", "--limit", "1").json
+    assert read["offset"] == 0
+    assert cli("read", "orders", "--from", "-1h").out == ""
 
 
 def test_a_bound_that_means_nothing_is_refused(archive: Archive, cli: Cli) -> None:

@@ -169,3 +169,18 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(archived: SmallFragments, cli
     assert cli("compact", "--all").code == 0
     assert len(archived.log()) == 1
     assert list(archived.read()) == archived.chunks
+
+
+@pytest.mark.parametrize("dry_run", [("--dry-run",), ()])
+def test_a_stream_that_is_too_young_as_a_whole_is_told(
+    archived: SmallFragments, cli: Cli, dry_run: tuple[str, ...]
+) -> None:
+    before = archived.log()
+    done = cli("compact", "orders", "--older-than", "30000d", *dry_run)
+    assert done.code == 0
+    assert (
+        f"stream 'orders' in vhost '/': all {len(before)} fragments have chunks younger than --older-than 30000d"
+        in done.err
+    )
+    assert archived.log() == before
+    assert "younger than" not in cli("compact", "orders", "--dry-run").err

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import coldstream
+from coldstream.cli.complete import stream_names
 from coldstream.cli.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
     AccessDeniedError,
@@ -25,11 +28,28 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
 COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "compact", "replay", "inspect")
+NOBODY = 65534
 RESOLVER = ("--resolver", "http://127.0.0.1:9")
+
+
+@pytest.fixture
+def unprivileged(tmp_path: Path) -> Iterator[None]:
+    """Be somebody who may not read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    os.chown(tmp_path, NOBODY, -1)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +147,99 @@ def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest
     monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
     done = cli("streams", *RESOLVER)
     assert (done.code, done.err) == (1, "coldstream: [Errno 28] No space left on device\n")
+
+
+def test_the_version_is_told_wherever_it_is_asked_for(cli: Cli) -> None:
+    for arguments in (("--version",), ("streams", "--version"), ("--debug", "read", "orders", "--version")):
+        done = cli(*arguments)
+        assert (done.code, done.out) == (0, f"coldstream {coldstream.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--debug", "streams", *RESOLVER, "-o", "json"),
+        ("streams", *RESOLVER, "-o", "json", "--debug"),
+        ("-o", "json", *RESOLVER, "streams", "--debug"),
+        ("--output=json", *RESOLVER, "--debug", "streams"),
+    ],
+)
+def test_options_may_be_before_the_command_and_after_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    def fail(*_: object) -> None:
+        raise UnavailableError("S3")
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    done = cli(*arguments)
+    assert done.code == 6
+    assert "Traceback" in done.err
+
+
+def test_an_error_of_the_agents_shows_where_it_comes_from_too(cli: Cli) -> None:
+    done = cli("agent", "status", "--url", "ftp://x", "--debug")
+    assert done.code == 2
+    assert "Traceback" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("coldstream re", {"resolve", "read", "replay"}), ("coldstream compact --old", {"--older-than"})],
+)
+def test_a_shell_completes_commands_and_options(words: str, found: set[str]) -> None:
+    environment = {
+        "PYTHONPATH": PACKAGE,
+        "PATH": os.environ["PATH"],
+        "_COLDSTREAM_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "coldstream"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert (set(done.stdout.split()), done.stderr) == (found, "")
+
+
+def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli) -> None:
+    done = cli("--show-completion", "bash")
+    assert done.code == 0
+    assert "complete -o default -F _coldstream_completion coldstream" in done.out
+
+
+def test_a_shell_completes_names_of_streams_where_the_resolver_tells_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stream_names("or") == ["orders"]
+    monkeypatch.setenv("COLDSTREAM_RESOLVER_URL", "nonsense")
+    assert stream_names("or") == []
+
+
+def test_a_resolver_that_hangs_does_not_hold_up_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.cli.complete.WITHIN_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("COLDSTREAM_RESOLVER_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert stream_names("or") == []
+
+
+def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'rstream'", name="rstream.schema")
+
+    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    done = cli("streams", *RESOLVER)
+    assert done.code == 2
+    assert done.err == (
+        "coldstream: this needs the package rstream, which comes with: pip install 'coldstream[consumer]'\n"
+    )
+
+
+def test_what_may_not_be_read_is_told_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
+    (tmp_path / "stream").mkdir(mode=0)
+    for arguments in (("announce", tmp_path / "stream"), ("agent", "--data", tmp_path / "stream")):
+        done = cli(*arguments)
+        assert done.code == 1
+        assert "Permission denied" in done.err
+        assert "sudo -u rabbitmq" in done.err
 
 
 def test_help_lists_the_commands_and_the_exit_codes(cli: Cli) -> None:

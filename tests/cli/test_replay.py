@@ -121,3 +121,23 @@ def test_an_exchange_that_is_not_there_fails_the_stream(cli: Cli, broker: Broker
     done = cli("replay", "orders", "--to-exchange", "nowhere", "--amqp-broker", uri, "-o", "json")
     assert done.code == 3
     assert "nowhere" in done.json[0]["errors"][0]
+
+
+def test_messages_that_no_queue_takes_are_a_failure_unless_allowed(cli: Cli, broker: Broker) -> None:
+    uri = f"amqp://guest:guest@127.0.0.1:{broker.amqp_port}/%2F"
+    arguments = ("replay", "orders", "--to-exchange", "amq.topic", "--to", "5", "--amqp-broker", uri)
+    done = cli(*arguments)
+    assert done.code == 3
+    assert "no queue is bound for its routing key ''; bind one and run this again" in done.err
+    allowed = cli(*arguments, "--allow-unroutable")
+    assert allowed.code == 0
+    assert "5 messages were dropped by the broker: no queue is bound for them" in allowed.err
+    heads, row = allowed.out.splitlines()
+    assert (heads.split("  ")[-1], row.split()[-1]) == ("unroutable", "5")
+    assert cli(*arguments, "--allow-unroutable", "-o", "json").json[0]["streams"][0]["unroutable"] == 5
+
+
+def test_a_replay_to_a_broker_begins_at_a_time_that_stays(cli: Cli) -> None:
+    done = cli("replay", "orders", "--to-stream", "replayed", "--from", "-1h")
+    assert (done.code, done.out) == (2, "")
+    assert "--from: now-1h is another time whenever this is run" in done.err

@@ -98,8 +98,9 @@ def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pyt
         taken.listen()
         port = str(taken.getsockname()[1])
         done = cli("up", "--port", port, "--template", ROOT / "template.yaml", "--env-file", env_file)
-    assert done.code == 6
-    assert "Address already in use" in done.err
+    assert done.code == 2
+    assert f"port: {port} is not to be had: Address already in use; does another `coldstream up` run?" in done.err
+    assert "--port 0 any that is free" in done.err
     assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
 
 

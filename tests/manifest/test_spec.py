@@ -69,3 +69,28 @@ def test_an_offset_is_unsigned_and_of_64_bits(offset: int) -> None:
 def test_a_timestamp_is_signed_and_of_64_bits(timestamp: int) -> None:
     with pytest.raises(InvalidQueryError):
         AtTimestamp(TimestampMs(timestamp))
+
+
+NOW = TimestampMs(1_769_851_800_000)
+
+
+@pytest.mark.parametrize("text", ["-1h", "now-1h", "timestamp:-1h", "2026-01-31T08:30:00Z"])
+def test_a_while_ago_is_a_timestamp_where_it_is_known_what_time_it_is(text: str) -> None:
+    assert parse_offset_spec(text, NOW) == AtTimestamp(TimestampMs(NOW - 3_600_000))
+
+
+@pytest.mark.parametrize("text", ["-1h", "yesterday", "2026-01-31"])
+def test_programs_do_not_speak_so(text: str) -> None:
+    with pytest.raises(InvalidQueryError):
+        parse_offset_spec(text)
+
+
+def test_digits_alone_are_an_offset_for_people_too() -> None:
+    assert parse_offset_spec("2026", NOW) == AtOffset(Offset(2026))
+    with pytest.raises(InvalidQueryError):
+        parse_offset_spec("-5", NOW)
+
+
+def test_a_time_without_a_zone_is_refused_with_what_to_add() -> None:
+    with pytest.raises(InvalidQueryError, match="no offset from UTC: 2026-01-31T09:30Z is in UTC"):
+        parse_offset_spec("2026-01-31T09:30", NOW)

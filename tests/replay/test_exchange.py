@@ -21,6 +21,7 @@ from coldstream.errors import (
     InvalidSettingError,
     NotFoundError,
     UnavailableError,
+    UnroutableError,
 )
 from coldstream.format.message import Message
 from coldstream.replay import confirmed, exchange, patience
@@ -102,13 +103,30 @@ def test_what_was_published_by_amqp_0_9_1_is_so_again(target: ExchangeTarget, ch
 def test_messages_go_by_the_key_that_they_came_by(source: Archived, broker: Broker, channel: BlockingChannel) -> None:
     queue = next(_NAMES)
     channel.queue_declare(queue)
-    summary = run(source, ExchangeTarget(uri(broker), "", default_key=queue))
+    summary = run(source, ExchangeTarget(uri(broker), "", default_key=queue, allow_unroutable=True))
     # Published to the default exchange, so they came by the stream's name, where no queue is now.
     assert summary.unroutable == summary.messages > 0
-    summary = run(source, ExchangeTarget(uri(broker), "", RoutingKey.parse("properties.message_id"), queue))
+    by_id = ExchangeTarget(uri(broker), "", RoutingKey.parse("properties.message_id"), queue, allow_unroutable=True)
+    summary = run(source, by_id)
     found = taken(channel, queue)
     assert summary.unroutable == summary.messages - len(found)
     assert not {"id-1"} & {properties.message_id for _, properties, _ in found}
+
+
+def test_what_no_queue_is_bound_for_ends_it_and_is_sent_again_once_one_is(
+    source: Archived, broker: Broker, channel: BlockingChannel, tmp_path: Path
+) -> None:
+    name = next(_NAMES)
+    channel.exchange_declare(name, "fanout")
+    target = ExchangeTarget(uri(broker), name, progress=tmp_path / "progress")
+    with pytest.raises(UnroutableError, match="bind one and run this again") as raised:
+        run(source, target)
+    assert raised.value.offset == next(iter(source.messages))
+    channel.queue_declare(name)
+    channel.queue_bind(name, name)
+    summary = run(source, target)
+    assert (summary.unroutable, summary.is_complete) == (0, True)
+    assert offsets(taken(channel, name)) == list(source.messages)
 
 
 def test_a_second_run_with_the_progress_file_sends_nothing(

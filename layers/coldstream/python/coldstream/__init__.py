@@ -17,7 +17,18 @@ _MODULES = {"BlockingConsumer": "coldstream.consumer.blocking", "Consumer": "col
 
 
 def __getattr__(name: str) -> Any:
-    """Import the consumer when it is first asked for: importing coldstream stays cheap, and goes without rstream."""
+    """Import the consumer when it is first asked for: importing coldstream stays cheap, and goes without rstream.
+
+    Raises MissingExtraError, an ImportError, where that is not installed.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        module = import_module(_MODULES[name])
+    except ModuleNotFoundError as err:
+        from coldstream.extras import missing_extra  # noqa: PLC0415  seldom needed
+
+        if (missing := missing_extra(err)) is None:
+            raise
+        raise missing from err
+    return getattr(module, name)

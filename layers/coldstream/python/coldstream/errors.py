@@ -17,12 +17,14 @@
     ├── NotFoundError              what was asked for is not there
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
     │   ├── IncarnationError       the stream that was being read is gone: there is another of its name
-    │   └── ObjectNotFoundError    no object at that key
+    │   ├── ObjectNotFoundError    no object at that key
+    │   └── UnroutableError        an exchange has no queue for a message, and drops it
     ├── GapError                   the archive does not hold these offsets, and says so
     ├── OverlapError               a segment disagrees with the manifest about where chunks begin
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at what is there
     │   └── LostRaceError          the manifest moved on; read again and retry
+    ├── MissingExtraError          a package that this part needs is not installed; an ImportError, too
     ├── StoppedError               who called wants no more of it; nothing was changed
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
     └── UnavailableError           a service did not answer, or asked to slow down; retry later
@@ -135,6 +137,18 @@ class ObjectNotFoundError(NotFoundError):
         super().__init__(f"no object at {key}")
 
 
+class UnroutableError(NotFoundError):
+    """No queue is bound to an exchange for the message at `offset`: a broker confirms such a message and drops it."""
+
+    def __init__(self, exchange: str, offset: int, routing_key: str) -> None:
+        self.offset = offset
+        self.routing_key = routing_key
+        super().__init__(
+            f"{exchange} drops the message at offset {offset}: no queue is bound for its routing key {routing_key!r};"
+            " bind one and run this again, or let such messages go with --allow-unroutable"
+        )
+
+
 class GapError(ColdstreamError):
     """The archive does not hold the offsets from `first_offset` up to, not including, `next_offset`."""
 
@@ -175,6 +189,16 @@ class ObjectExistsError(ConflictError):
 
 class LostRaceError(ConflictError):
     """The manifest changed between reading and writing; nothing was written. Read again and retry."""
+
+
+class MissingExtraError(ColdstreamError, ImportError):
+    """A package that this part needs is not installed: an extra of ours, `extra`, brings `module`."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        self.module = module
+        self.extra = extra
+        super().__init__(f"this needs the package {module}, which comes with: pip install 'coldstream[{extra}]'")
+        self.name = module
 
 
 class StoppedError(ColdstreamError):

@@ -37,6 +37,10 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[kKMGT]i|[kMGT])?B?")
 _FACTORS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
+_DAY_MS = 86_400_000
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_AGO = re.compile(r"(?:now)?-(?P<duration>[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FINER_THAN_MICROSECONDS = re.compile(r"[.,][0-9]{6}([0-9]+)")
@@ -96,6 +100,28 @@ def parse_timestamp(text: str) -> TimestampMs:
     if not MIN_TIMESTAMP_MS <= value <= MAX_TIMESTAMP_MS:
         raise ValueError(f"{text[:80]!r} lies outside a signed 64-bit number of milliseconds")
     return TimestampMs(value)
+
+
+def parse_time(text: str, now: TimestampMs) -> TimestampMs:
+    """Read a time as people give it on a command line. Days begin at midnight UTC, for all times are written in UTC.
+
+    It is `now`, `today` or `yesterday`; some time ago, as -90s, -30m, -1h and -2d, also now-1h; a date, as 2026-01-31;
+    or what `parse_timestamp` reads. Raises ValueError.
+    """
+    stripped = text.strip()
+    midnight = now - now % _DAY_MS
+    words = {"now": now, "today": midnight, "yesterday": midnight - _DAY_MS}
+    if stripped in words:
+        return TimestampMs(words[stripped])
+    if ago := _AGO.fullmatch(stripped):
+        return TimestampMs(now - round(parse_duration(ago["duration"]) * 1000))
+    return parse_timestamp(f"{stripped}T00:00:00Z" if _DATE.fullmatch(stripped) else stripped)
+
+
+def is_relative(text: str) -> bool:
+    """Tell whether a text is a time that is another one each time it is read."""
+    stripped = text.strip()
+    return stripped in {"now", "today", "yesterday"} or _AGO.fullmatch(stripped) is not None
 
 
 def format_timestamp(timestamp: TimestampMs) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -171,7 +172,9 @@ def _find_data(given: Path | None) -> Path:
         # A broker makes it with its first stream.
         if not given.is_dir() and not (given.name == "stream" and given.parent.is_dir()):
             raise InvalidSettingError("--data", f"{given} is not a directory")
+        _check_readable(given)
         return given.absolute()
+    _check_readable(Path(DATA_DIRECTORIES))
     found = sorted(Path(DATA_DIRECTORIES).glob("*/stream"))
     if len(found) != 1:
         raise InvalidSettingError(
@@ -179,7 +182,14 @@ def _find_data(given: Path | None) -> Path:
             f"is needed: the broker's directory of streams, as {DATA_DIRECTORIES}/rabbit@host/stream;"
             f" there are {len(found)} such here",
         )
+    _check_readable(found[0])
     return found[0]
+
+
+def _check_readable(directory: Path) -> None:
+    """Raise PermissionError for a directory that is there, and not for this user."""
+    if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
 
 
 def _vhost_and_name(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coldstream.cli.options import Output
-from coldstream.cli.output import Format, printable, size_text, write_json_text, write_table
+from coldstream.cli.output import Format, duration_text, printable, size_text, write_json_text, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,15 @@ def _ask(url: str) -> AgentStatus:
     if parts.scheme not in {"http", "https"} or not parts.host:
         raise InvalidSettingError("--url", f"{url!r} is not a URL, as http://127.0.0.1:9478 is")
     client = HttpClient(connections=1, read_timeout_s=TIMEOUT_S, attempts=1)
-    return AgentStatus.from_json(client.get(url, dict, read), source=url)
+    try:
+        body = client.get(url, dict, read)
+    except UnavailableError as err:
+        if isinstance(err.__cause__, urllib3.exceptions.HTTPError):
+            err.add_note(
+                "is an agent running? `coldstream agent` is one; where it listens, its --listen, is --url here"
+            )
+        raise
+    return AgentStatus.from_json(body, source=url)
 
 
 def _rank(stream: StreamStatus, now: TimestampMs) -> tuple[float, int, str]:
@@ -78,11 +86,11 @@ def _row(stream: StreamStatus, now: TimestampMs) -> tuple[object, ...]:
         vhost or None,
         name,
         stream.state,
-        _duration_text(stream.lag_s(now)),
+        duration_text(stream.lag_s(now)),
         stream.lag_offsets,
         size_text(stream.pinned_bytes),
         size_text(stream.orphaned_bytes),
-        _duration_text(stream.retention_left_s),
+        duration_text(stream.retention_left_s),
         stream.last_failure,
     )
 
@@ -100,7 +108,7 @@ def _say(found: AgentStatus, streams: Sequence[StreamStatus]) -> None:
     )
     running = (
         f"coldstream {found.version} on {found.host} at {format_timestamp(found.at)},"
-        f" up for {_duration_text((found.at - found.started_at) / 1000)};"
+        f" up for {duration_text((found.at - found.started_at) / 1000)};"
         f" AWS answered {_ago(found.aws_contact_at, found.at)}, the broker {_ago(found.broker_contact_at, found.at)}"
     )
     for line in (archived, running, *(f"problem: {problem}" for problem in found.problems)):
@@ -108,14 +116,4 @@ def _say(found: AgentStatus, streams: Sequence[StreamStatus]) -> None:
 
 
 def _ago(at: TimestampMs | None, now: TimestampMs) -> str:
-    return "never yet" if at is None else f"{_duration_text(max(0, now - at) / 1000)} ago"
-
-
-def _duration_text(seconds: float | None) -> str | None:
-    """Write a duration with the unit that suits it."""
-    if seconds is None:
-        return None
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return "never yet" if at is None else f"{duration_text(max(0, now - at) / 1000)} ago"

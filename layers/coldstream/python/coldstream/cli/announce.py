@@ -23,6 +23,7 @@ def announce(
         typer.Argument(
             exists=True,
             file_okay=False,
+            readable=False,  # who may not read it is told what to do
             metavar="DIR",
             show_default=False,
             help="A stream's directory, or a node's with many of them.",
@@ -65,6 +66,14 @@ def announce(
         with progress("archiving", sum(len(report.announced) for report in reports), "segments") as advance:
             announcer.wait(reports, timeout, advance)
     _show(reports, output, dry_run=dry_run)
+    for stream in (stream for stream, segments in found if not segments):
+        typer.echo(
+            printable(
+                f"{stream} has no segment but the one that the broker writes to, which is announced once it has rolled;"
+                " `coldstream agent --max-lag 30s` archives such a stream, too"
+            ),
+            err=True,
+        )
     if any(report.quarantined for report in reports):
         raise typer.Exit(ExitCode.CORRUPTION)
 

@@ -14,10 +14,16 @@ from coldstream.cli.exits import exit_code_of
 from coldstream.cli.options import Incarnation, Output, Vhost
 from coldstream.cli.output import Format, printable, size_text, write_json, write_table
 from coldstream.cli.progress import progress
+from coldstream.units import format_timestamp, now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coldstream.compact.report import StreamReport
     from coldstream.compact.savings import Prospect
+    from coldstream.manifest.groups import Policy
+    from coldstream.manifest.stream import StreamId
+    from coldstream.store.ports import ManifestReads
 
 CONNECTIONS_A_JOB = 8
 
@@ -63,7 +69,6 @@ def compact(
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
     from coldstream.store.table import DynamoTable
-    from coldstream.units import now_ms
 
     options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
     settings = Settings.from_environment(os.environ)
@@ -75,6 +80,7 @@ def compact(
             write_json(dry_run_summary(prospects))
         else:
             _show_prospects(prospects)
+        _tell_young(table, streams, options.policy(now_ms()), older_than)
         return
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -97,10 +103,24 @@ def compact(
         write_json(summary(reports, seconds=time.monotonic() - began))
     else:
         _show(reports)
+    _tell_young(table, streams, policy, older_than)
     failures = [failure for report in reports for failure in report.failures]
     for failure in failures:
         typer.echo(printable(f"failed: {failure}"), err=True)
     raise typer.Exit(exit_code_of(failure.kind for failure in failures))
+
+
+def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Policy, older_than: str) -> None:
+    """Tell of streams that are left alone as a whole, for what they have is too young."""
+    for stream in streams:
+        head = table.head(stream.incarnation)
+        if head is None or head.first_offset is None:
+            continue
+        oldest = table.log_from_offset(stream.incarnation, head.first_offset, 1).entries[0]
+        if oldest.greatest_timestamp >= policy.older_than:
+            newest = format_timestamp(oldest.greatest_timestamp)
+            what = f"all {head.fragments} fragments have chunks younger than --older-than {older_than}"
+            typer.echo(printable(f"{stream}: {what}, and are left alone; the oldest one goes up to {newest}"), err=True)
 
 
 def _show_prospects(prospects: list[Prospect]) -> None:

@@ -13,6 +13,7 @@ from coldstream.errors import (
     GapError,
     InvalidInputError,
     InvalidSettingError,
+    MissingExtraError,
     NotFoundError,
     OutcomeUnknownError,
     OverlapError,
@@ -41,6 +42,7 @@ HELP = (
 
 _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (InvalidInputError, ExitCode.USAGE),
+    (MissingExtraError, ExitCode.USAGE),
     (NotFoundError, ExitCode.NOT_FOUND),
     (GapError, ExitCode.GAP),
     (CorruptionError, ExitCode.CORRUPTION),
@@ -59,6 +61,8 @@ _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
     (OutcomeUnknownError, "try again: everything here is safe to repeat"),
 )
 
+_PERMISSION_ADVICE = "a broker's files are its user's: run this as that user, `sudo -u rabbitmq …`, or as root"
+
 
 def exit_code(err: ColdstreamError) -> ExitCode:
     """Return what a command that failed so ends with."""
@@ -71,8 +75,12 @@ def exit_code_of(errors: Iterable[type[ColdstreamError]]) -> ExitCode:
     return ExitCode.CORRUPTION if ExitCode.CORRUPTION in codes else next(iter(codes), ExitCode.OK)
 
 
-def advice(err: ColdstreamError) -> str | None:
-    """Say what to do about an error, None where the error itself says it all."""
+def advice(err: ColdstreamError | OSError) -> str | None:
+    """Say what to do about an error, None where the error itself says it all. Notes of the error come first."""
+    if notes := getattr(err, "__notes__", None):
+        return "; ".join(notes)
+    if isinstance(err, OSError):
+        return _PERMISSION_ADVICE if isinstance(err, PermissionError) else None
     if isinstance(err, GapError):
         return f"go on behind it, from offset {err.next_offset}"
     if isinstance(err, InvalidSettingError) and not err.field.startswith("COLDSTREAM_"):

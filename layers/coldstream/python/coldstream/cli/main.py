@@ -14,10 +14,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+import coldstream
 from coldstream.cli import exits
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
+from coldstream.cli.arguments import arranged
 from coldstream.cli.compact import compact
 from coldstream.cli.inspect_file import inspect_file
 from coldstream.cli.output import printable
@@ -27,12 +29,22 @@ from coldstream.cli.resolve import resolve
 from coldstream.cli.streams import describe, streams
 from coldstream.cli.up import up
 from coldstream.errors import ColdstreamError
+from coldstream.extras import missing_extra
 
 PROGRAM = "coldstream"
+
+_DEBUG = "coldstream.debug"
+_EXTRAS = {"agent": "agent", "replay": "replay", "up": "local"}
+"""The extra that brings all that a command needs, where that is more than a module of it."""
 
 
 class _Commands(TyperGroup):
     """Turns what a command raises into a line on standard error and an exit code."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its public name
+        if ctx.parent is None:
+            args = arranged(args, self.commands, self._options_of_commands())
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # typer.Context is its public name
         try:
@@ -47,19 +59,28 @@ class _Commands(TyperGroup):
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except ModuleNotFoundError as err:
-            what = f"this command needs the package {err.name}, which is not installed"
-            advice = "pip install 'coldstream[agent,consumer,local,replay]' has all of them"
-            raise _failed(ctx, err, what, advice, exits.ExitCode.USAGE) from err
+            command = ctx.invoked_subcommand if ctx.parent is None else ctx.info_name
+            missing = missing_extra(err, _EXTRAS.get(command or ""))
+            what = f"the package {err.name} is not installed" if missing is None else str(missing)
+            raise _failed(ctx, err, what, None, exits.ExitCode.USAGE) from err
         except OSError as err:  # a full disk, a file that may not be read: the machine's, not ours
-            raise _failed(ctx, err, str(err), None, exits.ExitCode.UNEXPECTED) from err
+            raise _failed(ctx, err, str(err), exits.advice(err), exits.ExitCode.UNEXPECTED) from err
         except Exception as err:
             what = f"unexpected: {type(err).__name__}: {err}"
             raise _failed(ctx, err, what, "this is a bug; --debug shows where", exits.ExitCode.UNEXPECTED) from err
         return result
 
+    def _options_of_commands(self) -> dict[str, bool]:
+        """Return the options of all commands but our own, and whether they take a value."""
+        own = {name for parameter in self.params for name in parameter.opts}
+        options = [option for command in self.commands.values() for option in command.params]
+        return {
+            name: not getattr(option, "is_flag", True) for option in options for name in option.opts if name not in own
+        }
+
 
 def _failed(ctx: typer.Context, err: Exception, what: str, advice: str | None, code: exits.ExitCode) -> typer.Exit:
-    if ctx.params.get("debug"):
+    if ctx.meta.get(_DEBUG):
         traceback.print_exception(err)
     line = what if advice is None else f"{what} ({advice})"
     typer.echo(f"{PROGRAM}: {printable(line)}", err=True)
@@ -72,16 +93,29 @@ app = typer.Typer(
     help="Bottomless retention on S3 for RabbitMQ Streams: archive what a broker has, look it up, read it back.",
     epilog=exits.HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _tell_version(value: bool) -> None:  # noqa: FBT001  as the parser calls it
+    if value:
+        typer.echo(f"{PROGRAM} {coldstream.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(*, debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False) -> None:
-    """Take the options of all commands; `debug` is looked up where errors are shown."""
+def options(
+    context: typer.Context,
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    version: Annotated[  # noqa: ARG001  it has done all there is to do
+        bool, typer.Option("--version", help="Show the version, and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options of all commands, wherever among the arguments they are."""
+    context.meta[_DEBUG] = debug
 
 
 for command in (up, announce, streams, describe, resolve, read, compact, replay):

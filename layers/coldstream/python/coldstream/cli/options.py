@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from coldstream.cli.complete import stream_names
 from coldstream.cli.output import Format
 
-Name = Annotated[str, typer.Argument(help="Name of the stream.", metavar="NAME", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(help="Name of the stream.", metavar="NAME", show_default=False, autocompletion=stream_names)
+]
 
 Vhost = Annotated[str, typer.Option(help="Virtual host of the stream.", metavar="VHOST")]
 

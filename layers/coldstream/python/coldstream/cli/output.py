@@ -53,6 +53,16 @@ def printable(value: object) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(value))
 
 
+def duration_text(seconds: float | None) -> str | None:
+    """Write a duration with the unit that suits it."""
+    if seconds is None:
+        return None
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def size_text(size_bytes: int) -> str:
     """Write a size with the unit that suits it."""
     value = float(size_bytes)

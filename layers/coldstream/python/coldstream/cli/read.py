@@ -13,8 +13,9 @@ from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
 from coldstream.cli.output import printable
 from coldstream.cli.progress import progress
 from coldstream.cli.resolve import SPEC_HELP
+from coldstream.cli.silence import told_when_silent
 from coldstream.errors import BadMagicError, GapError, InvalidQueryError
-from coldstream.units import MIB
+from coldstream.units import MIB, now_ms
 
 if TYPE_CHECKING:
     from coldstream.cli.until import Until
@@ -83,13 +84,14 @@ def read(
     if body and raw:
         raise InvalidQueryError("--body, --raw", "exclude each other")
     form = _body if body else _raw if raw else _line
-    until = Until.parse(end, limit)
+    now = now_ms()
+    until = Until.parse(end, limit, now)
     if follow:
         from coldstream.cli.follow import Following, follow_stream
 
         if incarnation is not None:
             raise InvalidQueryError("--incarnation", "is not for --follow: the broker has but the newest one")
-        where = Following(vhost, name, parse_offset_spec(start), resolver, broker, consumer_name, on_gap)
+        where = Following(vhost, name, parse_offset_spec(start, now), resolver, broker, consumer_name, on_gap)
         follow_stream(where, until, form)
         return
     range_bytes, prefetch_bytes = (MIB, 4 * MIB) if limit is not None and limit <= _FEW else (8 * MIB, 64 * MIB)
@@ -98,16 +100,17 @@ def read(
             resolver,
             vhost,
             name,
-            parse_offset_spec(start),
+            parse_offset_spec(start, now),
             incarnation=incarnation,
             range_bytes=range_bytes,
             prefetch_bytes=prefetch_bytes,
             on_gap=on_gap,
         ) as reader,
+        told_when_silent(resolver) as silence,
         progress("reading", limit, "messages", beside_data=True) as advance,
     ):
         number = 0
-        for number, message in enumerate(_bounded(reader.messages(), until), 1):
+        for number, message in enumerate(_bounded(silence.each(reader.messages()), until), 1):
             sys.stdout.buffer.write(form(message))
             if number % _ADVANCE_EVERY == 0:
                 advance(_ADVANCE_EVERY)

@@ -18,7 +18,12 @@ def replay(
     *,
     vhost: Vhost = "/",
     incarnation: Incarnation = None,
-    start: Annotated[str, typer.Option("--from", help=f"Where to begin: {SPEC_HELP}", metavar="SPEC")] = "first",
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", help=f"Where to begin: {SPEC_HELP} To a broker the same each time, so not -1h.", metavar="SPEC"
+        ),
+    ] = "first",
     end: Annotated[
         str | None,
         typer.Option(
@@ -81,6 +86,13 @@ def replay(
         str | None,
         typer.Option("--progress", help="To an exchange: a file that keeps how far it is.", metavar="FILE"),
     ] = None,
+    allow_unroutable: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unroutable",
+            help="To an exchange: let the broker drop messages that no queue is bound for, and count them.",
+        ),
+    ] = False,
     publisher: Annotated[
         str | None,
         typer.Option(
@@ -154,5 +166,6 @@ def replay(
         publisher=publisher,
         progress=progress_file,
         rate=rate,
+        allow_unroutable=allow_unroutable,
     )
     into_broker(replayer, asked, transform)

@@ -55,8 +55,9 @@ class Replayer:
         from coldstream.runtime.settings import Settings
         from coldstream.store.objects import S3Objects
         from coldstream.store.table import DynamoTable
+        from coldstream.units import now_ms
 
-        bounds = parse_bounds(self.start, self.end)
+        bounds = parse_bounds(self.start, self.end, now_ms())
         settings = Settings.from_environment(os.environ)
         self.table, self.objects = DynamoTable(settings.table), S3Objects(settings.bucket)
         streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
@@ -131,8 +132,11 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
     """Replay into a stream, a super stream or an exchange."""
     from coldstream.replay.broker import Options
     from coldstream.replay.send import send
+    from coldstream.replay.wanted import check_start
+    from coldstream.units import now_ms
 
     target = asked.target()
+    check_start(run.start, now_ms())
     _function(transform)
     options = Options(asked.rate, transform)
     summaries: list[Summary] = []
@@ -152,6 +156,8 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
                 run.failures.append(err)
             else:
                 summaries.append(done)
+    if unroutable := sum(summary.unroutable for summary in summaries):
+        typer.echo(f"{unroutable} messages were dropped by the broker: no queue is bound for them", err=True)
     streams = [summary.to_dict() for summary in summaries]
     complete = all(summary.is_complete for summary in summaries) and not run.failures
     run.end_with(
@@ -162,7 +168,7 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
             "complete": complete,
             "seconds": round(time.monotonic() - run.began, 3),
         },
-        ("vhost", "stream", "from", "to", "resumed at", "confirmed to", "messages", "left out"),
+        ("vhost", "stream", "from", "to", "resumed at", "confirmed to", "messages", "left out", "unroutable"),
         [
             (
                 summary.stream.vhost,
@@ -173,6 +179,7 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
                 summary.confirmed_to,
                 summary.messages,
                 summary.left_out,
+                summary.unroutable,
             )
             for summary in summaries
         ],

@@ -9,13 +9,16 @@ import typer
 from coldstream.cli.exits import ExitCode
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
 from coldstream.cli.output import Format, printable, write, write_json_text, write_table
+from coldstream.cli.silence import told_when_silent
 from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES
-from coldstream.units import format_timestamp
+from coldstream.units import format_timestamp, now_ms
 
 if TYPE_CHECKING:
     from coldstream.serve.answer import Answer
 
-SPEC_HELP = "first, last, next, an offset, an RFC 3339 time, or timestamp:MILLISECONDS."
+SPEC_HELP = (
+    "first, last, next, an offset, or a time: 2026-01-31T09:30:00Z, 2026-01-31, yesterday, -1h, timestamp:MILLISECONDS."
+)
 
 
 def resolve(
@@ -44,8 +47,8 @@ def resolve(
     from coldstream.serve.client import ResolverClient
 
     bounds = Bounds(max_ranges, max_bytes)
-    start = parse_offset_spec(spec) if cursor is None else Continue(cursor)
-    with ResolverClient(resolver) as client:
+    start = parse_offset_spec(spec, now_ms()) if cursor is None else Continue(cursor)
+    with told_when_silent(resolver), ResolverClient(resolver) as client:
         answer = client.ranges(RangesQuery(vhost, name, start, incarnation, bounds, precise))
     if output is Format.JSON:
         write_json_text(AnswerBody.of(answer).model_dump_json())

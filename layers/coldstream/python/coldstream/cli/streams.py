@@ -2,44 +2,133 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.output import Format, printable, size_text, write, write_json, write_json_text, write_table
-from coldstream.units import TimestampMs, format_timestamp
+from coldstream.cli.output import (
+    Format,
+    duration_text,
+    printable,
+    size_text,
+    write,
+    write_json,
+    write_json_text,
+    write_table,
+)
+from coldstream.cli.silence import told_when_silent
+from coldstream.units import TimestampMs, format_timestamp, now_ms
 
 if TYPE_CHECKING:
+    from coldstream.manifest.entry import Head
     from coldstream.manifest.stream import StreamId
     from coldstream.serve.answer import Description
+    from coldstream.serve.client import ResolverClient
+
+_AT_ONCE = 8
+"""Streams to ask for."""
+
+_NOTHING = (
+    "nothing is archived yet: `coldstream agent` beside a broker archives what it rolls, with --max-lag also quiet"
+    " streams, and `coldstream agent status` shows what it has to do; `coldstream announce DIR` archives a directory"
+    " of segments once"
+)
 
 
 def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
-    """List the archived streams.
+    """List the archived streams, with sizes and times.
 
-    A stream that was deleted and declared again is listed once for each life.
+    A stream that was deleted and declared again is listed once for each life. `age` is how long ago the newest archived
+    chunk was written; how far the archive is behind the broker is what `agent status` knows.
     """
     from coldstream.serve.client import ResolverClient
 
-    found: list[StreamId] = []
-    with ResolverClient(resolver) as client:
-        cursor = None
-        while True:
-            page = client.streams(cursor)
-            found += page.streams
-            cursor = page.cursor
-            if cursor is None:
-                break
-    found.sort(key=lambda stream: (stream.vhost, stream.name, stream.incarnation))
+    with (
+        told_when_silent(resolver),
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+        ResolverClient(resolver, connections=_AT_ONCE) as client,  # closed first, so that nothing is waited for
+    ):
+        found = sorted(_every(client), key=lambda stream: (stream.vhost, stream.name, stream.incarnation))
+        heads = list(pool.map(lambda stream: _head(client, stream), found))
+    listed = [head for head in heads if head is not None]
     if output is Format.JSON:
-        for stream in found:
-            write_json({"vhost": stream.vhost, "name": stream.name, "incarnation": stream.incarnation})
+        for head in listed:
+            write_json(_to_json(head))
         return
-    rows = [(stream.vhost, stream.name, stream.incarnation) for stream in found]
-    write_table(("vhost", "stream", "incarnation"), rows)
-    if not rows:
-        typer.echo("nothing is archived yet; `coldstream announce DIR` archives what a broker has", err=True)
+    now = now_ms()
+    write_table(
+        (
+            "vhost",
+            "stream",
+            "messages",
+            "size",
+            "tail",
+            "first chunk at",
+            "newest chunk at",
+            "age",
+            "gaps",
+            "incarnation",
+        ),
+        [_row(head, now) for head in listed],
+    )
+    if not listed:
+        typer.echo(_NOTHING, err=True)
+
+
+def _every(client: ResolverClient) -> Iterator[StreamId]:
+    cursor = None
+    while True:
+        page = client.streams(cursor)
+        yield from page.streams
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _head(client: ResolverClient, stream: StreamId) -> Head | None:
+    from coldstream.errors import StreamNotFoundError
+
+    try:
+        return client.describe(stream.vhost, stream.name, stream.incarnation).head
+    except StreamNotFoundError:  # deleted since it was listed
+        return None
+
+
+def _row(head: Head, now: TimestampMs) -> tuple[object, ...]:
+    newest = head.greatest_timestamp
+    return (
+        head.stream.vhost,
+        head.stream.name,
+        head.messages,
+        size_text(head.data_bytes),
+        head.next_offset,
+        _time(head.first_timestamp),
+        _time(newest),
+        None if newest is None else duration_text(max(0, now - newest) / 1000),
+        head.gaps,
+        head.stream.incarnation,
+    )
+
+
+def _to_json(head: Head) -> dict[str, Any]:
+    return {
+        "vhost": head.stream.vhost,
+        "name": head.stream.name,
+        "incarnation": head.stream.incarnation,
+        "first_offset": head.first_offset,
+        "next_offset": head.next_offset,
+        "first_timestamp": head.first_timestamp,
+        "last_timestamp": head.greatest_timestamp,
+        "messages": head.messages,
+        "fragments": head.fragments,
+        "data_bytes": head.data_bytes,
+        "object_bytes": head.object_bytes,
+        "gap_count": head.gaps,
+        "quarantined": head.quarantined,
+    }
 
 
 def describe(
@@ -57,7 +146,7 @@ def describe(
     from coldstream.serve.api import DescriptionBody
     from coldstream.serve.client import ResolverClient
 
-    with ResolverClient(resolver) as client:
+    with told_when_silent(resolver), ResolverClient(resolver) as client:
         description = client.describe(vhost, name, incarnation)
     if output is Format.JSON:
         write_json_text(DescriptionBody.of(description).model_dump_json())

@@ -8,7 +8,7 @@ from typing import Self
 from coldstream.errors import GapError, InvalidQueryError
 from coldstream.format.message import Message
 from coldstream.manifest.spec import AtOffset, AtTimestamp, parse_offset_spec
-from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS
+from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Until:
     limit: int | None = None
 
     @classmethod
-    def parse(cls, end: str | None, limit: int | None) -> Self:
+    def parse(cls, end: str | None, limit: int | None, now: TimestampMs) -> Self:
         """Read what --to and --limit say. Raises InvalidQueryError."""
-        match None if end is None else parse_offset_spec(end):
+        match None if end is None else parse_offset_spec(end, now):
             case None:
                 return cls(limit=limit)
             case AtOffset(offset):

@@ -23,7 +23,7 @@ def up(
     *,
     template: Annotated[
         Path | None,
-        typer.Option(help="SAM template; else template.yaml here, or that of the checkout.", show_default=False),
+        typer.Option(help="SAM template; else template.yaml here, or our own.", show_default=False),
     ] = None,
     port: Annotated[int, typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.")] = 8380,
     parameter: Annotated[

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import time
 import traceback
 import uuid
@@ -20,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from coldstream.errors import InvalidSettingError
 from coldstream.local.messages import Handled
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -117,6 +119,19 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     for name, value in pairs:
         joined[name] = f"{joined[name]},{value}" if name in joined else value
     return joined
+
+
+def check_port(port: int) -> None:
+    """Raise InvalidSettingError where something has a port of the loopback already; 0 is any free one."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as err:
+            problem = f"{port} is not to be had: {err.strerror}; does another `coldstream up` run?"
+            raise InvalidSettingError(
+                "port", f"{problem} --port takes another one, and --port 0 any that is free"
+            ) from err
 
 
 class HttpApi(ThreadingHTTPServer):

@@ -19,6 +19,7 @@ import coldstream
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.local.deploy import DeployedFunction, Deployment, deploy, undeploy
 from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
+from coldstream.local.http_api import check_port
 from coldstream.local.messages import Handled
 from coldstream.local.process import Process
 from coldstream.local.template import find_template, load_template
@@ -157,6 +158,7 @@ class LocalStack:
             self._emulator = None
 
     def _start(self) -> None:
+        check_port(self._port)
         endpoint_url = self._inherited.get(ENDPOINT)
         if not endpoint_url:
             environment = process_environment(self._inherited, {"PYTHONPATH": self._path()})

@@ -30,6 +30,9 @@ _LOCAL = frozenset(
         "AWS::SQS::Queue",
     }
 )
+_PACKED = Path(__file__).resolve().parent / "sam"
+"""Where a wheel has the template, and the functions that it names."""
+
 _CHECKOUT = Path(__file__).resolve().parents[5]
 
 
@@ -79,8 +82,9 @@ class Template:
 
 
 def find_template(path: Path | None = None) -> Path:
-    """Return `path`, else template.yaml of this directory, else that of the checkout. Raises InvalidSettingError."""
-    candidates = [path] if path is not None else [Path.cwd() / "template.yaml", _CHECKOUT / "template.yaml"]
+    """Return `path`, else template.yaml here, else that of the package or the checkout. Raises InvalidSettingError."""
+    places = (Path.cwd(), _PACKED, _CHECKOUT)
+    candidates = [path] if path is not None else [place / "template.yaml" for place in places]
     for candidate in candidates:
         if candidate.is_file():
             return candidate.resolve()

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coldstream.errors import InvalidQueryError
-from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, Offset, TimestampMs, parse_timestamp
+from coldstream.units import (
+    MAX_OFFSET,
+    MAX_TIMESTAMP_MS,
+    MIN_TIMESTAMP_MS,
+    Offset,
+    TimestampMs,
+    parse_time,
+    parse_timestamp,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,12 @@ LAST = AtEnd("last")
 NEXT = AtEnd("next")
 
 
-def parse_offset_spec(text: str) -> OffsetSpec:
+def parse_offset_spec(text: str, now: TimestampMs | None = None) -> OffsetSpec:
     """Read `first`, `last`, `next`, an offset, or a timestamp.
 
     Digits alone are an offset; a timestamp is `timestamp:` and milliseconds since 1970 or an RFC 3339 time, or an
-    RFC 3339 time alone. Raises InvalidQueryError.
+    RFC 3339 time alone. Where people give it, and `now` is known, also a date, or a time as `yesterday` and `-1h`.
+    Raises InvalidQueryError.
     """
     match text.strip():
         case "first" | "last" | "next" as which:
@@ -67,9 +76,21 @@ def parse_offset_spec(text: str) -> OffsetSpec:
             try:
                 if spec.isascii() and spec.removeprefix("-").isdigit():
                     return AtOffset(Offset(int(spec)))
-                return AtTimestamp(parse_timestamp(spec.removeprefix("timestamp:")))
+                time = spec.removeprefix("timestamp:")
+                return AtTimestamp(parse_timestamp(time) if now is None else parse_time(time, now))
             except ValueError as err:
+                times = "" if now is None else ", a date, now, today, yesterday, or a while ago as -1h"
                 raise InvalidQueryError(
                     "offset spec",
-                    f"{text[:80]!r} is not first, last, next, an offset, timestamp:<milliseconds> or an RFC 3339 time",
+                    f"{text[:80]!r} is not first, last, next, an offset, timestamp:<milliseconds>, or an RFC 3339 time"
+                    f" as 2026-01-31T09:30:00Z{times}{_zone_hint(spec)}",
                 ) from err
+
+
+def _zone_hint(spec: str) -> str:
+    """Say what to add to a time that would be one with an offset from UTC."""
+    try:
+        parse_timestamp(f"{spec}Z")
+    except ValueError:
+        return ""
+    return f"; it has no offset from UTC: {spec}Z is in UTC"

@@ -23,7 +23,9 @@ from coldstream.errors import (
     InvalidSettingError,
     NotFoundError,
     UnavailableError,
+    UnroutableError,
 )
+from coldstream.replay.amqp091 import OFFSET_HEADER
 from coldstream.units import MIB, Offset
 
 WINDOW_MESSAGES = 2000
@@ -52,10 +54,11 @@ class ExchangePublisher:
     nothing, AccessDeniedError, NotFoundError, UnavailableError. Once anything was refused or lost, every call raises:
     open another, and go on from `safe_to`.
 
-    `unroutable` counts the messages that no queue was bound for: the broker confirms those, too, and drops them.
+    A message that no queue is bound for the broker confirms, too, and drops. That is an UnroutableError, and not
+    confirmed for us; with `allow_unroutable` such messages are counted in `unroutable`.
     """
 
-    def __init__(self, uri: str, exchange: str) -> None:
+    def __init__(self, uri: str, exchange: str, *, allow_unroutable: bool = False) -> None:
         try:
             self._parameters = URLParameters(uri)
         except Exception:  # noqa: BLE001  whatever it is, it may quote the password
@@ -71,6 +74,8 @@ class ExchangePublisher:
         self._open_bytes = 0
         self._error: ColdstreamError | None = None
         self._news = asyncio.Event()
+        self._allow_unroutable = allow_unroutable
+        self._dropped: Offset | None = None
         self.unroutable = 0
 
     async def __aenter__(self) -> Self:
@@ -92,9 +97,8 @@ class ExchangePublisher:
 
     def safe_to(self, sent_to: Offset) -> Offset:
         """Return up to which offset, `sent_to` at most, all is confirmed of what was sent."""
-        for offset, _ in self._open.values():
-            return Offset(offset)
-        return sent_to
+        oldest = next((Offset(offset) for offset, _ in self._open.values()), sent_to)
+        return oldest if self._dropped is None else min(oldest, self._dropped)
 
     @property
     def max_properties_bytes(self) -> int:
@@ -103,9 +107,10 @@ class ExchangePublisher:
         return int(self._connection.params.frame_max) - _FRAME_OVERHEAD_BYTES
 
     async def send(self, offset: Offset, key: str, properties: BasicProperties, body: bytes) -> None:
-        """Send a message, and wait while too much is not confirmed. Offsets have to rise.
+        """Send a message, and wait while too much is not confirmed. Offsets have to rise, and be in OFFSET_HEADER.
 
-        Raises AccessDeniedError, NotFoundError, UnavailableError; InvalidInputError where the broker does not take it.
+        Raises AccessDeniedError, NotFoundError, UnavailableError, UnroutableError; InvalidInputError where the broker
+        does not take it.
         """
         while len(self._open) >= WINDOW_MESSAGES or self._open_bytes >= WINDOW_BYTES:
             await self._more()
@@ -176,8 +181,13 @@ class ExchangePublisher:
             self._open_bytes -= size_bytes
         self._news.set()
 
-    def _returned(self, *_: object) -> None:
+    def _returned(self, _: Channel, method: spec.Basic.Return, properties: BasicProperties, __: bytes) -> None:
+        """Take a message that no queue is bound for; the broker says so before it confirms it."""
         self.unroutable += 1
+        if self._allow_unroutable or self._dropped is not None:
+            return
+        self._dropped = Offset(properties.headers[OFFSET_HEADER])
+        self._lost(UnroutableError(self._where, self._dropped, method.routing_key))
 
     def _lost(self, error: BaseException) -> None:
         """Raise what `error` means from now on."""

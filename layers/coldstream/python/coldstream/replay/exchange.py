@@ -44,6 +44,7 @@ class ExchangeTarget:
 
     A message goes by the key at `routing_key`, which unless told otherwise is the one that it once came by, and by
     `default_key` where it has none. `progress` is where to keep how far it is; without, each run starts from the start.
+    What no queue is bound for ends the replay, unless `allow_unroutable` lets the broker drop it.
     """
 
     broker: str = field(repr=False)
@@ -51,6 +52,7 @@ class ExchangeTarget:
     routing_key: RoutingKey = _AS_IT_CAME
     default_key: str = ""
     progress: Path | None = None
+    allow_unroutable: bool = False
 
 
 def replay_to_exchange(
@@ -67,7 +69,8 @@ def replay_to_exchange(
 
     `on_progress` is called about twice a second. A connection that is lost is opened again, for up to two minutes
     without progress. The summary's `unroutable` counts what no queue was bound for. Raises UnavailableError,
-    NotFoundError (archive or exchange), AccessDeniedError, GapError, CorruptionError, InvalidInputError.
+    NotFoundError (archive or exchange), UnroutableError, AccessDeniedError, GapError, CorruptionError,
+    InvalidInputError.
     """
     replay = _Replay(table, objects, source, target, options, on_progress, should_stop)
     asyncio.run(replay.run())
@@ -111,7 +114,8 @@ class _Replay:
 
     async def _once(self) -> None:
         """Publish what is left over one connection."""
-        publisher = ExchangePublisher(self._target.broker, self._target.exchange)
+        target = self._target
+        publisher = ExchangePublisher(target.broker, target.exchange, allow_unroutable=target.allow_unroutable)
         async with publisher:
             self._sent_to = self.summary.confirmed_to
             try:

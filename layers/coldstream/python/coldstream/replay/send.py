@@ -35,6 +35,7 @@ class Asked:
     publisher: str | None = None
     progress: str | None = None
     rate: float | None = None
+    allow_unroutable: bool = False
 
     def target(self) -> Target | ExchangeTarget:
         """Return the target. Raises InvalidInputError where the parts do not go together."""
@@ -43,6 +44,7 @@ class Asked:
         self._refuse("--routing-key", self.routing_key, is_for=self.stream is None)
         for name, value in (("--default-key", self.default_key), ("--progress", self.progress)):
             self._refuse(name, value, is_for=self.exchange is not None)
+        self._refuse("--allow-unroutable", self.allow_unroutable or None, is_for=self.exchange is not None)
         self._refuse("--publisher", self.publisher, is_for=self.exchange is None)
         key = None if self.routing_key is None else RoutingKey.parse(self.routing_key)
         if self.exchange is not None:
@@ -51,6 +53,7 @@ class Asked:
                 self.exchange,
                 default_key=self.default_key or "",
                 progress=None if self.progress is None else Path(self.progress),
+                allow_unroutable=self.allow_unroutable,
             )
             return target if key is None else replace(target, routing_key=key)
         BrokerAddress.from_uri(self.broker)
@@ -61,7 +64,7 @@ class Asked:
         return Target(self.broker, self.stream, self.vhost, publisher=self.publisher)
 
     @staticmethod
-    def _refuse(name: str, value: str | None, *, is_for: bool) -> None:
+    def _refuse(name: str, value: object, *, is_for: bool) -> None:
         if value is not None and not is_for:
             raise InvalidQueryError(name, "is not for this target")
 

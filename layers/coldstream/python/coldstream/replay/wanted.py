@@ -8,15 +8,29 @@ from coldstream.manifest.stream import StreamId
 from coldstream.replay.source import Source
 from coldstream.serve.scan import offset_of
 from coldstream.store.ports import ManifestReads, ObjectReads
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs, format_timestamp, is_relative, parse_time
 
 
-def parse_bounds(start: str, end: str | None) -> tuple[OffsetSpec, AtOffset | AtTimestamp | None]:
+def parse_bounds(start: str, end: str | None, now: TimestampMs) -> tuple[OffsetSpec, AtOffset | AtTimestamp | None]:
     """Read where to begin and where to end. Raises InvalidQueryError."""
-    until = None if end is None else parse_offset_spec(end)
+    until = None if end is None else parse_offset_spec(end, now)
     if isinstance(until, AtEnd):
         raise InvalidQueryError("--to", f"{until} is neither an offset nor a time")
-    return parse_offset_spec(start), until
+    return parse_offset_spec(start, now), until
+
+
+def check_start(start: str, now: TimestampMs) -> None:
+    """Refuse a start that is another one each time: only from the same one a replay goes on that is run again.
+
+    Raises InvalidQueryError.
+    """
+    if is_relative(start):
+        fixed = format_timestamp(parse_time(start, now))
+        raise InvalidQueryError(
+            "--from",
+            f"{start} is another time whenever this is run, and a replay that is run again goes on only from the same"
+            f" one: give {fixed}",
+        )
 
 
 def find_source(

@@ -17,7 +17,7 @@ from coldstream.errors import UnavailableError
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 20.0
 """For the next bytes to arrive, not for all of them."""
 

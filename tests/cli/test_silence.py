@@ -1,0 +1,72 @@
+"""What is said while nothing comes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from coldstream.cli import silence
+from coldstream.cli.silence import told_when_silent
+from tests.cli.conftest import Archive, Cli
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "FIRST_S", 0.05)
+    monkeypatch.setattr(silence, "_LOOK_S", 0.01)
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """A service that takes connections and says nothing, and hangs up once somebody was told so."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", ["read", "describe", "resolve"])
+def test_a_resolver_that_hangs_is_told_before_it_is_given_up(
+    command: str, hanging: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coldstream.serve.client.READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("coldstream.serve.client.ATTEMPTS", 1)
+    done = cli(command, "orders", "--resolver", hanging)
+    assert done.code == 6
+    first, *_, last = done.err.splitlines()
+    assert first.startswith(f"coldstream: no answer from {hanging} for 0 s; still trying, Ctrl-C ends it")
+    assert "Read timed out" in last
+
+
+def test_what_comes_in_time_is_passed_without_a_word(
+    archive: Archive, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "FIRST_S", 60)
+    done = cli("read", "orders", "--limit", "5")
+    assert (len(done.json), done.err) == (5, "")
+
+
+def test_who_takes_what_came_at_leisure_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with told_when_silent("nobody") as waiting:
+        for _ in waiting.each(range(3)):
+            time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+
+
+def test_silence_between_two_things_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    told = threading.Event()
+
+    def slow() -> Iterator[int]:
+        yield 1
+        deadline = time.monotonic() + 10
+        while not told.is_set() and time.monotonic() < deadline:
+            told.wait(0.05)
+            if "no answer from S3" in capsys.readouterr().err:
+                told.set()
+        yield 2
+
+    with told_when_silent("S3") as waiting:
+        assert list(waiting.each(slow())) == [1, 2]
+    assert told.is_set()
