@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from coldstream.agent import archive as archive_module
 from coldstream.agent.archive import Archive
 from coldstream.agent.limiter import BandwidthLimit
+from coldstream.archive.commit import commit_fragment
 from coldstream.errors import AccessDeniedError, InvalidSettingError
-from coldstream.manifest.entry import Head
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.entry import Head, LastUserChunk
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.keys import Keys
 from coldstream.store.memory import MemoryObjects, MemoryTable
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Offset, TimestampMs
+from tests.manifest.samples import fragment
+from tests.support.rig import Bus
+from tests.support.segments import MemoryArchive
 
 LIFE = Incarnation("__orders_1763700000000000000")
 SETTINGS = {
@@ -67,6 +73,20 @@ def test_what_names_the_archive_has_to_be_set(missing):
     settings = {name: value for name, value in SETTINGS.items() if name != missing}
     with pytest.raises(InvalidSettingError, match=missing):
         Archive.from_environment(settings, BandwidthLimit(None), 4)
+
+
+async def test_the_last_message_is_found_however_many_fragments_have_none():
+    table = MemoryTable()
+    stream = StreamId("/", "orders", LIFE)
+    last = LastUserChunk(ChunkId(0), 8, TimestampMs(0))
+    commit_fragment(table, stream, replace(fragment(0, 10), last_user_chunk=last), lambda: TimestampMs(0))
+    for first in range(10, 45):
+        commit_fragment(table, stream, fragment(first, first + 1), lambda: TimestampMs(0))
+    archive = Archive(table, MemoryObjects(), Bus(MemoryArchive()), Keys(""), BandwidthLimit(None))
+    found = await archive.last_entry(LIFE)
+    assert found is not None
+    assert found.next_offset == 10
+    archive.stop()
 
 
 async def test_making_clients_anew_does_not_stop_the_loop(archive, monkeypatch):

@@ -243,6 +243,20 @@ def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(repl
     assert disk.refuted(refuted, NONE) == disk.oldest() == lost
 
 
+@pytest.mark.parametrize("every_ms", [None, 1000])
+def test_what_the_agent_wrote_itself_is_wanted_to_its_last_tracking_chunk(replica, tmp_path, every_ms):
+    replica.publish(3)
+    replica.track()
+    (path,) = replica.segments
+    own = tmp_path / "own"
+    own.mkdir()
+    path.rename(own / path.name)
+    disk = StreamDisk(StreamPins(own, None), every_ms)
+    disk.look(NONE, NONE)
+    (wanted, *_) = disk.wanted(NONE, LONG_AFTER)
+    assert wanted.slice.next_offset == replica.next_offset
+
+
 def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     replica.publish(3)
     replica.track()

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent import protocol
+from coldstream.agent.lives import Anchor
 from coldstream.agent.pins import segment_files
 from coldstream.agent.protocol import LOST
 from coldstream.agent.spool import SegmentSpool
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.spec import FIRST, OffsetSpec
-from coldstream.units import Offset
+from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.support.protocol_log import STREAM, Log, expected_of, rebuilt_in, start, users_in
 
 
@@ -39,8 +40,27 @@ async def test_segments_end_behind_the_chunk_that_fills_them(tmp_path: Path) -> 
     assert run.lost == run.failures == []
 
 
-async def test_trailers_are_left_out_and_tracking_chunks_are_filled_in(tmp_path: Path) -> None:
+async def test_what_is_delivered_is_what_was_written_but_for_bloom_filters(tmp_path: Path) -> None:
     log = Log()
+    log.add(trailer=b"\x00\x01p" + bytes(8))
+    log.track(3)
+    log.add(bloom=b"\x05" * 16)
+    log.track()
+    log.add(*[b"x" * 1000] * 3, bloom=b"\x05" * 255, trailer=b"\x00\x01p" + bytes(8))
+    run = start(log, tmp_path)
+    await run.until(lambda: run.closed)
+    await run.stop()
+    assert [chunk[2] for chunk in rebuilt_in(tmp_path)] == [
+        b"".join((chunk.header.to_bytes(), b"\xff" * chunk.header.bloom_bytes, chunk.data, chunk.trailer))
+        for chunk in log.chunks
+    ]
+    assert log.asked == [FIRST]
+
+
+async def test_a_broker_that_does_not_know_what_is_asked_for_leaves_trailers_out_and_tracking_chunks_are_filled_in(
+    tmp_path: Path,
+) -> None:
+    log = Log(is_unaware=True)
     log.add(trailer=b"\x00\x01p" + bytes(8))
     log.track(3)
     log.add()
@@ -54,7 +74,7 @@ async def test_trailers_are_left_out_and_tracking_chunks_are_filled_in(tmp_path:
     ]
     assert users_in(tmp_path) == expected_of(log)
     assert run.lost == []
-    assert log.asked.count(FIRST) == 2
+    assert log.asked == [FIRST] * 3
 
 
 async def test_offsets_that_retention_deleted_are_told_and_end_the_segment(tmp_path: Path) -> None:
@@ -73,8 +93,34 @@ async def test_offsets_that_retention_deleted_are_told_and_end_the_segment(tmp_p
     assert rebuilt_in(tmp_path) == expected_of(log)
 
 
-async def test_what_cannot_be_proven_to_be_tracking_alone_is_told_as_lost(tmp_path: Path) -> None:
+async def test_tracking_chunks_that_became_the_oldest_are_not_lost(tmp_path: Path) -> None:
     log = Log()
+    log.add()
+    run = start(log, tmp_path)
+    await run.until(lambda: run.source.next_offset == 10)
+    log.track()
+    del log.chunks[0]
+    log.add()
+    await run.until(lambda: run.source.next_offset == 21)
+    await run.stop()
+    assert run.lost == []
+
+
+async def test_tracking_chunks_before_the_first_message_are_the_streams_beginning(tmp_path: Path) -> None:
+    log = Log()
+    log.add(b"\x01\x01c" + bytes(8), kind=ChunkType.TRACKING_SNAPSHOT, chunk_id=500)
+    log.track()
+    log.add(*[b"x" * 1000])
+    anchor = Anchor(ChunkId(502), TimestampMs(1000), Offset(502))
+    run = start(log, tmp_path, anchor)
+    await run.until(lambda: run.closed)
+    await run.stop()
+    assert rebuilt_in(tmp_path) == expected_of(log)
+    assert (run.lost, run.failures) == ([], [])
+
+
+async def test_what_cannot_be_proven_to_be_tracking_alone_is_told_as_lost(tmp_path: Path) -> None:
+    log = Log(is_unaware=True)
     log.add()
     run = start(log, tmp_path)
     await run.until(lambda: run.source.next_offset == 10)
@@ -109,7 +155,7 @@ async def test_a_lost_connection_is_told_and_made_again(tmp_path: Path) -> None:
 async def test_what_may_be_lost_is_not_passed_while_the_broker_does_not_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = Log()
+    log = Log(is_unaware=True)
     log.add()
     log.track()
     log.add(*[b"x" * 1000])
@@ -132,7 +178,7 @@ async def test_what_may_be_lost_is_not_passed_while_the_broker_does_not_say(
 async def test_what_was_not_written_yet_when_all_is_begun_anew_is_read_again_and_not_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = Log()
+    log = Log(is_unaware=True)
     log.add()
     log.track()
     log.add(*[b"x" * 1000])
@@ -169,7 +215,7 @@ async def test_many_tracking_chunks_are_written_in_pieces(tmp_path: Path, monkey
         append(self, chunks, first_offset, next_offset)
 
     monkeypatch.setattr(SegmentSpool, "append", measured)
-    log = Log()
+    log = Log(is_unaware=True)
     log.add()
     log.track(200)
     log.add()

@@ -1,4 +1,4 @@
-"""The protocol source beside a real broker: what it rebuilds is what is on the broker's disk."""
+"""The protocol source beside real brokers: what it rebuilds is what is on the broker's disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from coldstream.agent import protocol
 from coldstream.agent.lives import Anchor
 from coldstream.agent.pins import segment_files
 from coldstream.agent.protocol import LOST, ProtocolSource
-from coldstream.agent.rebuild import rebuilt
 from coldstream.agent.spool import ClosedSegment, SegmentSpool
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
@@ -27,6 +26,7 @@ from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset
 from tests.support.broker import Broker
+from tests.support.releases import HOST_RELEASE
 from tests.support.streams import StreamConnection, SubBatch
 
 SEGMENT_BYTES = 100_000
@@ -89,8 +89,10 @@ def chunks_in(directory: Path) -> list[Chunk]:
     return found
 
 
-def publish_all_kinds(streams: StreamConnection, name: str, rounds: int) -> None:
+def publish_all_kinds(streams: StreamConnection, name: str, rounds: int, *, filters: bool = False) -> None:
     for at in range(rounds):
+        if filters:
+            streams.publish(name, [b"filtered %d" % at * 20] * 30, filter_value=f"region {at}")
         streams.publish(name, [b"plain %d" % at * 20] * 30)
         streams.publish(name, [b"deduplicated %d" % at * 20] * 30, publisher="p")
         streams.publish(
@@ -110,33 +112,54 @@ def cut_short(directory: Path, dice: random.Random) -> int:
 
 
 def assert_same(rebuilt_chunks: list[Chunk], broker_chunks: list[Chunk]) -> None:
-    """Every offset is there, and every user chunk is the broker's but for its trailer."""
-    assert [chunk.header.chunk_id for chunk in rebuilt_chunks] == [chunk.header.chunk_id for chunk in broker_chunks]
-    ours, theirs = (
-        [chunk for chunk in chunks if chunk.header.type is ChunkType.USER] for chunks in (rebuilt_chunks, broker_chunks)
-    )
-    assert [chunk.header.to_bytes() + chunk.data for chunk in ours] == [rebuilt(chunk) for chunk in theirs]
+    """Every byte is the broker's, but those of bloom filters, whose bits are all set."""
+    assert [written(chunk, bytes(chunk.bloom)) for chunk in rebuilt_chunks] == [
+        written(chunk, b"\xff" * chunk.header.bloom_bytes) for chunk in broker_chunks
+    ]
 
 
-async def test_all_kinds_of_chunks_are_rebuilt(broker: Broker, tmp_path: Path) -> None:
+def written(chunk: Chunk, bloom: bytes) -> bytes:
+    return b"".join((chunk.header.to_bytes(), bloom, chunk.data, chunk.trailer))
+
+
+async def test_all_kinds_of_chunks_are_rebuilt_as_they_are_on_the_brokers_disk(
+    any_broker: Broker, tmp_path: Path
+) -> None:
     name = "protocol-kinds"
+    has_filters = any_broker.release is not HOST_RELEASE
 
     def prepare() -> list[Chunk]:
-        with broker.connect() as streams:
+        with any_broker.connect() as streams:
             streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
-            publish_all_kinds(streams, name, 20)
+            publish_all_kinds(streams, name, 20, filters=has_filters)
             streams.publish(name, [b"the end"])
-        return chunks_in(broker.stream_directory(name))
+            streams.store_offset(name, "the last thing in the stream", 1)
+        return chunks_in(any_broker.stream_directory(name))
 
     on_disk = await asyncio.to_thread(prepare)
     assert {chunk.header.type for chunk in on_disk} == set(ChunkType)
     assert any(chunk.header.trailer_bytes for chunk in on_disk)
-    async with Run(broker, name, tmp_path) as run:
-        await run.until(on_disk[-1].header.next_offset)
+    assert any(chunk.header.bloom_bytes for chunk in on_disk) is has_filters
+    assert on_disk[-1].header.type is ChunkType.TRACKING_DELTA
+    async with Run(any_broker, name, tmp_path, every_ms=1000) as run, asyncio.timeout(20):
+        while not run.closed or run.closed[-1].next_offset < on_disk[-1].header.next_offset:  # noqa: ASYNC110  as above
+            await asyncio.sleep(0.01)
     assert len(run.closed) > 2
-    SegmentSpool(tmp_path).recover()
     assert_same(chunks_in(tmp_path), on_disk)
     assert (run.lost, run.failures) == ([], [])
+
+
+def test_brokers_take_the_filter_of_a_rebuilt_chunk_for_one_that_matches_anything(any_broker: Broker) -> None:
+    if any_broker.release is HOST_RELEASE:
+        return  # 3.10 has no filters
+    found = any_broker.ctl(
+        "eval",
+        "Match = fun Match(Filter, Matcher) -> case osiris_bloom:is_match(Filter, Matcher) of"
+        " {retry_with, Other} -> Match(Filter, Other); Is -> Is end end,"
+        ' [Match(binary:copy(<<Byte>>, Size), osiris_bloom:init_matcher(#{filters => [<<"any">>], '
+        " match_unfiltered => Unfiltered})) || Byte <- [255, 0], Size <- [16, 255], Unfiltered <- [true, false]].",
+    )
+    assert found.strip() == "[true,true,true,true,false,false,false,false]"
 
 
 async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(broker: Broker, tmp_path: Path) -> None:
@@ -165,6 +188,7 @@ async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(
     async with Run(broker, name, tmp_path) as run:
         await run.until(on_disk[-1].header.next_offset)
     SegmentSpool(tmp_path).recover()
+    assert on_disk[-1].header.type is ChunkType.USER
     assert_same(chunks_in(tmp_path), on_disk)
 
 

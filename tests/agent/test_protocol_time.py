@@ -11,7 +11,7 @@ from coldstream.agent import protocol
 from coldstream.agent.pins import segment_files
 from coldstream.agent.spool import SegmentSpool
 from coldstream.units import TimestampMs
-from tests.support.protocol_log import Log, expected_of, start, users_in
+from tests.support.protocol_log import Log, expected_of, rebuilt_in, start, users_in
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +34,10 @@ async def test_a_span_of_time_that_is_over_closes_the_segment_when_nothing_more_
     await run.stop()
 
 
-async def test_a_time_border_ends_the_segment_at_the_streams_end_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_unaware", [False, True])
+async def test_a_time_border_ends_the_segment_at_the_streams_end_only(tmp_path: Path, *, is_unaware: bool) -> None:
     now = TimestampMs(10_000_000)
-    log = Log()
+    log = Log(is_unaware=is_unaware)
     for at in range(3):
         log.add(b"old", timestamp=at * 1000)
     for at in range(4):
@@ -48,7 +49,68 @@ async def test_a_time_border_ends_the_segment_at_the_streams_end_only(tmp_path: 
     await run.stop()
     SegmentSpool(tmp_path).recover()
     assert list(segment_files(tmp_path)) == [0, 3, 5, 7]
-    assert users_in(tmp_path) == expected_of(log)
+    assert (users_in(tmp_path) if is_unaware else rebuilt_in(tmp_path)) == expected_of(log)
+
+
+async def test_tracking_chunks_behind_the_last_message_are_in_its_segment(tmp_path: Path) -> None:
+    clock = [TimestampMs(10_000)]
+    log = Log()
+    log.add(timestamp=10_010)
+    log.track(2)
+    run = start(log, tmp_path, every_ms=1000, now=lambda: clock[0])
+    await run.until(lambda: run.source.next_offset == 12)
+    assert run.closed == []
+    clock[0] = TimestampMs(12_000)
+    await run.until(lambda: run.closed)
+    await run.stop()
+    assert rebuilt_in(tmp_path) == expected_of(log)
+
+
+async def test_stored_offsets_that_keep_coming_keep_no_message_waiting(tmp_path: Path) -> None:
+    log = Log()
+    log.add(timestamp=1000)
+    run = start(log, tmp_path, every_ms=100)
+    async with asyncio.timeout(5):
+        while not run.closed:
+            log.track()
+            await asyncio.sleep(0.01)
+    await run.stop()
+
+
+async def test_tracking_chunks_alone_are_a_segment_after_many_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    log.add(timestamp=1000)
+    run = start(log, tmp_path, every_ms=50)
+    await run.until(lambda: run.closed)
+    log.track(3)
+    await run.until(lambda: run.source.next_offset == 13)
+    await asyncio.sleep(0.3)
+    assert len(run.closed) == 1
+    monkeypatch.setattr(protocol, "TRACKING_SPANS", 3)
+    await run.until(lambda: len(run.closed) == 2)
+    await run.stop()
+    assert rebuilt_in(tmp_path) == expected_of(log)
+
+
+async def test_segments_of_tracking_chunks_alone_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "TRACKING_SPANS", 1)
+    log = Log()
+    log.add(timestamp=1000)
+    run = start(log, tmp_path, every_ms=50)
+    await run.until(lambda: run.closed)
+    log.track(3)
+    await run.until(lambda: len(run.closed) == 2)
+    await run.stop()
+    log.add(*[b"x" * 1000])
+    run = start(log, tmp_path)
+    await run.until(lambda: run.closed)
+    await run.stop()
+    assert rebuilt_in(tmp_path) == expected_of(log)
+    assert (run.lost, run.failures) == ([], [])
 
 
 @pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])

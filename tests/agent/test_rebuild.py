@@ -23,9 +23,21 @@ def test_a_chunk_without_trailer_and_bloom_filter_stays_byte_for_byte() -> None:
     assert rebuilt(chunk_of(ENCODED, source="test")) == ENCODED
 
 
-def test_a_trailer_and_a_bloom_filter_that_were_not_sent_are_not_announced() -> None:
-    header = replace(header_of(ENCODED), trailer_bytes=12, bloom_bytes=16)
+def test_a_trailer_that_was_sent_stays_byte_for_byte() -> None:
+    delivered = replace(header_of(ENCODED), trailer_bytes=12).to_bytes() + ENCODED[48:] + b"\x00\x02pp12345678"
+    assert rebuilt(chunk_of(delivered, source="test")) == delivered
+
+
+def test_a_trailer_that_was_not_sent_is_not_announced() -> None:
+    header = replace(header_of(ENCODED), trailer_bytes=12)
     assert rebuilt(chunk_of(header.to_bytes() + ENCODED[48:], source="test")) == ENCODED
+
+
+@pytest.mark.parametrize("size_bytes", [1, 16, 255])
+def test_a_bloom_filter_which_is_never_sent_may_match_anything(size_bytes: int) -> None:
+    header = replace(header_of(ENCODED), bloom_bytes=size_bytes)
+    found = rebuilt(chunk_of(header.to_bytes() + ENCODED[48:], source="test"))
+    assert found == header.to_bytes() + b"\xff" * size_bytes + ENCODED[48:]
 
 
 def test_each_offset_before_a_chunk_gets_a_tracking_chunk() -> None:

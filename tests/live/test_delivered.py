@@ -30,6 +30,19 @@ def test_trailer_and_bloom_filter_are_announced_but_not_sent() -> None:
     assert bytes(found.bloom) == bytes(found.trailer) == b""
 
 
+def test_a_trailer_is_sent_to_who_asks_for_it() -> None:
+    header = replace(header_of(ENCODED), trailer_bytes=12, bloom_bytes=16)
+    found = chunk_of(header.to_bytes() + ENCODED[48:] + b"trailer here", source="test")
+    assert bytes(found.data) == ENCODED[48:]
+    assert bytes(found.trailer) == b"trailer here"
+
+
+def test_a_part_of_a_trailer_is_refused() -> None:
+    header = replace(header_of(ENCODED), trailer_bytes=12)
+    with pytest.raises(BadLengthError, match="orders"):
+        chunk_of(header.to_bytes() + ENCODED[48:] + b"trailer", source="orders")
+
+
 def test_the_data_is_not_copied() -> None:
     buffer = bytearray(ENCODED)
     assert chunk_of(memoryview(buffer), source="test").data.obj is buffer

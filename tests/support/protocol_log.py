@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coldstream.agent.lives import Anchor
@@ -27,9 +27,13 @@ SOON_S = 0.02
 
 @dataclass
 class Log:
-    """A stream at a broker that delivers its user chunks to whoever asks."""
+    """A stream at a broker that delivers its user chunks, and to who asks for them also others, and trailers.
+
+    One that `is_unaware` does not know what is asked for.
+    """
 
     chunks: list[Chunk] = field(default_factory=list)
+    is_unaware: bool = False
     is_down: bool = False
     is_deleted: bool = False
     asked: list[OffsetSpec] = field(default_factory=list)
@@ -48,6 +52,7 @@ class Log:
         epoch: int = 1,
         chunk_id: int | None = None,
         trailer: bytes = b"",
+        bloom: bytes = b"",
     ) -> None:
         _, encoded = make_chunk(
             messages or [b"m" * 20] * 10,
@@ -56,6 +61,7 @@ class Log:
             epoch=Epoch(epoch),
             kind=kind,
             trailer=trailer,
+            bloom=bloom,
         )
         self.chunks += iter_chunks(encoded, source="log")
         self.news.set()
@@ -67,6 +73,12 @@ class Log:
     def users(self) -> list[Chunk]:
         return [chunk for chunk in self.chunks if chunk.header.type is ChunkType.USER]
 
+    def given(self) -> list[Chunk]:
+        """Return the chunks as they are delivered to who asks for every one."""
+        if not self.is_unaware:
+            return [replace(chunk, bloom=memoryview(b"")) for chunk in self.chunks]
+        return [replace(chunk, bloom=memoryview(b""), trailer=memoryview(b"")) for chunk in self.users()]
+
     @asynccontextmanager
     async def connect(self):
         if self.is_down:
@@ -74,11 +86,11 @@ class Log:
         yield self
 
     @asynccontextmanager
-    async def subscribe(self, stream: str, spec: OffsetSpec, *, credits: int):  # noqa: A002  the field's word
+    async def subscribe(self, stream: str, spec: OffsetSpec, *, credits: int, every_chunk: bool):  # noqa: A002  the field's word
         assert stream == STREAM.name
         self.asked.append(spec)
-        assert isinstance(spec, AtOffset)
-        yield Delivery(self, spec.offset)
+        assert every_chunk
+        yield Delivery(self, spec.offset if isinstance(spec, AtOffset) else 0)
 
     async def probe(self, stream: str, spec: OffsetSpec, *, timeout_s: float) -> Chunk | None:
         assert spec is FIRST
@@ -95,7 +107,7 @@ class Delivery:
 
     @property
     def waiting(self) -> int:
-        return sum(chunk.header.next_offset > self._offset for chunk in self._log.users())
+        return sum(chunk.header.next_offset > self._offset for chunk in self._log.given())
 
     async def __anext__(self) -> Chunk:
         while True:
@@ -103,7 +115,7 @@ class Delivery:
                 raise UnavailableError("down")
             if self._log.is_deleted:
                 raise StreamNotFoundError("deleted")
-            for chunk in self._log.users():
+            for chunk in self._log.given():
                 if chunk.header.next_offset > self._offset:
                     self._offset = chunk.header.next_offset
                     self._log.delivered += 1
@@ -167,7 +179,7 @@ def rebuilt_in(directory: Path) -> list[tuple[int, ChunkType, bytes]]:
 
 
 def expected_of(log: Log) -> list[tuple[int, ChunkType, bytes]]:
-    return [(int(chunk.header.chunk_id), ChunkType.USER, rebuilt(chunk)) for chunk in log.users()]
+    return [(int(chunk.header.chunk_id), chunk.header.type, rebuilt(chunk)) for chunk in log.given()]
 
 
 def users_in(directory: Path) -> list[tuple[int, ChunkType, bytes]]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.writer import make_chunk
-from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.fetch import Batch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
@@ -84,6 +84,8 @@ class World:
         self.subscriptions: set[Subscription] = set()
         self.stored: dict[str, int] = {}
         self.probes = 0
+        self.is_unaware = rng.random() < 0.3
+        """The broker delivers user chunks alone, whatever it is asked for."""
         self.lag = 0
         """Chunks at the end that the node which is connected to has not got yet."""
 
@@ -231,6 +233,16 @@ class FakeBroker:
         found = [chunk for chunk in self._all_held()[at:] if chunk is not None and chunk.header.type is ChunkType.USER]
         await asyncio.sleep(self._world.rng.choice([0, 0.1]) if found else 3)
         return found[0] if found else None
+
+    async def first_offset(self, stream: str) -> Offset | None:
+        if self._world.is_unaware:
+            first = await self.probe(stream, FIRST)
+            return None if first is None else Offset(first.header.chunk_id)
+        await self._answer()
+        self._world.probes += 1
+        held = self._world.held
+        await asyncio.sleep(self._world.rng.choice([0, 0.1]) if held else 3)
+        return Offset(held[0].header.chunk_id) if held else None
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         await self._answer()

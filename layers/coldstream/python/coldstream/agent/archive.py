@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 LAST_ENTRIES = 10
-"""Fragments among which the last message is looked for; others of tracking chunks alone are rare."""
+"""Fragments read at a time where the last message is looked for; those of tracking chunks alone are rare."""
 
 RENEW_S = 60.0
 
@@ -157,8 +157,13 @@ class Archive:
             log.warning("no new clients of AWS: %s", err)
 
     def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
-        entries = self._table.log_before(life, Offset(MAX_OFFSET), LAST_ENTRIES)
-        return next((entry for entry in entries if entry.last_user_chunk is not None), None)
+        offset = Offset(MAX_OFFSET)
+        while entries := self._table.log_before(life, offset, LAST_ENTRIES):
+            found = next((entry for entry in entries if entry.last_user_chunk is not None), None)
+            if found is not None:
+                return found
+            offset = min(entry.first_offset for entry in entries)
+        return None
 
     def _before_bytes(self, size_bytes: int) -> None:
         self._limit.take(size_bytes)

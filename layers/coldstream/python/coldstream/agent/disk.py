@@ -335,8 +335,11 @@ class StreamDisk:
         return SegmentSlice(walk.path, start.place.offset, end.offset, start.place.position, end.position)
 
     def _witness(self, number: int, walk: SegmentWalk) -> FoundChunk | None:
-        """Return a user chunk that proves a rolled segment: its last chunk, or else one behind it."""
-        if walk.is_at_end and walk.last is not None and walk.last is walk.last_user:
+        """Return a user chunk that proves a rolled segment: its last chunk, or else one behind it.
+
+        What the agent wrote itself needs none: there it is the last chunk, of any type.
+        """
+        if walk.is_at_end and walk.last is not None and (walk.last is walk.last_user or self.pins.are_own):
             return walk.last
         following = self._following(number)
         while following is not None:

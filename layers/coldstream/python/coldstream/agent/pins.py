@@ -103,6 +103,11 @@ class StreamPins:
                     os.link(path, self.directory / path.name)
 
     @property
+    def are_own(self) -> bool:
+        """Tell whether the files are the agent's own: a broker delivered what is in them, so that it is committed."""
+        return self._source is None
+
+    @property
     def is_live(self) -> bool:
         """Tell whether the broker has files of the stream here.
 

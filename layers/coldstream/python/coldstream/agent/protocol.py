@@ -8,10 +8,15 @@ What is delivered is committed, so every segment that is closed here may be arch
 - a span of time after the span of its last chunk, or two spans after it was begun, when nothing more comes,
 - before offsets that are lost, when there is no room for more, when the connection is lost, and when the agent starts.
 
-Offsets left out between two chunks were taken by tracking chunks; or retention has deleted chunks before they were
-read, for brokers then go on with their oldest chunk, without a word. So the oldest chunk is asked for, after that.
-Where it is not behind the first offset left out, nothing was deleted. Where it is, the offsets are taken for lost:
-rightly, or because a tracking chunk is the oldest of all by then, which cannot be told apart.
+Chunks of every type are asked for. Tracking chunks are held back until the next user chunk shows on which side of a
+time border they lie, or until the segment ends for another reason; alone, they are a segment of their own only after
+many spans, for they have no messages.
+
+Where offsets are left out between two chunks, retention has deleted chunks before they were read, for brokers then go
+on with their oldest chunk, without a word. Or tracking chunks took them, and the broker does not know that they are
+asked for. So the oldest chunk is asked for, after that. Where it is not behind the first offset left out, nothing was
+deleted. Where it is, the offsets are taken for lost: rightly, or, by such a broker, because a tracking chunk is the
+oldest of all by then, which cannot be told apart there.
 """
 
 from __future__ import annotations
@@ -27,8 +32,9 @@ from typing import NoReturn, ParamSpec, TypeVar
 from coldstream.agent.lives import CLOCKS_APART_MS, Anchor
 from coldstream.agent.rebuild import rebuilt, tracking_before
 from coldstream.agent.spool import ClosedSegment, SegmentSpool
+from coldstream.archive.borders import HELD_BYTES
 from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
-from coldstream.format.chunk import Chunk, ChunkHeader
+from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.live.connection import LiveConnection
 from coldstream.live.delivered import is_same
 from coldstream.live.subscription import Subscription
@@ -48,6 +54,9 @@ LIVE_SPANS = 3
 
 LONG_SPANS = 2
 """A segment open for so many spans ends by our own count of time: the clocks of leaders may be anywhere."""
+
+TRACKING_SPANS = 30
+"""Tracking chunks alone are worth a segment so many spans after they came."""
 
 LOST = "deleted by retention before it was read"
 
@@ -82,8 +91,8 @@ class ProtocolSource:
         max_spool_bytes: int,
         now: Callable[[], TimestampMs] = now_ms,
     ) -> None:
-        self.next_offset = anchor.next_offset
-        self._done_to = anchor.next_offset  # before it everything is closed, or told as lost
+        # All before it was taken, written to a segment, or closed in one, in this order; or told as lost.
+        self.next_offset = self._written_to = self._done_to = anchor.next_offset
         self._anchor = anchor
         self._connect = connect
         self._stream = stream
@@ -101,7 +110,11 @@ class ProtocolSource:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._pending_from = anchor.next_offset
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._held_since = 0.0
         self._opened_at = 0.0
+        self._heard_at = 0.0  # a user chunk
         self._spool_bytes = 0
         self._idle_s = None if every_ms is None else min(1.0, every_ms / 2000)
 
@@ -142,31 +155,35 @@ class ProtocolSource:
 
     async def _recover(self) -> None:
         found = await _on_disk(self._spool.recover)
-        self._pending.clear()
-        self._pending_bytes = 0
-        if found.last is not None and found.last.next_offset >= self._done_to:
+        for waiting in (self._pending, self._held):
+            waiting.clear()
+        self._pending_bytes = self._held_bytes = 0
+        known = self._last_closed or self._anchor
+        if found.last is not None and found.last.chunk_id >= known.chunk_id:
             self._last_closed = found.last
-            self._done_to = found.last.next_offset
+        self._done_to = max(self._done_to, found.next_offset)
         self._last = self._last_closed  # also when it is archived since, and gone: the stream is known by it
-        self.next_offset = self._done_to
+        self.next_offset = self._written_to = self._done_to
         self._spool_bytes = await _on_disk(self._spool.size_bytes)
         self._must_recover = False
         for segment in found.closed:
             self._on_closed(segment)
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
-        # From the last chunk there is, so as to see that it is still the same stream.
-        start = Offset((self._last or self._anchor).chunk_id)
-        async with connection.subscribe(self._stream.name, AtOffset(start), credits=CREDITS) as chunks:
+        known = self._last or self._anchor
+        # From the last user chunk there is, so as to see that it is still the same stream. A stream that is new here is
+        # known by its first user chunk, and there may be tracking chunks before that.
+        start = FIRST if self.next_offset <= known.chunk_id else AtOffset(Offset(known.chunk_id))
+        subscription = connection.subscribe(self._stream.name, start, credits=CREDITS, every_chunk=True)
+        async with subscription as chunks:
             while True:
                 await self._wait_for_room()
-                taken_bytes = await self._take_waiting(connection, chunks)
+                await self._take_waiting(connection, chunks)
                 await self._write()
-                if not taken_bytes:
-                    await self._close_if_over()
+                await self._close_if_over()
 
-    async def _take_waiting(self, connection: LiveConnection, chunks: Subscription) -> int:
-        """Take the next chunk, and some that are here already; return the bytes of data, 0 when none came soon."""
+    async def _take_waiting(self, connection: LiveConnection, chunks: Subscription) -> None:
+        """Take the next chunk, and some that are here already; none when none comes soon."""
         taken_bytes = 0
         while not taken_bytes or (chunks.waiting and taken_bytes < BATCH_BYTES):
             try:
@@ -176,39 +193,56 @@ class ProtocolSource:
                 break
             await self._take(connection, chunk)
             taken_bytes += chunk.header.data_bytes
-        return taken_bytes
 
     async def _take(self, connection: LiveConnection, chunk: Chunk) -> None:
         header = chunk.header
+        is_tracking = header.type is not ChunkType.USER
+        is_new = self._last is None and int(self.next_offset) == self._anchor.chunk_id
+        if is_new and is_tracking and header.chunk_id < self.next_offset:
+            # It comes before the first user chunk, and nothing is here yet: here the stream begins.
+            self.next_offset = self._written_to = self._done_to = Offset(header.chunk_id)
         if self._is_known(header):
             return
         if not await self._is_tracking_before(connection, header):
             await self._close()
             self._on_lost(self.next_offset, Offset(header.chunk_id), LOST)
-            self.next_offset = Offset(header.chunk_id)
-        elif self._is_border(header):
-            await self._close()
+            self.next_offset = self._written_to = Offset(header.chunk_id)
         for tracking in tracking_before(header, self.next_offset):
-            await self._append(tracking, 1)
+            await self._hold(tracking)
+        if is_tracking:
+            await self._hold(rebuilt(chunk))
+            return
+        if self._is_border(header):
+            await self._close(but_held=True)
+        await self._append_held()
         await self._append(rebuilt(chunk), header.records)
-        self._last = header
+        self.next_offset = header.next_offset
+        self._last, self._heard_at = header, asyncio.get_running_loop().time()
         if self._spool.open_bytes + self._pending_bytes >= self._segment_bytes:
             await self._close()
 
     def _is_known(self, header: ChunkHeader) -> bool:
         """Tell whether a chunk is here already: at first, the last one is, and more where a replica is behind ours.
 
-        Raises StreamNotFoundError for one that cannot be of this incarnation.
+        So are tracking chunks behind the last user chunk. Raises StreamNotFoundError for one that cannot be of this
+        incarnation.
         """
         last, known = self._last, self._last or self._anchor
+        is_older = last is not None and header.epoch < last.epoch
         if header.next_offset <= known.chunk_id:
             is_newer = header.timestamp > known.timestamp + CLOCKS_APART_MS
-            is_another = is_newer or (last is not None and header.epoch > last.epoch)
-        elif header.chunk_id < self.next_offset or header.chunk_id == known.chunk_id:
-            is_known = (header.chunk_id, header.timestamp) == (known.chunk_id, known.timestamp)
-            is_another = not is_known or (last is not None and not is_same(header, last))
+            is_another = (
+                is_newer
+                or (last is not None and header.epoch > last.epoch)
+                or (header.chunk_id >= self.next_offset and header.type is ChunkType.USER)
+            )
+        elif header.chunk_id == known.chunk_id:
+            is_same_time = header.timestamp == known.timestamp and header.type is ChunkType.USER
+            is_another = not is_same_time or (last is not None and not is_same(header, last))
+        elif header.chunk_id < max(self.next_offset, known.chunk_id):
+            is_another = header.type is ChunkType.USER or is_older
         else:
-            is_another = last is not None and header.epoch < last.epoch
+            is_another = is_older
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset
@@ -222,14 +256,29 @@ class ProtocolSource:
             raise UnavailableError(f"{self._stream} does not deliver its oldest chunk")
         return oldest.header.chunk_id <= self.next_offset
 
+    async def _hold(self, tracking: bytes) -> None:
+        """Hold a tracking chunk back, up to a limit."""
+        if not self._held:
+            self._held_since = asyncio.get_running_loop().time()
+        self._held.append(tracking)
+        self._held_bytes += len(tracking)
+        self.next_offset = Offset(self.next_offset + 1)
+        if self._held_bytes > HELD_BYTES:
+            await self._append_held()
+
+    async def _append_held(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        for tracking in held:
+            await self._append(tracking, 1)
+
     async def _append(self, chunk: bytes, records: int) -> None:
         if not self._pending:
-            self._pending_from = self.next_offset
+            self._pending_from = self._written_to
             if not self._spool.open_bytes:
                 self._opened_at = asyncio.get_running_loop().time()
         self._pending.append(chunk)
         self._pending_bytes += len(chunk)
-        self.next_offset = Offset(self.next_offset + records)
+        self._written_to = Offset(self._written_to + records)
         if self._pending_bytes >= BATCH_BYTES:
             await self._write()
 
@@ -239,9 +288,12 @@ class ProtocolSource:
             self._pending.clear()
             self._pending_bytes = 0
             self._spool_bytes += len(chunks)
-            await _on_disk(self._spool.append, chunks, self._pending_from, self.next_offset)
+            await _on_disk(self._spool.append, chunks, self._pending_from, self._written_to)
 
-    async def _close(self) -> None:
+    async def _close(self, *, but_held: bool = False) -> None:
+        """Close the open segment; what is held back is the end of it, or belongs to what follows."""
+        if not but_held:
+            await self._append_held()
         await self._write()
         closed = await _on_disk(self._spool.close_segment)
         if closed is not None:
@@ -250,11 +302,17 @@ class ProtocolSource:
             self._on_closed(closed)
 
     async def _close_if_over(self) -> None:
-        """Close the open segment, if its last span of time and another one are over."""
-        if self._every_ms is not None and self._last is not None and self._spool.open_bytes:
-            span = self._last.timestamp // self._every_ms
-            if (span + 2) * self._every_ms <= self._now() or self._is_open_long(self._every_ms):
-                await self._close()
+        """When no message comes, close the open segment once its last span of time and another one are over."""
+        now_s = asyncio.get_running_loop().time()
+        if self._every_ms is None or self._idle_s is None or now_s - self._heard_at < self._idle_s:
+            return
+        if not self._spool.open_bytes:
+            is_over = bool(self._held) and now_s - self._held_since >= TRACKING_SPANS * self._every_ms / 1000
+        else:
+            span = 0 if self._last is None else self._last.timestamp // self._every_ms
+            is_over = (span + 2) * self._every_ms <= self._now() or self._is_open_long(self._every_ms)
+        if is_over:
+            await self._close()
 
     def _is_border(self, header: ChunkHeader) -> bool:
         """Tell whether a time border lies before a chunk, and is worth a segment: not where old chunks are read."""

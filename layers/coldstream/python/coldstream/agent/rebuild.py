@@ -1,9 +1,14 @@
-"""Chunks as they go into segments that the agent writes itself: the broker's, but for what brokers do not deliver.
+"""Chunks as they go into segments that the agent writes itself: the broker's own bytes, but for bloom filters.
 
-Trailers and bloom filters are not delivered; they hold nothing of the messages, and the CRC is not over them. The
-header says that there are none. Tracking chunks are not delivered either: the offsets that they took are filled with
-tracking deltas without a record, one for each offset, since each tracking chunk takes one. Their timestamp and epoch
-are those of the chunk behind them, which is always at hand, so that the bytes depend on the stream alone.
+Bloom filters are never delivered. A chunk that has one is written with a filter of the same size whose bits are all
+set, which may match any filter value: it says that what the chunk holds is not known, and a reader that filters has to
+read the chunk, as one that has no matching filter it may pass over. So every length and every position is as on the
+broker's disk.
+
+Brokers that do not know of `every_chunk` (live/subscription.py) deliver neither trailers nor tracking chunks. There the
+header says that there is no trailer, and the offsets that tracking chunks took are filled with tracking deltas without
+a record, one for each offset, since each tracking chunk takes one. Their timestamp and epoch are those of the chunk
+behind them, which is always at hand, so that the bytes depend on the stream alone.
 """
 
 from __future__ import annotations
@@ -17,12 +22,16 @@ from coldstream.format.writer import make_chunk
 from coldstream.manifest.stream import Incarnation, incarnation
 from coldstream.units import ChunkId, Offset
 
+UNKNOWN_FILTER = b"\xff" * 255
+"""A bloom filter that matches every filter value, and messages without one, as long as the longest."""
+
 _NS_IN_MS = 1_000_000
 
 
 def rebuilt(chunk: Chunk) -> bytes:
-    """Return a delivered chunk's bytes, without trailer and bloom filter."""
-    return replace(chunk.header, trailer_bytes=0, bloom_bytes=0).to_bytes() + chunk.data
+    """Return a delivered chunk's bytes, with a bloom filter that may match anything in the place of its own."""
+    header = replace(chunk.header, trailer_bytes=len(chunk.trailer))
+    return b"".join((header.to_bytes(), UNKNOWN_FILTER[: header.bloom_bytes], chunk.data, chunk.trailer))
 
 
 def tracking_before(header: ChunkHeader, first_offset: Offset) -> Iterator[bytes]:

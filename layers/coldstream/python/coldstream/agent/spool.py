@@ -36,10 +36,14 @@ class ClosedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What an earlier run left: segments that were open and are closed now, and the last user chunk of all."""
+    """What an earlier run left: segments that were open and are closed now, and the last user chunk of all.
+
+    `next_offset` is where the newest segment ends, 0 without any.
+    """
 
     closed: tuple[ClosedSegment, ...]
     last: ChunkHeader | None
+    next_offset: Offset
 
 
 class SegmentSpool:
@@ -68,7 +72,7 @@ class SegmentSpool:
                 os.fsync(file.fileno())
             path = self._publish(part)
             closed.append(ClosedSegment(path, Offset(int(path.stem)), last.next_offset))
-        return Recovered(tuple(closed), self._last_chunk())
+        return Recovered(tuple(closed), *self._end())
 
     def append(self, chunks: bytes, first_offset: Offset, next_offset: Offset) -> None:
         """Write whole chunks of the offsets [first_offset, next_offset) to the open segment, or to a new one."""
@@ -114,16 +118,19 @@ class SegmentSpool:
         _sync(self._directory)
         return path
 
-    def _last_chunk(self) -> ChunkHeader | None:
+    def _end(self) -> tuple[ChunkHeader | None, Offset]:
+        """Return the last user chunk of all segments, and where the newest one ends."""
+        next_offset = Offset(0)
         for first_offset, path in reversed(segment_files(self._directory).items()):
             walk = SegmentWalk(path, first_offset)
             try:
                 walk.advance()
             except FileNotFoundError:
                 continue  # archived meanwhile
+            next_offset = max(next_offset, walk.end.offset)
             if walk.last_user is not None:
-                return walk.last_user.header
-        return None
+                return walk.last_user.header, next_offset
+        return None, next_offset
 
 
 def _write(file: FileIO, data: bytes) -> None:
@@ -144,7 +151,7 @@ def _sync(directory: Path) -> None:
 def _last_whole_chunk(part: Path) -> tuple[int, ChunkHeader | None]:
     """Return the byte at which the last whole user chunk ends, and its header; None where there is none.
 
-    Tracking chunks behind it are ours, made for what came next, and say nothing of which stream this is.
+    Tracking chunks behind it may be ours, made for what came next, and say nothing of which stream this is.
     """
     scanner = SegmentScanner(str(part), first_offset=Offset(int(part.name.partition(".")[0])))
     end_position, last = 0, None

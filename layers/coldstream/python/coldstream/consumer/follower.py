@@ -237,10 +237,10 @@ class Follower:
 
     async def _reaches_back(self, offset: Offset | None) -> bool:
         """Tell whether the broker still has everything from an offset on."""
-        first = await self._broker.probe(self._stream, FIRST)
-        if first is None:
+        first_offset = await self._broker.first_offset(self._stream)
+        if first_offset is None:
             raise UnavailableError(f"stream {self._stream!r}: the broker delivers nothing of what it has")
-        return offset is None or first.header.chunk_id <= offset
+        return offset is None or first_offset <= offset
 
     async def _check_life(self) -> None:
         """Check a chunk that meets the place exactly, where the witness was not delivered.

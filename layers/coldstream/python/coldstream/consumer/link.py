@@ -11,7 +11,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.live.subscription import Subscription
-from coldstream.manifest.spec import OffsetSpec
+from coldstream.manifest.spec import FIRST, OffsetSpec
 from coldstream.units import Offset
 
 PROBE_TIMEOUT_S = 3.0
@@ -40,6 +40,12 @@ class BrokerLink:
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
         """Ask by a subscription with one credit."""
         return await (await self._opened()).probe(stream, spec, timeout_s=PROBE_TIMEOUT_S)
+
+    async def first_offset(self, stream: str) -> Offset | None:
+        """Ask by a subscription with one credit, to chunks of every type."""
+        connection = await self._opened()
+        first = await connection.probe(stream, FIRST, timeout_s=PROBE_TIMEOUT_S, every_chunk=True)
+        return None if first is None else Offset(first.header.chunk_id)
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         """Ask for a stored offset."""

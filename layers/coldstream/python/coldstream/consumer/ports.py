@@ -35,6 +35,13 @@ class Broker(Protocol):
         """Return the first chunk that is delivered for a spec; None when none comes soon."""
         ...
 
+    async def first_offset(self, stream: str) -> Offset | None:
+        """Return where the stream begins at the broker, be it with a tracking chunk; None when that does not come soon.
+
+        A broker that does not deliver those tells its first user chunk's.
+        """
+        ...
+
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         """Return the offset stored under a consumer's name; None when there is none."""
         ...

@@ -87,21 +87,33 @@ class LiveConnection:
         """Tell whether the connection is of no more use; an UnavailableError may also be about one stream alone."""
         return self._subscriptions is None or self._subscriptions.wire.is_lost
 
-    async def probe(self, stream: str, spec: OffsetSpec, *, timeout_s: float) -> Chunk | None:
+    async def probe(
+        self, stream: str, spec: OffsetSpec, *, timeout_s: float, every_chunk: bool = False
+    ) -> Chunk | None:
         """Return the first chunk that is delivered for a spec; None when none came within `timeout_s`.
 
-        Costs one chunk. Raises what a subscription raises.
+        Costs one chunk, a user chunk unless `every_chunk` asks for any. Raises what a subscription raises.
         """
-        async with self.subscribe(stream, spec, credits=1) as chunks:
+        async with self.subscribe(stream, spec, credits=1, every_chunk=every_chunk) as chunks:
             try:
                 async with asyncio.timeout(timeout_s):
                     return await anext(chunks)
             except TimeoutError:
                 return None
 
-    def subscribe(self, stream: str, spec: OffsetSpec, *, credits: int = 10) -> Subscription:  # noqa: A002  the field's word
-        """Return a subscription, to be entered and then iterated. At most `credits` chunks wait in memory."""
-        return Subscription(self._opened(), stream, spec, credits)
+    def subscribe(
+        self,
+        stream: str,
+        spec: OffsetSpec,
+        *,
+        credits: int = 10,  # noqa: A002  the field's word
+        every_chunk: bool = False,
+    ) -> Subscription:
+        """Return a subscription, to be entered and then iterated. At most `credits` chunks wait in memory.
+
+        With `every_chunk` it is given tracking chunks as well, and trailers, by brokers that know of it.
+        """
+        return Subscription(self._opened(), stream, spec, credits, every_chunk=every_chunk)
 
     def publish(self, stream: str, reference: str) -> Publisher:
         """Return a publisher, to be entered; under the same reference the broker takes nothing twice."""

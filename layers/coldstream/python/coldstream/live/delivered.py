@@ -1,10 +1,11 @@
 """Chunks as brokers deliver them.
 
-    Deliver frame, behind its key and version: subscription id u8 · chunk header 48 · data
+    Deliver frame, behind its key and version: subscription id u8 · chunk header 48 · data · trailer where asked for
 
-The header is the one on the broker's disk, byte for byte, but only the data section follows it: bloom filter and
-trailer are not sent, though the header still says how long they are. Only user chunks are delivered, and only committed
-ones. Upstream: `osiris_log.erl` (send_file). RabbitMQ 3.10.8 does so.
+The header is the one on the broker's disk, byte for byte, but not all that it tells of follows: the bloom filter is
+never sent, and the trailer only to who asks for every chunk, though the header still says how long they are. Who does
+not ask is given user chunks alone. All are committed. Upstream: `osiris_log.erl` (send_file). RabbitMQ 3.10, 4.0 and
+4.3 do so.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ _NOTHING = memoryview(b"")
 def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
     """Read a delivered chunk, its header first, and check its CRC.
 
-    The header is as delivered, so its `trailer_bytes` and `bloom_bytes` may be more than 0; `trailer` and `bloom` are
-    empty. The data is a view of `delivered`. Raises CorruptionError of the kind that fits.
+    The header is as delivered, so its `bloom_bytes` may be more than 0, and `bloom` is empty; its `trailer_bytes` as
+    well, and `trailer` is whole, or empty where it was not sent. Both are views of `delivered`. Raises CorruptionError
+    of the kind that fits.
     """
     view = memoryview(delivered)
     header = ChunkHeader.from_bytes(view[:CHUNK_HEADER_BYTES], source=source, position=0)
-    data = view[CHUNK_HEADER_BYTES:]
-    if len(data) != header.data_bytes:
-        raise BadLengthError(source, 0, "data of a delivered chunk", expected=header.data_bytes, found=len(data))
+    data = view[CHUNK_HEADER_BYTES : CHUNK_HEADER_BYTES + header.data_bytes]
+    trailer = view[CHUNK_HEADER_BYTES + header.data_bytes :]
+    if len(data) != header.data_bytes or len(trailer) not in {0, header.trailer_bytes}:
+        found_bytes = len(view) - CHUNK_HEADER_BYTES
+        raise BadLengthError(source, 0, "data of a delivered chunk", expected=header.data_bytes, found=found_bytes)
     found = crc32(data)
     if found != header.crc:
         raise BadCrcError(source, 0, "CRC-32 of a delivered chunk's data", expected=header.crc, found=found)
-    return Chunk(header, 0, _NOTHING, data, _NOTHING)
+    return Chunk(header, 0, _NOTHING, data, trailer)
 
 
 def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:

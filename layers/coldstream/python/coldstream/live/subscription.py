@@ -25,6 +25,9 @@ from coldstream.units import Offset
 MAX_SUBSCRIPTIONS = 256
 """Of one connection: their ids are of eight bits."""
 
+_EVERY_CHUNK = schema.Property("chunk_selector", "all")
+"""Asks for chunks of every type, and for trailers (rabbit_stream_reader:get_chunk_selector/1)."""
+
 _ENDS = {"first": OffsetType.FIRST, "last": OffsetType.LAST, "next": OffsetType.NEXT}
 
 
@@ -92,7 +95,9 @@ class Subscription:
     """An asynchronous context manager, and an iterator of chunks from `spec` on; for one task at a time.
 
     The first chunk is a whole one, of the offset or the first for the spec: what lies before the offset is for the
-    caller to drop. Ids of chunks rise; where tracking chunks lie between, offsets are left out.
+    caller to drop. Ids of chunks rise; where tracking chunks lie between, offsets are left out. With `every_chunk`,
+    brokers deliver those as well, and trailers: so do all since 3.9, though they say so nowhere, and one that does not
+    know of it delivers what it always does.
 
     Raises StreamNotFoundError, AccessDeniedError, UnavailableError when it is entered. Where the next chunk is asked
     for, it raises, behind the chunks that have arrived: UnavailableError when the connection is lost or the stream's
@@ -100,11 +105,14 @@ class Subscription:
     it has ended.
     """
 
-    def __init__(self, subscriptions: Subscriptions, stream: str, spec: OffsetSpec, credits_: int) -> None:
+    def __init__(
+        self, subscriptions: Subscriptions, stream: str, spec: OffsetSpec, credits_: int, *, every_chunk: bool = False
+    ) -> None:
         self.stream = stream
         self._subscriptions = subscriptions
         self._spec = spec
         self._credits = credits_
+        self._properties = [_EVERY_CHUNK] if every_chunk else []
         self._number: int | None = None
         self._arrived: asyncio.Queue[Chunk | ColdstreamError | None] = asyncio.Queue()
         self._owes_credit = False
@@ -122,7 +130,7 @@ class Subscription:
                     stream=WireText(self.stream),
                     offset_spec=_encoded(self._spec),
                     credit=self._credits,
-                    properties=[],
+                    properties=self._properties,
                 ),
                 schema.SubscribeResponse,
             )
