@@ -43,6 +43,7 @@ from coldstream.store.sortkeys import (
     event_key,
     gap_key,
     log_key,
+    missing_from,
     missing_key,
     names_key,
     quarantine_key,
@@ -50,8 +51,8 @@ from coldstream.store.sortkeys import (
     time_from,
     tombstone_key,
 )
-from coldstream.store.visibility import Items, ShownPartition, Visibility
-from coldstream.units import ByteRange, Offset, TimestampMs
+from coldstream.store.visibility import Items, ShownPartition, Visibility, changed
+from coldstream.units import MAX_OFFSET, ByteRange, Offset, TimestampMs
 
 _Kind = TypeVar("_Kind")
 
@@ -126,6 +127,21 @@ class MemoryTable:
         found = sorted(late, key=lambda entry: (entry.running_timestamp, entry.next_offset))
         return _log_page([*found, partition.head][: limit + 1], limit)
 
+    def log_end(self, incarnation: Incarnation, limit: int) -> LogPage:
+        """Return the last entries, and the head."""
+        found = self._query(incarnation, log_key(Offset(0)), LOG_HEAD, limit + 1, backwards=True)
+        return _log_page(found[::-1], limit)
+
+    def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
+        """Return the entries that end at these offsets, and the head, of one moment."""
+        self._count("TransactGetItems")
+        keys = [*map(log_key, next_offsets), LOG_HEAD]
+        shown = self._weak(incarnation)
+        if shown is not None and shown.conflict(keys) is not None:
+            return None
+        items = self._partitions.get(incarnation, _Partition()).items("log")
+        return _log_page([items[key] for key in keys], len(next_offsets)) if items.keys() >= set(keys) else None
+
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return the log backwards from the entry that ends at or before `offset`."""
         found = self._query(incarnation, log_key(Offset(0)), log_key(offset), limit, backwards=True)
@@ -156,6 +172,20 @@ class MemoryTable:
         for one in self._query(incarnation, MISSING, LAST_MISSING):
             assert isinstance(one, Missing)
             yield one
+
+    def missing_before(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins at or before `offset`, nearest first."""
+        between = missing_from(kind, Offset(0)), missing_from(kind, Offset(offset + 1))
+        return _all_of(kind, self._query(incarnation, *between, limit, backwards=True))
+
+    def missing_after(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins after `offset`, in order."""
+        between = missing_from(kind, Offset(offset + 1)), missing_from(kind, Offset(MAX_OFFSET + 1))
+        return _all_of(kind, self._query(incarnation, *between, limit))
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
         """Return what is said of a segment in quarantine."""
@@ -195,7 +225,7 @@ class MemoryTable:
             after = _changed(before, change)
             shown = self._weak(stream.incarnation)
             if shown is not None:
-                conflict = shown.conflict(before.items(), after.items())
+                conflict = shown.conflict(changed(before.items(), after.items()))
                 if conflict is not None or before is not self._partitions.get(stream.incarnation, before):
                     raise LostRaceError(f"transaction conflict: {conflict} of {stream} is being written")
                 shown.begin(before.items(), after.items())

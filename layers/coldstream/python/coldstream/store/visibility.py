@@ -18,7 +18,7 @@ still on its way. For a writer that has its answer, call `settle` after it. With
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from coldstream.manifest.entry import FragmentEntry, Head
@@ -73,9 +73,9 @@ class ShownPartition:
         self._index: dict[str, list[tuple[str, object] | None]] = {}
         """The states of each item in the index, with its key there, the oldest first."""
 
-    def conflict(self, before: Items, after: Items) -> str | None:
-        """Return an item that a transaction would change and another is still writing; None where there is none."""
-        for key in sorted(_changed(before, after)):
+    def conflict(self, keys: Iterable[str]) -> str | None:
+        """Return an item that a transaction is about, and another is still writing; None where there is none."""
+        for key in sorted(keys):
             if key in self._before:
                 if self._visibility.pick(key, 2) == 0:
                     return key
@@ -84,7 +84,7 @@ class ShownPartition:
 
     def begin(self, before: Items, after: Items) -> None:
         """Begin to show a transaction, which has no conflict with another."""
-        self._before |= {key: before.get(key) for key in _changed(before, after)}
+        self._before |= {key: before.get(key) for key in changed(before, after)}
 
     def settle(self) -> None:
         """Show all of it."""
@@ -139,7 +139,8 @@ class ShownPartition:
             self._index[key] = states
 
 
-def _changed(before: Items, after: Items) -> Iterator[str]:
+def changed(before: Items, after: Items) -> Iterator[str]:
+    """Yield the keys of the items that two states of a partition do not share."""
     return (key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
 
 
