@@ -40,7 +40,7 @@ RESOLVER = ("--resolver", "http://127.0.0.1:9")
         (ObjectNotFoundError("key"), 3),
         (GapError("orders", 5, 10), 4),
         (BadCrcError("file", 8, "CRC"), 5),
-        (OverlapError("file", 0, 5, "an entry"), 5),
+        (OverlapError("file", "chunk", 0, 5, "an entry"), 5),
         (UnavailableError("S3"), 6),
         (AccessDeniedError("S3"), 6),
         (LostRaceError("head"), 6),
