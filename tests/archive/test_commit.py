@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coldstream.archive.commit import commit_fragment
+from coldstream.errors import OverlapError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.store.memory import MemoryTable
@@ -48,3 +51,14 @@ def test_a_late_entry_reads_the_log_behind_it_once() -> None:
     commit(table, entry(10, 20, time=1000))
     assert table.requests["Query"] <= 400 / 16 + 3
     assert table.requests["TransactWriteItems"] <= 400 / 9 + 2
+
+
+def test_what_the_log_holds_a_part_of_is_refused_at_once() -> None:
+    table = MemoryTable()
+    commit(table, entry(10, 20))
+    table.requests.clear()
+    for new in (entry(0, 15), entry(15, 30), entry(5, 25)):
+        with pytest.raises(OverlapError, match=r"straddles an entry, 10 to 19"):
+            commit(table, new)
+    assert table.requests["TransactWriteItems"] == 0
+    assert table.requests.total() <= 5 * 3

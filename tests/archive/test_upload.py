@@ -190,6 +190,39 @@ def test_a_change_of_the_target_size_half_way_leaves_every_chunk_in_one_fragment
     assert archived == b"".join(file.read_bytes()[SEGMENT_HEADER_BYTES:] for file in files)
 
 
+def test_a_fragment_of_which_others_commit_a_part_meanwhile_is_cut_around_it(directory: Path) -> None:
+    class Overtaken(MemoryTable):
+        """Right before the first commit, a function with a smaller target size has committed its first fragments."""
+
+        def apply(self, change: Change) -> None:
+            if change.put_entry is not None and not self.is_overtaken:
+                self.is_overtaken = True
+                with pytest.raises(Killed):
+                    smaller.upload(event)
+            if (
+                change.put_entry is not None
+                and change.put_entry.segment_offset == 0
+                and self.dies_at == len(archive.log())
+            ):
+                self.dies_at = None
+                raise Killed
+            super().apply(change)
+
+        is_overtaken = False
+        dies_at: int | None = 2
+
+    archive = MemoryArchive(fragment_bytes=33_000)
+    event = archive.stage(directory)[0]
+    archive.use(table=Overtaken())
+    smaller = replace(archive.uploader, fragment_bytes=20_000)
+    done = archive.uploader.upload(event)
+    assert done.quarantined is None
+    entries = archive.log()
+    assert all(one.next_offset == other.first_offset for one, other in pairwise(entries))
+    archived = b"".join(archive.body(entry.key)[8 : 8 + entry.data_bytes] for entry in entries)
+    assert archived == min(directory.glob("*.segment")).read_bytes()[SEGMENT_HEADER_BYTES:]
+
+
 def test_a_key_taken_by_other_bytes_is_left_alone(directory: Path, tmp_path: Path) -> None:
     archive = MemoryArchive()
     event = archive.stage(directory)[0]

@@ -60,7 +60,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
         (ObjectNotFoundError("key"), 3),
         (GapError("orders", 5, 10), 4),
         (BadCrcError("file", 8, "CRC"), 5),
-        (OverlapError("file", 0, 5, "an entry"), 5),
+        (OverlapError("file", "chunk", 0, 5, "an entry"), 5),
         (UnavailableError("S3"), 6),
         (AccessDeniedError("S3"), 6),
         (LostRaceError("head"), 6),

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from coldstream.errors import LostRaceError
+from coldstream.errors import OverlapError
 from coldstream.manifest.commit import MAX_ITEMS, Neighbourhood, is_append, is_settled, makes_gap, plan_commit
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind, Loss
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
@@ -158,7 +158,7 @@ def test_the_first_entry_has_no_links() -> None:
 def test_an_overlap_is_refused() -> None:
     log = Log()
     log.commit(entry(10, 20))
-    with pytest.raises(LostRaceError, match="10 to 19"):
+    with pytest.raises(OverlapError, match="10 to 19"):
         log.commit(entry(15, 25))
 
 

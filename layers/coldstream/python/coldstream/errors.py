@@ -20,7 +20,7 @@
     │   ├── ObjectNotFoundError    no object at that key
     │   └── UnroutableError        an exchange has no queue for a message, and drops it
     ├── GapError                   the archive does not hold these offsets, and says so
-    ├── OverlapError               a segment disagrees with the manifest about where chunks begin
+    ├── OverlapError               the manifest holds a part of a chunk or a fragment; never as it is
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at what is there
     │   └── LostRaceError          the manifest moved on; read again and retry
@@ -162,13 +162,16 @@ class GapError(ColdstreamError):
 
 
 class OverlapError(ColdstreamError):
-    """A segment disagrees with the manifest about where chunks begin, so one of them is not this stream's."""
+    """A chunk, or a fragment, of which the manifest holds a part: as it is, it can never be archived.
 
-    def __init__(self, source: str, chunk_id: int, next_offset: int, covered: str) -> None:
+    `source` is the segment of a chunk, the key of a fragment. `first_offset` up to `next_offset` are its offsets.
+    """
+
+    def __init__(self, source: str, what: str, first_offset: int, next_offset: int, covered: str) -> None:
         self.source = source
-        self.chunk_id = chunk_id
+        self.first_offset = first_offset
         self.next_offset = next_offset
-        super().__init__(f"{source}: the chunk of offsets {chunk_id} to {next_offset - 1} straddles {covered}")
+        super().__init__(f"{source}: the {what} of offsets {first_offset} to {next_offset - 1} straddles {covered}")
 
 
 class ConflictError(ColdstreamError):

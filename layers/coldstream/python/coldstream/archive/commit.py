@@ -36,7 +36,8 @@ def commit_fragment(
 ) -> bool:
     """Commit an entry; return False when the manifest holds its offsets already. Cost: 2 requests, when nobody is near.
 
-    Raises LostRaceError when others kept getting in between, or hold a part of the entry's offsets only.
+    Raises LostRaceError when others kept getting in between, OverlapError at once when entries hold a part of its
+    offsets only: those are to be cut out of it first.
     """
 
     def attempt() -> bool:

@@ -61,7 +61,7 @@ class Coverage:
         if entry.first_offset <= header.chunk_id and header.next_offset <= entry.next_offset:
             return True
         covered = f"the border of an entry, {entry.first_offset} to {entry.next_offset - 1}"
-        raise OverlapError(source, header.chunk_id, header.next_offset, covered)
+        raise OverlapError(source, "chunk", header.chunk_id, header.next_offset, covered)
 
 
 def read_coverage(

@@ -25,6 +25,7 @@ from coldstream.errors import (
     ConflictError,
     CorruptionError,
     InvalidEventError,
+    LostRaceError,
     ObjectExistsError,
     ObjectNotFoundError,
     OverlapError,
@@ -38,6 +39,9 @@ from coldstream.units import TimestampMs, now_ms
 
 PUTS_AT_ONCE = 2
 """Fragments on their way to the bucket while the next is cut; each holds its size in spool space."""
+
+MAX_PLANS = 5
+"""Plans of an upload, each on what the manifest holds by then, before the event is given back to its queue."""
 
 MAX_GENERATIONS = 16
 """Keys tried for a fragment whose first is taken by other bytes, as after a change of the target size half-way."""
@@ -85,6 +89,16 @@ class Uploader:
         if segment.staged_key != staged_key:
             # What is at another key may be the only copy of another segment, and is not this event's to delete.
             raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
+        for _ in range(MAX_PLANS):
+            try:
+                return self._upload(segment)
+            except OverlapError as err:
+                # Others have committed a part of a fragment since the plan was made: it is cut around that part.
+                overlap = err
+        raise LostRaceError(f"others kept committing parts of {segment}") from overlap
+
+    def _upload(self, segment: SegmentRolled) -> Upload:
+        """Archive what the manifest does not hold. Raises OverlapError when it holds a part of a fragment by then."""
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if _is_whole(segment, coverage):
             self.objects.delete(segment.staged_key)
@@ -118,7 +132,7 @@ class Uploader:
             return self._archive(segment, staged, coverage)
         except (CorruptionError, OverlapError) as err:
             if err.source != segment.staged_key:
-                raise  # it is the manifest that is corrupt
+                raise  # it is the manifest that is corrupt, or what it holds another than it was planned on
             key = quarantine(
                 self.table, self.objects, self.keys, segment, etag=staged.etag, reason=str(err), now=self.now
             )

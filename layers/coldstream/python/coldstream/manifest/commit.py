@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from coldstream.errors import LostRaceError
+from coldstream.errors import OverlapError
 from coldstream.manifest.entry import (
     FragmentEntry,
     Gap,
@@ -101,14 +101,12 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
 
     The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
-    LostRaceError when the log already covers part of the entry.
+    OverlapError when the log already covers part of the entry: reading and planning again would not change that.
     """
     for other in around.after:
         if other.first_offset < entry.next_offset:
-            raise LostRaceError(
-                f"offsets {entry.first_offset} to {entry.next_offset - 1} overlap those of an entry,"
-                f" {other.first_offset} to {other.next_offset - 1}"
-            )
+            covered = f"an entry, {other.first_offset} to {other.next_offset - 1}"
+            raise OverlapError(entry.key, "fragment", entry.first_offset, entry.next_offset, covered)
     entry = _linked(entry, around.before, around.head)
     relinks = _relinks(entry, around.after)
     if len(relinks) > MAX_RELINKS:
