@@ -96,6 +96,7 @@ class ProtocolSource:
         self._max_spool_bytes = max_spool_bytes
         self._now = now
         self._must_recover = True
+        self._is_shown = False  # in this subscription: that the stream is still the same
         self._last: ChunkHeader | None = None
         self._last_closed: ChunkHeader | None = None
         self._pending: list[bytes] = []
@@ -156,6 +157,7 @@ class ProtocolSource:
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
         # From the last chunk there is, so as to see that it is still the same stream.
+        self._is_shown = False
         start = Offset((self._last or self._anchor).chunk_id)
         async with connection.subscribe(self._stream.name, AtOffset(start), credits=CREDITS) as chunks:
             while True:
@@ -205,10 +207,11 @@ class ProtocolSource:
             is_newer = header.timestamp > known.timestamp + CLOCKS_APART_MS
             is_another = is_newer or (last is not None and header.epoch > last.epoch)
         elif header.chunk_id < self.next_offset or header.chunk_id == known.chunk_id:
-            is_known = (header.chunk_id, header.timestamp) == (known.chunk_id, known.timestamp)
-            is_another = not is_known or (last is not None and not is_same(header, last))
+            is_another = not (self._anchor.is_chunk(header) if last is None else is_same(header, last))
+            self._is_shown = not is_another
         else:
-            is_another = last is not None and header.epoch < last.epoch
+            # Where retention has deleted the chunk that it is known by, nothing shows that it is the same.
+            is_another = not self._is_shown or (last is not None and header.epoch < last.epoch)
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset
