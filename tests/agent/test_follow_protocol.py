@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -33,7 +34,7 @@ ORDERS = ("/", "orders")
 
 
 def life(timestamp: int) -> Incarnation:
-    return Incarnation(f"__orders_{timestamp * 10**6:019}")
+    return Incarnation(f"__orders_{timestamp * 10**6 + crc32(b'/' + bytes(1) + b'orders') % 10**6:019}")
 
 
 class World:
@@ -55,6 +56,9 @@ class World:
         if self.log is None:
             raise UnavailableError("down")
         return self.log.connect()
+
+    async def login(self) -> None:
+        pass
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if (vhost, name) != ORDERS:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.agent.management import BrokerStream
-from coldstream.agent.names import MAX_GUESSES, candidates, guesses, written, written_names
+from coldstream.agent.names import MAX_GUESSES, candidates, guesses, is_written, written, written_names
 
 TIME = "1763700000000000000"
 
@@ -22,6 +22,35 @@ TIME = "1763700000000000000"
 )
 def test_names_are_written_as_the_broker_writes_them(vhost: str, name: str, text: str) -> None:
     assert written(vhost, name) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("é", "_"),
+        ("e\u0301x", "_x"),
+        ("a👩\u200d👧b", "a_b"),
+        ("🇩🇪", "_"),
+        ("a🏽", "_"),
+        ("1\ufe0f\u20e32", "_2"),
+        ("한", "_"),
+        ("über: 注文\t*", "_ber______"),
+        ("é", "__"),
+        ("e\u0301x", "e__x"),
+        ("\u06001", "_"),
+    ],
+)
+def test_names_of_other_than_ascii_are_known_as_each_release_writes_them(name: str, text: str) -> None:
+    assert is_written(f"__{text}", "/", name)
+    assert candidates(f"__{text}_{TIME}", [BrokerStream("/", name)]) == [("/", name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("orders.eu", "orders__eu"), ("a\r\nb", "a__b"), ("übeR", "_ber"), ("é", "_____"), ("ab\u0301", "ac")],
+)
+def test_names_that_cannot_be_written_so_are_not_known(name: str, text: str) -> None:
+    assert not is_written(f"__{text}", "/", name)
 
 
 def test_a_known_stream_that_is_written_so_is_the_candidate() -> None:

@@ -1,13 +1,15 @@
 """Which stream a broker's directory belongs to: what its name leaves of the answer.
 
 The broker makes it of vhost, name and the nanosecond of declaration, joined by "_", and then turns every character
-outside base64url into "_" (rabbit_stream_queue:stream_name/1, osiris_util:to_base64uri/1). So many names may be written
-alike, and only the broker can say which is meant.
+outside base64url into "_" (rabbit_stream_queue:stream_name/1, osiris_util:to_base64uri/1). RabbitMQ 3 takes bytes for
+characters there; RabbitMQ 4 means what Unicode has for one, a grapheme cluster. So many names may be written alike, and
+only the broker can say which is meant.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -19,12 +21,17 @@ MAX_GUESSES = 32
 
 _DIRECTORY = re.compile(r"(?P<names>.+)_[0-9]{16,20}")
 _NOT_BASE64URL = re.compile(rb"\r\n|[^A-Za-z0-9_=-]")
-"""Bytes are taken for characters, and a line feed after a carriage return is one with it (string:to_graphemes/1)."""
+"""Of bytes taken for characters; a line feed after a carriage return is one with it (string:to_graphemes/1)."""
+
+_LETTER = re.compile(r"[A-Za-z0-9=-]")
 
 
 @lru_cache(maxsize=1 << 16)
 def written(vhost: str, name: str) -> str:
-    """Write names as they stand in a directory's, before the "_" and the time; remembered, for it is often asked."""
+    """Write names as RabbitMQ 3 has them in a directory's, before the "_" and the time; and as 4 has those of ASCII.
+
+    Remembered, for it is often asked.
+    """
     return _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}".encode()).decode("ascii")
 
 
@@ -34,10 +41,51 @@ def written_names(directory: str) -> str | None:
     return None if match is None else match["names"]
 
 
+def is_written(names: str, vhost: str, name: str) -> bool:
+    """Tell whether names may stand so in a directory's name, as a release of RabbitMQ writes it.
+
+    Which code points are one character depends on the Unicode of the broker's Erlang. So where there are other than
+    ASCII's, only what is certain is compared: a name may be taken for one that it is not, but not the other way round.
+    """
+    if names == written(vhost, name):
+        return True
+    text = f"{vhost}_{name}"
+    return not text.isascii() and len(names) <= len(text) and letters(names) == _letters_written(vhost, name)
+
+
+def letters(names: str) -> str:
+    """Return what of a directory's name is certain."""
+    return names.replace("_", "")
+
+
+@lru_cache(maxsize=1 << 16)
+def _letters_written(vhost: str, name: str) -> str:
+    """Return the letters that are left where each character outside base64url, of how many code points ever, is "_"."""
+    text = f"{vhost}_{name}"
+    return "".join(
+        character
+        for before, character, after in zip(f" {text}", text, f"{text[1:]} ", strict=False)
+        if _LETTER.match(character) and not _joins_before(after) and unicodedata.category(before) != "Cf"
+    )
+
+
+def _joins_before(character: str) -> bool:
+    """Tell whether a code point is one character with what stands before it: accents, joiners, shades of skin."""
+    is_mark = unicodedata.category(character).startswith("M")
+    return is_mark or character in "\u200c\u200d" or "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def letters_of(vhost: str, name: str) -> set[str]:
+    """Return what is certain of how names are written, by each release of RabbitMQ."""
+    return {letters(written(vhost, name)), _letters_written(vhost, name)}
+
+
 def candidates(directory: str, known: Iterable[BrokerStream]) -> list[tuple[str, str]]:
-    """Return the (vhost, name) pairs of the known streams that are written as a directory is."""
+    """Return the (vhost, name) pairs of the known streams that a directory may be written for."""
     names = written_names(directory)
-    return [(stream.vhost, stream.name) for stream in known if written(stream.vhost, stream.name) == names]
+    if names is None:
+        return []
+    return [(stream.vhost, stream.name) for stream in known if is_written(names, stream.vhost, stream.name)]
 
 
 def guesses(directory: str) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from coldstream.agent.names import written_names
+from coldstream.agent.names import is_written, letters, letters_of, written_names
 from coldstream.agent.pins import segment_files
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -38,31 +38,45 @@ class Namesakes:
 
     def __init__(self, data: Path | None = None) -> None:
         self._data = data
-        self._alike: dict[str | None, dict[Incarnation, Namesake]] = {}
+        self._known: dict[str, dict[Incarnation, Namesake]] = {}
 
     def join(self, life: Incarnation, namesake: Namesake) -> None:
         """Take a directory."""
-        self._alike.setdefault(written_names(life), {})[life] = namesake
+        self._known.setdefault(_key(life), {})[life] = namesake
 
     def leave(self, life: Incarnation) -> None:
         """Leave of a directory that is gone, and of which nothing is held."""
-        alike = self._alike.get(written_names(life), {})
+        alike = self._known.get(_key(life), {})
         alike.pop(life, None)
         if not alike:
-            self._alike.pop(written_names(life), None)
+            self._known.pop(_key(life), None)
 
-    def of(self, life: Incarnation) -> list[Namesake]:
-        """Return the others that are written as a directory is."""
-        return [other for name, other in self._alike.get(written_names(life), {}).items() if name != life]
+    def of(self, stream: StreamId) -> list[Namesake]:
+        """Return the directories, other than the stream's own incarnation, that may be written for its names."""
+        return [
+            other
+            for key in letters_of(stream.vhost, stream.name)
+            for life, other in self._known.get(key, {}).items()
+            if life != stream.incarnation and _may_be(life, stream)
+        ]
 
-    def has_unseen(self, life: Incarnation) -> bool:
-        """Tell whether the broker has another that is written so, and that the agent has not looked at yet.
+    def has_unseen(self, stream: StreamId) -> bool:
+        """Tell whether the broker has another that may be written so, and that the agent has not looked at yet.
 
         Lists a directory: call it in a thread. Raises OSError.
         """
-        names = written_names(life)
-        seen = self._alike.get(names, {})
         return self._data is not None and any(
-            path.name not in seen and written_names(path.name) == names and segment_files(path)
+            _may_be(path.name, stream)
+            and Incarnation(path.name) not in self._known.get(_key(path.name), {})
+            and segment_files(path)
             for path in self._data.iterdir()
         )
+
+
+def _key(directory: str) -> str:
+    return letters(written_names(directory) or directory)
+
+
+def _may_be(directory: str, stream: StreamId) -> bool:
+    names = written_names(directory)
+    return names is not None and is_written(names, stream.vhost, stream.name)

@@ -105,6 +105,7 @@ class ProtocolSource:
         self._max_spool_bytes = max_spool_bytes
         self._now = now
         self._must_recover = True
+        self._is_shown = False  # in this subscription: that the stream is still the same
         self._last: ChunkHeader | None = None
         self._last_closed: ChunkHeader | None = None
         self._pending: list[bytes] = []
@@ -171,6 +172,7 @@ class ProtocolSource:
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
         known = self._last or self._anchor
+        self._is_shown = False
         # From the last user chunk there is, so as to see that it is still the same stream. A stream that is new here is
         # known by its first user chunk, and there may be tracking chunks before that.
         start = FIRST if self.next_offset <= known.chunk_id else AtOffset(Offset(known.chunk_id))
@@ -237,12 +239,15 @@ class ProtocolSource:
                 or (header.chunk_id >= self.next_offset and header.type is ChunkType.USER)
             )
         elif header.chunk_id == known.chunk_id:
-            is_same_time = header.timestamp == known.timestamp and header.type is ChunkType.USER
-            is_another = not is_same_time or (last is not None and not is_same(header, last))
+            is_another = header.type is not ChunkType.USER or not (
+                self._anchor.is_chunk(header) if last is None else is_same(header, last)
+            )
+            self._is_shown = not is_another
         elif header.chunk_id < max(self.next_offset, known.chunk_id):
             is_another = header.type is ChunkType.USER or is_older
         else:
-            is_another = is_older
+            # Where retention has deleted the chunk that it is known by, nothing shows that it is the same.
+            is_another = not self._is_shown or is_older
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset

@@ -142,7 +142,7 @@ class NameSearch:
 
     async def _ask(self, streams: list[StreamId], first: ChunkHeader, another: ChunkHeader) -> _Answers:
         """Ask for each stream by the first chunk, and where there is more than one directory or stream, by another."""
-        is_contested = len(streams) > 1 or bool(self._namesakes.of(self._life))
+        is_contested = len(streams) > 1 or any(map(self._namesakes.of, streams))
         answers = _Answers()
         for stream in streams:
             try:
@@ -174,9 +174,9 @@ class NameSearch:
         if len(streams) > 1:
             return Names(why=f"it cannot be told yet which it is of: {_listed(streams)}", is_open=True)
         ((stream, proof),) = answers.matches
-        if await asyncio.to_thread(self._namesakes.has_unseen, self._life):
+        if await asyncio.to_thread(self._namesakes.has_unseen, stream):
             return Names(why=f"another directory that {stream} may be is still to be looked at", is_open=True)
-        for other in self._namesakes.of(self._life):
+        for other in self._namesakes.of(stream):
             rival = await self._rival(other, stream, another)
             if rival is not None:
                 return rival
