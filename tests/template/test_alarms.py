@@ -161,26 +161,21 @@ def test_a_job_of_spark_that_failed_or_ran_out_of_time_is_told_where_alarms_go(w
         "detail": {"applicationId": [whole.ref("SparkApplication")], "state": ["FAILED", "CANCELLED"]},
     }
     (target,) = rule["Targets"]
-    assert target["Arn"] == whole.arn("AlarmTopic")
+    assert (target["Arn"], target["RoleArn"]) == (whole.arn("AlarmTopic"), whole.arn("SparkFailuresRole"))
     told = target["InputTransformer"]
     assert set(re.findall(r"<(\w+)>", told["InputTemplate"])) == told["InputPathsMap"].keys()
     assert isinstance(json.loads(re.sub(r"<\w+>", "x", told["InputTemplate"])), str)
 
 
-def test_only_alarms_of_the_account_and_the_rule_may_publish_and_only_by_tls(stack: Stack, whole: Stack) -> None:
-    topic = whole.arn("AlarmTopic")
-    alarm = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": whole.arn("LossAlarm"), "aws:SecureTransport": "true"}
-    rule = {"aws:SourceArn": whole.arn("SparkFailuresRule"), "aws:SecureTransport": "true"}
-    statements = whole.properties("AlarmTopicPolicy")["PolicyDocument"]["Statement"]
-    allowed = {each["Principal"]["Service"]: [each] for each in statements if each["Effect"] == "Allow"}
-    for service, context in (("cloudwatch.amazonaws.com", alarm), ("events.amazonaws.com", rule)):
-        assert is_allowed(allowed[service], Request("sns:Publish", topic, context))
-        assert not is_allowed(allowed[service], Request("sns:Subscribe", topic, context))
-        theirs = {**context, "aws:SourceArn": "arn:aws:events:eu-central-1:1:rule/theirs", "aws:SourceAccount": "1"}
-        assert not is_allowed(allowed[service], Request("sns:Publish", topic, theirs))
-        assert is_denied(statements, Request("sns:Publish", topic, {**context, "aws:SecureTransport": "false"}))
-    without_spark = stack.properties("AlarmTopicPolicy")["PolicyDocument"]["Statement"]
-    assert {each["Sid"] for each in without_spark} == {"AlarmsOfTheAccount", "TlsOnly"}
+def test_only_alarms_of_the_account_may_publish_and_only_by_tls(stack: Stack) -> None:
+    topic, statements = stack.arn("AlarmTopic"), stack.properties("AlarmTopicPolicy")["PolicyDocument"]["Statement"]
+    alarm = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": stack.arn("LossAlarm"), "aws:SecureTransport": "true"}
+    assert is_allowed(statements, Request("sns:Publish", topic, alarm))
+    assert not is_allowed(statements, Request("sns:Subscribe", topic, alarm))
+    assert not is_allowed(statements, Request("sns:Publish", topic, {**alarm, "aws:SourceAccount": "210987654321"}))
+    assert is_denied(statements, Request("sns:Publish", topic, {**alarm, "aws:SecureTransport": "false"}))
+    allowed = [statement["Principal"] for statement in statements if statement["Effect"] == "Allow"]
+    assert allowed == [{"Service": "cloudwatch.amazonaws.com"}]
 
 
 def test_alarms_lie_encrypted_by_the_customers_key(stack: Stack, whole: Stack) -> None:

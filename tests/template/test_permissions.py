@@ -131,6 +131,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
     },
+    "SparkFailuresRole": {"alarm topic": {"sns:Publish"}, "key by way of SNS": ENCRYPT},
 }
 MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
 
@@ -196,6 +197,7 @@ def resources() -> dict[str, Request]:
         "traces": Request("xray", "*"),
         "key by way of S3": Request("kms", key, through("s3")),
         "key by way of DynamoDB": Request("kms", key, through("dynamodb")),
+        "key by way of SNS": Request("kms", key, through("sns")),
         "key by way of Secrets Manager": Request("kms", key, through("secretsmanager")),
         "key itself": Request("kms", key),
         "another key": Request("kms", f"arn:aws:kms:{HERE}:key/9z", through("s3")),
@@ -268,8 +270,13 @@ def test_only_the_service_that_runs_it_takes_a_role() -> None:
         "StringEquals": {"aws:SourceAccount": ACCOUNT},
         "ArnLike": {"aws:SourceArn": everything().arn("SparkApplication")},
     }
+    rules = {
+        "StringEquals": {"aws:SourceAccount": ACCOUNT},
+        "ArnLike": {"aws:SourceArn": f"arn:aws:events:{HERE}:rule/*"},
+    }
     assert taken == {
         "UploadRole": ({"Service": "lambda.amazonaws.com"}, None),
         "ResolverRole": ({"Service": "lambda.amazonaws.com"}, None),
         "SparkJobRole": ({"Service": "emr-serverless.amazonaws.com"}, ours),
+        "SparkFailuresRole": ({"Service": "events.amazonaws.com"}, rules),
     }
