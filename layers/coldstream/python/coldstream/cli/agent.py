@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DATA_DIRECTORIES = "/var/lib/rabbitmq/mnesia"
 STATE_DIRECTORY = Path("/var/lib/rabbitmq/coldstream")
 
+_PLUGINS = "-plugins-expand"
+"""What stands behind a node's name in another directory of it."""
+
 Patterns = list[str] | None
 
 
@@ -175,7 +178,9 @@ def _find_data(given: Path | None) -> Path:
         _check_readable(given)
         return given.absolute()
     _check_readable(Path(DATA_DIRECTORIES))
-    found = sorted(Path(DATA_DIRECTORIES).glob("*/stream"))
+    nodes = [path for path in Path(DATA_DIRECTORIES).glob("*@*") if path.is_dir() and not path.name.endswith(_PLUGINS)]
+    # A broker makes the directory of streams with its first one.
+    found = sorted(path for node in nodes if (path := node / "stream").is_dir()) or [node / "stream" for node in nodes]
     if len(found) != 1:
         raise InvalidSettingError(
             "--data",
