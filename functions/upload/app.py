@@ -87,7 +87,7 @@ def _report_loss(lost: SegmentLost) -> None:
         next_offset=lost.next_offset,
         reason=lost.reason,
     )
-    metrics.add_metric("SegmentsLost", MetricUnit.Count, 1)
+    metrics.add_metric("SegmentsLost", MetricUnit.Count, 0 if lost.unseen else 1)  # which rings the alarm
 
 
 @metrics.log_metrics

@@ -149,7 +149,7 @@ async def test_what_was_deleted_while_the_agent_was_away_is_a_loss_that_is_told(
         (first, after, reason) = rig.bus.lost[0]
         active_end = first
         assert tail < active_end < after == newest
-        assert reason == "deleted at here before they were pinned"
+        assert reason == "deleted by the broker's retention before the agent of here had them"
         rig.stream.publish(200)
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
     assert (newest, newest) not in rig.archived

@@ -81,13 +81,13 @@ async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, strea
         await rig.until(lambda: rig.pins == starts(stream) and rig.bus.announced)
         stream.retain(1)
         first, second, third = rig.pins[:3]
-        lose = archiver._lose
+        lose = archiver.losses.lose
 
         def raced(loss: Loss) -> None:
             lose(loss)
             archiver.disk.release(archiver.disk.segments[0])
 
-        monkeypatch.setattr(archiver, "_lose", raced)
+        monkeypatch.setattr(archiver.losses, "lose", raced)
         await archiver.give_up_oldest("full")
         assert rig.pins[:2] == [second, third]
     assert [(loss.first_offset, loss.next_offset) for loss in archiver.identity.lost] == [(first, second)]

@@ -21,7 +21,7 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 from tests.support.replica import Replica
-from tests.support.rig import Rig, make_quick
+from tests.support.rig import Rig, make_quick, told
 
 SEEDS = int(os.environ.get("COLDSTREAM_SEEDS", "6"))
 STEPS = 25
@@ -110,7 +110,7 @@ class History:
         if self._running is None:
             self.rig.every_ms = self.rng.choice([None, 1000, 3000])
             self._running = AsyncExitStack()
-            await self._running.enter_async_context(self.rig.running())
+            self._archiver = await self._running.enter_async_context(self.rig.running())
 
     async def _kill(self) -> None:
         if self._running is not None:
@@ -145,6 +145,7 @@ class History:
         last = int(self.stream.segments[-1].stem)
         await self.rig.until(lambda: self.rig.archived and self.rig.archived[-1][1] >= last)
         await self.rig.until(lambda: self.rig.pins == [last])
+        await told(self.rig, self._archiver)
 
     def _make_flaky(self) -> None:
         """Have AWS fail before or after it has done what it was asked for."""
@@ -214,7 +215,7 @@ async def test_what_nobody_could_archive_is_told_and_nothing_else_is_missing(tmp
     assert history.rig.bus.quarantined == []
     log = {first: (first, end, raw) for first, end, raw in committed(history.stream)}
     assert [log.get(first) for first, _, _ in found] == found
-    told = [range(first, end) for first, end, _ in history.rig.bus.lost]
-    holes = [(before[1], after[0]) for before, after in pairwise(found) if before[1] < after[0]]
+    losses = [range(first, end) for first, end, _ in history.rig.bus.lost]
+    holes = [(before[1], after[0]) for before, after in pairwise([(0, 0, b""), *found]) if before[1] < after[0]]
     for first, end in holes:
-        assert all(any(offset in lost for lost in told) for offset in range(first, end)), (first, end, told)
+        assert all(any(offset in lost for lost in losses) for offset in range(first, end)), (first, end, losses)

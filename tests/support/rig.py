@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent import archiver, delivery
+from coldstream.agent import archiver, delivery, losses
 from coldstream.agent.archive import Archive
 from coldstream.agent.archiver import Services, StreamArchiver
 from coldstream.agent.disk import StreamDisk
@@ -22,13 +22,14 @@ from coldstream.agent.naming import Naming
 from coldstream.agent.pins import StreamPins, segment_files
 from coldstream.agent.rules import Rules
 from coldstream.agent.slots import Slots
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.lost import SegmentLost
+from coldstream.archive.missing import record_loss
 from coldstream.errors import UnavailableError
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
 from coldstream.runtime.events import event_of
-from coldstream.units import Offset
+from coldstream.units import Offset, now_ms
 from tests.support.node import Node, NodeStream
 from tests.support.replica import Replica
 from tests.support.segments import MemoryArchive
@@ -42,6 +43,7 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, names in {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), delivery: ("FIRST_POLL_S", "MAX_POLL_S")}.items():
         for name, value_s in zip(names, (0.01, 0.04), strict=True):
             monkeypatch.setattr(module, name, value_s)
+    monkeypatch.setattr(losses, "PATIENCE_S", 0.1)
 
 
 class Bus:
@@ -63,15 +65,18 @@ class Bus:
         if detail_type == "Segment Lost":
             lost = parsed["lost"]
             self.lost.append((lost["first_offset"], lost["next_offset"], parsed["reason"]))
+            self.waiting.append(event)
             return
         self.announced.append((parsed["segment"]["first_offset"], parsed["segment"]["next_offset"]))
         self.waiting.append(event)
 
     def handle(self) -> None:
         while self.waiting:
-            segment = event_of(self.waiting.pop(0))
-            assert isinstance(segment, SegmentRolled)
-            reason = self.archive.uploader.upload(segment).reason
+            event = event_of(self.waiting.pop(0))
+            if isinstance(event, SegmentLost):
+                record_loss(self.archive.table, event, now_ms)
+                continue
+            reason = self.archive.uploader.upload(event).reason
             if reason is not None:
                 self.quarantined.append(reason)
 
@@ -147,6 +152,11 @@ class Rig:
 
     async def catches_up(self) -> None:
         await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
+
+
+async def told(rig: Rig, archiver: StreamArchiver) -> None:
+    """Wait until all that is lost is told."""
+    await rig.until(lambda: not archiver.losses.are_suspected and not archiver.identity.lost)
 
 
 def chunks_archived(rig: Rig) -> list[object]:

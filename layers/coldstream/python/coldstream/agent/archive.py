@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import Loss
+from coldstream.archive.commit import read_missing
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.multipart import PARTS_IN_FLIGHT
@@ -20,8 +23,9 @@ from coldstream.archive.quarantine import is_quarantined
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import stage
-from coldstream.errors import InvalidSettingError
-from coldstream.manifest.entry import FragmentEntry, Quarantine
+from coldstream.errors import ConflictError, InvalidSettingError
+from coldstream.manifest.entry import FragmentEntry, Gap, Quarantine
+from coldstream.manifest.holes import holes
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
 from coldstream.runtime.settings import Settings
@@ -46,6 +50,22 @@ MAX_UPLOADS = 64
 
 MAX_REQUESTS = 32
 """Other requests to AWS at a time, of all streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """What of some offsets no entry covers, in order, each with its reason or None; and where the archive begins."""
+
+    gaps: tuple[Gap, ...]
+    archived_from: Offset | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Whether segments of some offsets are staged, and how many parts there are of those that are being staged."""
+
+    is_staged: bool
+    parts: int
 
 
 class StoppedError(Exception):
@@ -111,6 +131,14 @@ class Archive:
         end = Offset(MAX_OFFSET if limit is None else limit)
         return await self._request(covered_to, self._table, incarnation, first_offset, end)
 
+    async def holes(self, life: Incarnation, first_offset: Offset, next_offset: Offset, limit: int) -> Holes:
+        """Return what of these offsets the manifest does not cover; of the gaps in it, the last `limit`."""
+        return await self._request(self._holes, life, first_offset, next_offset, limit)
+
+    async def staging(self, life: Incarnation, first_offset: Offset, next_offset: Offset) -> Staging:
+        """Return what of these offsets is on its way in, whoever sends it. Cost: two listings."""
+        return await self._request(self._staging, life, first_offset, next_offset)
+
     async def stage(self, chunk: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
         """Stage a slice, within the bandwidth."""
         work = partial(
@@ -124,7 +152,7 @@ class Archive:
 
     async def announce_loss(self, stream: StreamId, loss: Loss) -> None:
         """Put the event of offsets that will never come."""
-        lost = SegmentLost(stream, loss.first_offset, loss.next_offset, loss.reason)
+        lost = SegmentLost(stream, loss.first_offset, loss.next_offset, loss.reason, unseen=loss.unseen)
         await self._request(self._bus.put, source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
 
     async def quarantine_of(self, rolled: SegmentRolled) -> Quarantine | None:
@@ -155,6 +183,25 @@ class Archive:
             self._table, self._objects, self._bus = connect()
         except Exception as err:  # noqa: BLE001  the SDK's own, for one as a file is half written
             log.warning("no new clients of AWS: %s", err)
+
+    def _holes(self, life: Incarnation, first_offset: Offset, next_offset: Offset, limit: int) -> Holes:
+        head = self._table.head(life)
+        gaps = self._table.gaps_before(life, next_offset, limit) if head is not None and head.gaps else ()
+        missing = () if head is None else read_missing(self._table, head)
+        found = tuple(holes(head, gaps, missing, first_offset, next_offset))
+        return Holes(found, None if head is None else head.first_offset)
+
+    def _staging(self, life: Incarnation, first_offset: Offset, next_offset: Offset) -> Staging:
+        def is_about(key: str) -> bool:
+            found = self._keys.staged_offsets(key)
+            return found is not None and found[0] < next_offset and first_offset < found[1]
+
+        prefix, parts = self._keys.staging(life), 0
+        for key, upload_id in self._objects.uploads_under(prefix):
+            with suppress(ConflictError):  # completed or aborted since
+                parts += len(self._objects.parts(key, upload_id)) if is_about(key) else 0
+        # After that, so that what is completed meanwhile is seen.
+        return Staging(any(is_about(key) for key in self._objects.keys(prefix)), parts)
 
     def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
         offset = Offset(MAX_OFFSET)

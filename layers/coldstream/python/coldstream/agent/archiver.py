@@ -18,6 +18,7 @@ from coldstream.agent.archive import Archive
 from coldstream.agent.delivery import Delivery
 from coldstream.agent.disk import Hole, StreamDisk, Wanted
 from coldstream.agent.identity import StreamIdentity
+from coldstream.agent.losses import Losses
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.agent.metrics import AgentMetrics
@@ -76,6 +77,7 @@ class StreamArchiver:
         self.disk = disk
         self.state = "starting"
         self.identity = StreamIdentity(incarnation, memory, services.broker, self)
+        self.losses = Losses(self.identity, services.archive, services.metrics, services.host)
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._is_backfill = is_backfill
@@ -186,7 +188,7 @@ class StreamArchiver:
             pin, offsets = oldest
             first_offset = max(offsets.first_offset, self._archived_to or Offset(0))
             if first_offset < offsets.next_offset:
-                self._lose(Loss(first_offset, offsets.next_offset, why))
+                self.losses.lose(Loss(first_offset, offsets.next_offset, why))
             await asyncio.to_thread(self.disk.release, pin)
             # Before anybody else looks at the disk: what is missing there now is no hole.
             self._archived_to = max(offsets.next_offset, first_offset)
@@ -206,9 +208,10 @@ class StreamArchiver:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
+            await self.losses.suspect(Offset(0), first_offset)
             await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
         assert self._archived_to is not None
-        await self._tell_losses()
+        await self.losses.tell()
         found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)
@@ -221,8 +224,10 @@ class StreamArchiver:
         if self.disk.segments:
             return True
         self.state = "following"
-        if not self.disk.pins.is_live:
-            await self._tell_losses()
+        is_live = self.disk.pins.is_live
+        if self.stream is not None or not is_live:
+            await self.losses.tell()
+        if not is_live and not self.losses.are_suspected:
             self.state = "deleted"
         return False
 
@@ -240,9 +245,7 @@ class StreamArchiver:
             await self._let_go_of(refuted)
             return True
         if not self.disk.pins.is_live and await self.identity.is_gone():
-            if not await self._archive_proven():
-                await self._finish_deleted()
-            return True
+            return await self._archive_proven() or await self._finish_deleted()
         self.state = "following"
         return False
 
@@ -297,7 +300,7 @@ class StreamArchiver:
             return
         pin, lost = found
         if lost is not None:
-            self._lose(Loss(lost.first_offset, lost.next_offset, UNPROVEN))
+            self.losses.lose(Loss(lost.first_offset, lost.next_offset, UNPROVEN))
             if lost.first_offset == archived_to:
                 archived_to = lost.next_offset
         log.warning("%s: let go of %s, which is not known to be committed", self.stream, pin.path.name)
@@ -318,14 +321,12 @@ class StreamArchiver:
         await self._go_on(chunk.next_offset)
 
     async def _pass(self, hole: Hole) -> None:
-        """Go on behind offsets that are not on this disk; they are lost unless the archive has them."""
+        """Go on behind offsets that are not on this disk; they are lost unless the archive has them, or gets them."""
         if hole.first_offset < (self._archived_to or Offset(0)):
             return  # what was missing was given up meanwhile, which is said already
         if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
             raise self.disk.pins.failure
-        covered_to = await self._delivery.covered_to(self.incarnation, hole.first_offset, hole.next_offset)
-        if covered_to < hole.next_offset:
-            self._lose(Loss(covered_to, hole.next_offset, f"deleted at {self._services.host} before they were pinned"))
+        await self.losses.suspect(hole.first_offset, hole.next_offset)
         await self._go_on(hole.next_offset)
 
     def _tell(self, state: str) -> None:
@@ -340,25 +341,19 @@ class StreamArchiver:
     async def _look(self) -> None:
         await self._on_disk(self.disk.look, self._archived_to or Offset(0), self.identity.committed_to)
 
-    async def _finish_deleted(self) -> None:
-        """End a stream that the broker has deleted: what could not be proven is given up, and that is said."""
+    async def _finish_deleted(self) -> bool:
+        """End a stream that the broker has deleted: what could not be proven is given up, and that is said.
+
+        Return False while it is not known of all offsets whether they are lost.
+        """
+        if self.losses.are_suspected:
+            return False
         left = await self._on_disk(self.disk.unproven, self._archived_to or Offset(0))
         if left is not None:
-            self._lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
-        await self._tell_losses()
+            self.losses.lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
+        await self.losses.tell()
         self.state = "deleted"
-
-    async def _tell_losses(self) -> None:
-        """Announce what is lost; of a stream without names, once it has them."""
-        if self.stream is None:
-            return
-        for loss in self.identity.lost:
-            await self._services.archive.announce_loss(self.stream, loss)
-            self.identity.told(loss)
-
-    def _lose(self, loss: Loss) -> None:
-        self.identity.lose(loss)
-        self._services.metrics.lost(self.stream or self.incarnation, loss.next_offset - loss.first_offset)
+        return True
 
     async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
         """Find a chunk on this disk."""
@@ -402,6 +397,8 @@ class StreamArchiver:
             oldest_unarchived_at=oldest_at,
             retention_left_s=left_s,
             last_failure=self._last_failure or self._search.why,
+            complete_from=self.losses.complete_from,
+            incomplete_because=self.losses.why,
         )
 
     def _pause_s(self) -> float:

@@ -126,8 +126,9 @@ class ProtocolFollower:
             raise UnavailableError(f"{stream} was deleted, it seemed, and is still being archived to its end")
 
         def lost(first_offset: Offset, next_offset: Offset, reason: str) -> None:
-            # The archiver finds the hole by itself, and tells of it.
-            log.error("%s: offsets %d to %d are lost: %s", stream, first_offset, next_offset - 1, reason)
+            log.warning("%s: offsets %d to %d were %s", stream, first_offset, next_offset - 1, reason)
+            archiver.losses.note(first_offset, next_offset)
+            archiver.wake()
 
         source = ProtocolSource(
             lambda: LiveConnection(agent.options.broker, stream.vhost, name="coldstream agent"),

@@ -71,7 +71,8 @@ class StreamIdentity:
     def lose(self, loss: Loss) -> None:
         """Write down a loss, durably, and say it. Raises OSError when that cannot be done."""
         self._save(lost=(*(other for other in self.lost if other != loss), loss))
-        log.error(
+        log.log(
+            logging.INFO if loss.unseen else logging.ERROR,
             "%s: offsets %d to %d are lost: %s",
             self.stream or self.incarnation,
             loss.first_offset,

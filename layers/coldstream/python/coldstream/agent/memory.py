@@ -23,11 +23,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets that will never be archived, and why."""
+    """Offsets that will never be archived, and why. `unseen`: no agent ever saw them."""
 
     first_offset: Offset
     next_offset: Offset
     reason: str
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

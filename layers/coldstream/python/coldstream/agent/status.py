@@ -20,6 +20,7 @@ class StreamStatus:
     while it has nothing. `orphaned_bytes`, a part of `pinned_bytes`, are on the disk for the sake of the pins alone:
     the broker has deleted its own. `oldest_unarchived_at` is the timestamp of the oldest chunk that is not archived,
     `retention_left_s` how long until the broker deletes its segment; None where there is none, or it is not known.
+    Before `complete_from` offsets are missing for good, and `incomplete_because` says why those right before it are.
     """
 
     incarnation: Incarnation
@@ -36,6 +37,8 @@ class StreamStatus:
     oldest_unarchived_at: TimestampMs | None = None
     retention_left_s: float | None = None
     last_failure: str | None = None
+    complete_from: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
+    incomplete_because: str | None = None
 
     @property
     def labels(self) -> tuple[str, str]:

@@ -13,12 +13,16 @@ MAX_REASON_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class SegmentLost:
-    """Offsets `first_offset` up to `next_offset` that were given up before they were archived."""
+    """Offsets `first_offset` up to `next_offset` that were given up before they were archived.
+
+    `unseen`: they were deleted before an agent came to the stream, so that nobody ever could have archived them.
+    """
 
     stream: StreamId
     first_offset: Offset
     next_offset: Offset
     reason: str
+    unseen: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:

@@ -36,7 +36,18 @@ def status(
         return
     streams = sorted(found.streams, key=lambda stream: _rank(stream, found.at), reverse=True)
     write_table(
-        ("vhost", "stream", "state", "behind", "offsets behind", "pinned", "only here", "retention left", "failure"),
+        (
+            "vhost",
+            "stream",
+            "state",
+            "behind",
+            "offsets behind",
+            "pinned",
+            "only here",
+            "retention left",
+            "complete from",
+            "failure",
+        ),
         [_row(stream, found.at) for stream in streams],
     )
     _say(found, streams)
@@ -91,6 +102,7 @@ def _row(stream: StreamStatus, now: TimestampMs) -> tuple[object, ...]:
         size_text(stream.pinned_bytes),
         size_text(stream.orphaned_bytes),
         duration_text(stream.retention_left_s),
+        stream.complete_from,
         stream.last_failure,
     )
 

@@ -93,6 +93,10 @@ class SegmentLostDetail(_Model):
         description="Why, for people: 1 to 1000 bytes of UTF-8",
         examples=["the disk was full"],
     )
+    unseen: Literal[True] | None = Field(
+        default=None,
+        description="True where they were deleted before an agent came to the stream: no reason for an alarm",
+    )
 
 
 def detail_of(event: SegmentRolled | SegmentLost) -> str:
@@ -112,7 +116,9 @@ def detail_of(event: SegmentRolled | SegmentLost) -> str:
             detail = SegmentRolledDetail(version=VERSION, stream=stream, segment=segment, staged=staged)
         case SegmentLost():
             lost = LostDetail(first_offset=event.first_offset, next_offset=event.next_offset)
-            detail = SegmentLostDetail(version=VERSION, stream=stream, lost=lost, reason=event.reason)
+            detail = SegmentLostDetail(
+                version=VERSION, stream=stream, lost=lost, reason=event.reason, unseen=event.unseen or None
+            )
     return detail.model_dump_json(exclude_none=True)
 
 
@@ -156,6 +162,7 @@ def _lost(detail: SegmentLostDetail) -> SegmentLost:
         first_offset=Offset(detail.lost.first_offset),
         next_offset=Offset(detail.lost.next_offset),
         reason=detail.reason,
+        unseen=detail.unseen is not None,
     )
 
 

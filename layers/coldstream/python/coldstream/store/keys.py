@@ -17,6 +17,8 @@ from hashlib import sha256
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 
+_STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -31,7 +33,16 @@ class Keys:
 
     def staged(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
         """Key of a segment on its way into the archive."""
-        return f"{self.prefix}staging/{incarnation}/{first_offset:020}-{next_offset:020}.segment"
+        return f"{self.staging(incarnation)}{first_offset:020}-{next_offset:020}.segment"
+
+    def staging(self, incarnation: Incarnation) -> str:
+        """Prefix of all keys of an incarnation's segments on their way in."""
+        return f"{self.prefix}staging/{incarnation}/"
+
+    def staged_offsets(self, key: str) -> tuple[Offset, Offset] | None:
+        """Read the first and the next offset of the segment at a key under `staging`; None for any other key."""
+        match = _STAGED.fullmatch(key.rpartition("/")[2])
+        return None if match is None else (Offset(int(match["first"])), Offset(int(match["next"])))
 
     def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
         """Key of a segment that failed verification; the object's ETag tells replicas' different copies apart."""

@@ -366,8 +366,13 @@ class MemoryObjects:
 
     def uploads(self, key: str) -> tuple[str, ...]:
         """Return the ids of the unfinished multipart uploads to a key."""
+        return tuple(upload_id for found, upload_id in self.uploads_under(key) if found == key)
+
+    def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """Return key and id of the unfinished multipart uploads under a prefix."""
         self._count("ListMultipartUploads")
-        return tuple(upload_id for upload_id, upload in tuple(self._uploads.items()) if upload.key == key)
+        uploads = tuple(self._uploads.items())
+        return tuple((upload.key, upload_id) for upload_id, upload in uploads if upload.key.startswith(prefix))
 
     def create_upload(self, key: str) -> str:
         """Begin a multipart upload."""

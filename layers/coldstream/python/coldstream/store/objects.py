@@ -106,10 +106,13 @@ class S3Objects:
 
     def uploads(self, key: str) -> tuple[str, ...]:
         """Return the ids of the unfinished multipart uploads to a key; one listing."""
-        with _border("list of the uploads to", key):
-            pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
-            uploads = [upload for page in pages for upload in page.get("Uploads", ())]
-        return tuple(upload["UploadId"] for upload in uploads if upload["Key"] == key)
+        return tuple(upload_id for found, upload_id in self.uploads_under(key) if found == key)
+
+    def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """Return key and id of the unfinished multipart uploads under a prefix; one listing a thousand of them."""
+        with _border("list of the uploads to", prefix):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
+            return tuple((upload["Key"], upload["UploadId"]) for page in pages for upload in page.get("Uploads", ()))
 
     def create_upload(self, key: str) -> str:
         """Begin a multipart upload whose checksum is that of the whole object."""

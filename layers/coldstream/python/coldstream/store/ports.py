@@ -215,6 +215,10 @@ class ObjectStore(ObjectReads, Protocol):
         """Return the ids of the unfinished multipart uploads to exactly this key, oldest first. Cost: one listing."""
         ...
 
+    def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """Return key and id of each unfinished multipart upload under a prefix. Cost: one listing a thousand."""
+        ...
+
     def create_upload(self, key: str) -> str:
         """Begin a multipart upload and return its id. Cost: one POST."""
         ...
@@ -259,6 +263,10 @@ class ObjectStore(ObjectReads, Protocol):
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return what is at a key, None when nothing is. Cost: one HEAD."""
+        ...
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys that begin with a prefix, in order. Cost: one listing a thousand."""
         ...
 
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:

@@ -1,0 +1,136 @@
+"""What of a stream will never be archived: suspected, then known for sure and written down, then told.
+
+Offsets that neither this disk nor the archive has may still come: another replica's agent may have pinned, staged or
+announced them. Agents do not know of each other, but all of them work through one bucket and one manifest. So a hole is
+only suspected at first, and archiving goes on behind it. It is lost once for PATIENCE_S the archive has not grown into
+it, and nothing that is staged, or being staged, is of it. Readers wait that long for a gap which nobody explains; who
+is right about a hole that another agent could not even begin to fill by then is told by the archive: offsets that are
+announced after all are archived, whatever was said of them.
+
+What was never seen by an agent, because retention had deleted it before one came to the stream, is told as well, so
+that it is known why the archive begins where it does. That is no loss of ours, and no reason for an alarm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coldstream.agent.archive import Archive
+from coldstream.agent.identity import StreamIdentity
+from coldstream.agent.memory import Loss
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.manifest.entry import Gap
+from coldstream.units import Offset
+
+PATIENCE_S = 30.0
+
+UNSEEN = "deleted by the broker's retention before an agent saw them"
+MAX_HOLES = 1000
+"""Looked for at once; the rest when the agent starts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspicion:
+    """`parts` is how much of it was being staged at `since`, when it was looked at last."""
+
+    hole: Gap
+    since: float
+    parts: int = 0
+
+
+class Losses:
+    """The losses of one stream. `complete_from` is the offset from which on nothing is missing, `why` what is before.
+
+    That is as the agent found it when it looked; it says so of what is to come, too, until it is suspected.
+    """
+
+    def __init__(
+        self,
+        identity: StreamIdentity,
+        archive: Archive,
+        metrics: AgentMetrics,
+        host: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._identity = identity
+        self._archive = archive
+        self._metrics = metrics
+        self._reason = f"deleted by the broker's retention before the agent of {host} had them"
+        self._clock = clock
+        self._noted: list[tuple[Offset, Offset]] = []
+        self._suspected: list[_Suspicion] = []
+        self.complete_from = Offset(0)
+        self.why: str | None = None
+
+    @property
+    def are_suspected(self) -> bool:
+        """Tell whether there are holes of which it is not known yet whether they are lost."""
+        return bool(self._noted or self._suspected)
+
+    def lose(self, loss: Loss) -> None:
+        """Write down a loss, durably: it is told later. Raises OSError when that cannot be done."""
+        self._identity.lose(loss)
+        self._incomplete(loss.next_offset, loss.reason)
+        if not loss.unseen:
+            lost_of = self._identity.stream or self._identity.incarnation
+            self._metrics.lost(lost_of, loss.next_offset - loss.first_offset)
+
+    def note(self, first_offset: Offset, next_offset: Offset) -> None:
+        """Have offsets suspected as soon as there is time for that."""
+        self._noted.append((first_offset, next_offset))
+
+    async def suspect(self, first_offset: Offset, next_offset: Offset) -> None:
+        """Take note of offsets that are not on this disk; those that are archived, or explained, are no hole.
+
+        Cost: one GetItem, and two Queries where the stream has gaps and losses.
+        """
+        found = await self._archive.holes(self._identity.incarnation, first_offset, next_offset, MAX_HOLES)
+        for hole in found.gaps:
+            if hole.reason is not None:
+                self._incomplete(hole.next_offset, hole.reason)
+            elif not any(_holds(one.hole, hole) for one in self._suspected):
+                self._suspected.append(_Suspicion(hole, self._clock()))
+
+    async def tell(self) -> None:
+        """Look at suspicions whose time has come, and announce what is known to be lost and was not told.
+
+        What is lost of a stream without names is announced once it has them.
+        """
+        while self._noted:
+            await self.suspect(*self._noted[0])
+            del self._noted[0]
+        for suspicion in list(self._suspected):
+            if self._clock() - suspicion.since >= PATIENCE_S:
+                await self._settle(suspicion)
+        stream = self._identity.stream
+        if stream is None:
+            return
+        for loss in self._identity.lost:
+            await self._archive.announce_loss(stream, loss)
+            self._identity.told(loss)
+
+    async def _settle(self, suspicion: _Suspicion) -> None:
+        """Lose a hole that nobody fills; else suspect what is left of it."""
+        life, hole = self._identity.incarnation, suspicion.hole
+        staging = await self._archive.staging(life, hole.first_offset, hole.next_offset)
+        # The archive is asked after that: what was staged is let go of when it is archived.
+        found = await self._archive.holes(life, hole.first_offset, hole.next_offset, MAX_HOLES)
+        left: list[Gap] = []
+        if found.gaps != (hole,) or staging.is_staged or staging.parts != suspicion.parts:
+            left = [gap for gap in found.gaps if gap.reason is None]
+        else:
+            is_unseen = found.archived_from is None or hole.next_offset <= found.archived_from
+            reason = UNSEEN if is_unseen else self._reason
+            self.lose(Loss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
+        self._suspected.remove(suspicion)
+        self._suspected += [_Suspicion(gap, self._clock(), staging.parts) for gap in left]
+
+    def _incomplete(self, next_offset: Offset, why: str) -> None:
+        if next_offset > self.complete_from:
+            self.complete_from, self.why = next_offset, why
+
+
+def _holds(hole: Gap, other: Gap) -> bool:
+    return hole.first_offset <= other.first_offset and other.next_offset <= hole.next_offset
