@@ -58,10 +58,16 @@ def archive(record: SQSRecord) -> None:
         raise
 
 
+def _became(done: Upload) -> str:
+    if done.is_stale:
+        return "dealt with before; another copy is staged by now"
+    return "in quarantine" if done.quarantined else "archived"
+
+
 def _report_upload(segment: SegmentRolled, done: Upload) -> None:
     report = logger.warning if done.quarantined else logger.info
     report(
-        f"{segment}: {'in quarantine' if done.quarantined else 'archived'}",
+        f"{segment}: {_became(done)}",
         vhost=segment.stream.vhost,
         stream=segment.stream.name,
         incarnation=segment.stream.incarnation,

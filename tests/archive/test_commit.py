@@ -58,7 +58,7 @@ def test_what_the_log_holds_a_part_of_is_refused_at_once() -> None:
     commit(table, entry(10, 20))
     table.requests.clear()
     for new in (entry(0, 15), entry(15, 30), entry(5, 25)):
-        with pytest.raises(OverlapError, match=r"straddles an entry, 10 to 19"):
+        with pytest.raises(OverlapError, match=r"overlaps that of an entry, 10 to 19"):
             commit(table, new)
     assert table.requests["TransactWriteItems"] == 0
     assert table.requests.total() <= 5 * 3

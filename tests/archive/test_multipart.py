@@ -47,11 +47,14 @@ def test_what_fits_in_a_part_is_one_put_and_the_rest_an_upload_in_parts(
     rolled = send(slice_, objects)
     assert objects.objects == {KEY: slice_.path.read_bytes()}
     assert (rolled.staged_key, rolled.size_bytes) == (KEY, size_bytes)
-    expected = {"HeadObject": 1, "PutObject": 1}
+    expected = {"HeadObject": 2, "PutObject": 1}
     if parts:
-        expected = {"HeadObject": 1, "ListMultipartUploads": 1, "CreateMultipartUpload": 1}
+        expected = {"HeadObject": 2, "ListMultipartUploads": 1, "CreateMultipartUpload": 1}
         expected |= {"UploadPart": parts, "CompleteMultipartUpload": 1}
     assert objects.requests == expected
+    there = objects.info(KEY)
+    assert there is not None
+    assert rolled.etag == there.etag
 
 
 def test_a_slice_that_is_there_is_not_sent(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_duplicate_of_an_archived_segment_is_not_read_again(directory: Path) -
     done = archive.uploader.upload(again[0])
     assert done.fragments_committed == 0
     assert done.fragments_present > 0
-    assert archive.objects.requests == {"DeleteObject": 1}
+    assert archive.objects.requests == {"HeadObject": 1, "DeleteObject": 1}
 
 
 def test_a_change_of_the_target_size_half_way_leaves_every_chunk_in_one_fragment(directory: Path) -> None:

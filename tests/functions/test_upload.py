@@ -18,6 +18,7 @@ from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, det
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import Offset
+from tests.support.histories import write_history
 from tests.support.segments import STREAM, write_stream
 
 APP = Path(__file__).parents[2] / "functions/upload/app.py"
@@ -109,6 +110,16 @@ def test_a_loss_is_written_down_and_told(app, segments, dynamo_table, capsys, ca
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["SegmentsLost"] == [1.0, 1.0]
     assert "SegmentsFailed" not in metrics
+
+
+def test_a_second_history_rings_the_alarm_of_quarantines_and_a_second_copy_does_not(app, s3_objects, tmp_path, capsys):
+    ours, theirs = write_history(tmp_path / "ours"), write_history(tmp_path / "theirs", forks_at=20)
+    for directory, count in ((ours, 0.0), (ours, 0.0), (theirs, 1.0)):
+        segment = stage(find_rolled(directory)[0], STREAM, s3_objects, Keys("here/"))
+        assert app.lambda_handler(sqs_event(envelope(segment)), Context()) == {"batchItemFailures": []}
+        metrics = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert metrics["SegmentsQuarantined"] == [count]
+        assert s3_objects.info(segment.staged_key) is None
 
 
 def test_a_whole_batch_that_fails_is_named_record_by_record(app):

@@ -19,7 +19,6 @@ MODULES = {
     for path in PACKAGE.rglob("*.py")
 }
 NOT_IN_THE_LAYER = {
-    "cramjam",  # imported where something is unpacked, which no function does
     "mypy_boto3_s3",  # for types only
 }
 

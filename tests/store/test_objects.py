@@ -22,6 +22,7 @@ from coldstream.errors import (
     ConflictError,
     InvalidSettingError,
     ObjectExistsError,
+    ReplacedError,
     UnavailableError,
 )
 from coldstream.store.objects import S3Objects
@@ -244,7 +245,7 @@ def test_a_completion_that_fails_after_it_began_to_answer_is_sent_again(shared_o
     [
         (s3_error(500, "InternalError"), UnavailableError),
         (s3_error(503, "SlowDown"), UnavailableError),
-        (s3_error(412, "PreconditionFailed"), ConflictError),
+        (s3_error(412, "PreconditionFailed"), ReplacedError),
         (s3_error(403, "AccessDenied"), AccessDeniedError),
         (s3_error(400, "ExpiredToken"), AccessDeniedError),
         (s3_error(404, "NoSuchBucket"), InvalidSettingError),
@@ -292,7 +293,7 @@ def test_a_store_that_answers_with_the_whole_object_is_refused(shared_objects: S
 
 
 def test_a_copy_is_sent_with_its_condition(shared_objects: S3Objects) -> None:
-    with wire(shared_objects, s3_error(412, "PreconditionFailed")) as seen, pytest.raises(ConflictError):
+    with wire(shared_objects, s3_error(412, "PreconditionFailed")) as seen, pytest.raises(ReplacedError):
         shared_objects.copy("a b", "c", if_match='"etag"')
     sent = headers(seen)
     assert sent["x-amz-copy-source-if-match"] == '"etag"'

@@ -20,9 +20,11 @@
     │   ├── ObjectNotFoundError    no object at that key
     │   └── UnroutableError        an exchange has no queue for a message, and drops it
     ├── GapError                   the archive does not hold these offsets, and says so
-    ├── OverlapError               the manifest holds a part of a chunk or a fragment; never as it is
+    ├── ContradictionError         a segment is of another history than what is archived; it is put aside
+    ├── OverlapError               the manifest holds a part of a fragment; it is to be cut anew
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at what is there
+    │   ├── ReplacedError          the object at that key is another one by now
     │   └── LostRaceError          the manifest moved on; read again and retry
     ├── MissingExtraError          a package that this part needs is not installed; an ImportError, too
     ├── StoppedError               who called wants no more of it; nothing was changed
@@ -161,17 +163,26 @@ class GapError(ColdstreamError):
         super().__init__(f"{stream} has a gap: offsets {first_offset} to {next_offset - 1} ({because})")
 
 
-class OverlapError(ColdstreamError):
-    """A chunk, or a fragment, of which the manifest holds a part: as it is, it can never be archived.
+class ContradictionError(ColdstreamError):
+    """A segment is of another history than what is archived. What was archived first stays; the segment is put aside.
 
-    `source` is the segment of a chunk, the key of a fragment. `first_offset` up to `next_offset` are its offsets.
+    `source` is the segment or the fragment that came later, `chunk_id` the first of its chunks that contradicts.
     """
 
-    def __init__(self, source: str, what: str, first_offset: int, next_offset: int, covered: str) -> None:
+    def __init__(self, source: str, chunk_id: int, contradiction: str) -> None:
         self.source = source
+        self.chunk_id = chunk_id
+        super().__init__(f"{source} contradicts what is archived, from offset {chunk_id} on: {contradiction}")
+
+
+class OverlapError(ColdstreamError):
+    """The manifest holds a part of the offsets of the fragment at `key`: as it is, it can never be committed."""
+
+    def __init__(self, key: str, first_offset: int, next_offset: int, held: str) -> None:
+        self.key = key
         self.first_offset = first_offset
         self.next_offset = next_offset
-        super().__init__(f"{source}: the {what} of offsets {first_offset} to {next_offset - 1} straddles {covered}")
+        super().__init__(f"{key}: the fragment of offsets {first_offset} to {next_offset - 1} overlaps {held}")
 
 
 class ConflictError(ColdstreamError):
@@ -188,6 +199,14 @@ class ObjectExistsError(ConflictError):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"an object is already at {key}")
+
+
+class ReplacedError(ConflictError):
+    """The object at `key` is not the one that was meant: there is another one by now."""
+
+    def __init__(self, call: str, key: str) -> None:
+        self.key = key
+        super().__init__(f"{call} {key}: the object there is another")
 
 
 class LostRaceError(ConflictError):

@@ -20,11 +20,11 @@ from coldstream.agent.status import AgentStatus, StreamStatus
 from coldstream.errors import (
     AccessDeniedError,
     ConflictError,
+    ContradictionError,
     CorruptionError,
     InvalidInputError,
     NotFoundError,
     OutcomeUnknownError,
-    OverlapError,
     UnavailableError,
 )
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -40,7 +40,7 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (ConflictError, "unavailable"),
     (NotFoundError, "not_found"),
     (CorruptionError, "corruption"),
-    (OverlapError, "corruption"),
+    (ContradictionError, "corruption"),
     (InvalidInputError, "settings"),
     (OSError, "disk"),
 )

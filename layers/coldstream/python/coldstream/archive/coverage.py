@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
+from zlib import crc32
 
-from coldstream.errors import OverlapError
+from awscrt.checksums import combine_crc32
+
+from coldstream.errors import ContradictionError
 from coldstream.format.chunk import ChunkHeader
-from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
+from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestTable
@@ -19,9 +21,10 @@ PAGE_ENTRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The entries that hold some of a span of offsets, in order."""
+    """The entries that hold some of a span of offsets, in order, and the first that lies behind the span."""
 
     entries: tuple[FragmentEntry, ...]
+    after: FragmentEntry | None = None
 
     def holds(self, first_offset: Offset, next_offset: Offset) -> bool:
         """Tell whether every offset of `first_offset` up to `next_offset` is in an entry."""
@@ -34,34 +37,35 @@ class Coverage:
                 return True
         return False
 
-    def data_bytes(self, first_offset: Offset, next_offset: Offset) -> tuple[int, int]:
-        """Return the least and the most bytes that the chunks of these offsets, as far as they are held, can have.
-
-        Those are the same where both offsets are borders of entries, or points of a sparse index. A border within an
-        entry, as compaction leaves many, is known to about a MiB.
-        """
-        least = most = 0
-        reached = first_offset
-        for entry in self.entries:
-            if entry.next_offset <= reached or entry.first_offset >= next_offset:
-                continue
-            start = _position(entry, max(reached, entry.first_offset))
-            end = _position(entry, min(next_offset, entry.next_offset))
-            least += max(0, end[0] - start[1])
-            most += end[1] - start[0]
-            reached = entry.next_offset
-        return least, most
-
-    def holds_chunk(self, header: ChunkHeader, *, source: str) -> bool:
-        """Tell whether an entry holds a chunk. Raises OverlapError when one holds a part of it."""
+    def holder_of(self, header: ChunkHeader, *, source: str) -> FragmentEntry | None:
+        """Return the entry that holds a chunk. Raises ContradictionError when one holds a part of it."""
         number = bisect_right(self.entries, int(header.chunk_id), key=lambda entry: int(entry.next_offset))
         if number == len(self.entries) or self.entries[number].first_offset >= header.next_offset:
-            return False
+            return None
         entry = self.entries[number]
         if entry.first_offset <= header.chunk_id and header.next_offset <= entry.next_offset:
-            return True
-        covered = f"the border of an entry, {entry.first_offset} to {entry.next_offset - 1}"
-        raise OverlapError(source, "chunk", header.chunk_id, header.next_offset, covered)
+            return entry
+        raise ContradictionError(
+            source,
+            header.chunk_id,
+            f"a chunk of offsets {header.chunk_id} to {header.next_offset - 1} straddles the border of {entry.key},"
+            f" which holds {entry.first_offset} to {entry.next_offset - 1}",
+        )
+
+    def holds_just(self, first_offset: Offset, next_offset: Offset) -> bool:
+        """Tell whether the entries are of these offsets, without a hole, and of no others."""
+        borders = [first_offset, *(entry.next_offset for entry in self.entries)]
+        starts = [*(entry.first_offset for entry in self.entries), next_offset]
+        return borders == starts
+
+    def segment_crc32(self) -> int | None:
+        """Return the CRC-32 that a segment of just the chunks of all entries has; None where one's is not known."""
+        combined: int | None = crc32(SEGMENT_HEADER)
+        for entry in self.entries:
+            if combined is None or entry.data_crc32 is None:
+                return None
+            combined = combine_crc32(combined, entry.data_crc32, entry.data_bytes)
+        return combined
 
 
 def read_coverage(
@@ -72,9 +76,10 @@ def read_coverage(
     position = first_offset
     while True:
         page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
-        entries.extend(_before(page.entries, next_offset))
-        if page.head is not None or not page.entries or page.entries[-1].next_offset >= next_offset:
-            return Coverage(tuple(entries))
+        entries.extend(entry for entry in page.entries if entry.first_offset < next_offset)
+        after = next((entry for entry in page.entries if entry.first_offset >= next_offset), None)
+        if page.head is not None or not page.entries or after is not None:
+            return Coverage(tuple(entries), after)
         position = page.entries[-1].next_offset
 
 
@@ -99,19 +104,3 @@ def covered_to(table: ManifestTable, incarnation: Incarnation, first_offset: Off
         if gap is not None:
             reached = gap.first_offset
     return min(reached, next_offset)
-
-
-def _position(entry: FragmentEntry, offset: Offset) -> tuple[int, int]:
-    """Return between which bytes of a fragment the chunk begins that begins at `offset`."""
-    end = FRAGMENT_HEADER_BYTES + entry.data_bytes
-    if offset == entry.next_offset:
-        return end, end
-    points = entry.sparse.points
-    number = entry.sparse.at_offset(offset)
-    if int(points[number].chunk_id) == offset:
-        return points[number].position, points[number].position
-    return points[number].position, points[number + 1].position if number + 1 < len(points) else end
-
-
-def _before(entries: Iterable[FragmentEntry], next_offset: Offset) -> Iterable[FragmentEntry]:
-    return (entry for entry in entries if entry.first_offset < next_offset)

@@ -108,7 +108,7 @@ class SegmentCutter:
             case ChunkBegin(header, position):
                 if self._span is None:
                     self._span = _Span(Offset(header.chunk_id), position)
-                if self._coverage.holds_chunk(header, source=self._segment.staged_key):
+                if self._coverage.holder_of(header, source=self._segment.staged_key) is not None:
                     return self._end_fragment()
                 if self._draft is None:
                     self._draft = self._begin(self._span, position)

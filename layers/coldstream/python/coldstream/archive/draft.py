@@ -21,7 +21,7 @@ from coldstream.format.fragment import FragmentIndexRecord, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 
 SPOOL_BUFFER_BYTES = 256 << 10
 
@@ -59,12 +59,13 @@ class FragmentDraft:
         self._chunks_before = chunks_before
         self._data_position = data_position
         self._body = _open_spool(spool_dir)
-        self._crc32 = crc32(SEGMENT_HEADER)
+        self._data_crc32 = 0
         self._position = SEGMENT_HEADER_BYTES
         self._index = bytearray()
         self._points: list[SparsePoint] = []
         self._first: ChunkHeader | None = None
         self._last: ChunkHeader | None = None
+        self._first_epoch: Epoch | None = None
         self._last_user: LastUserChunk | None = None
         self._greatest = TimestampMs(0)
         self.chunks = 0
@@ -92,10 +93,11 @@ class FragmentDraft:
         elif self._position - self._points[-1].position >= STEP_BYTES:
             self._points.append(self._point(header))
         if header.type is ChunkType.USER:
+            self._first_epoch = header.epoch if self._first_epoch is None else self._first_epoch
             self._last_user = LastUserChunk(header.chunk_id, self._position, header.timestamp)
             self._messages += header.records
         self._index += FragmentIndexRecord(header.chunk_id, header.timestamp, self._position).to_bytes()
-        self._crc32 = combine_crc32(self._crc32, chunk_crc32, header.total_bytes)
+        self._data_crc32 = combine_crc32(self._data_crc32, chunk_crc32, header.total_bytes)
         self._greatest = max(self._greatest, header.timestamp)
         self._position += header.total_bytes
         self._last = header
@@ -132,10 +134,12 @@ class FragmentDraft:
             data_bytes=self.data_bytes,
             object_bytes=self._position + len(footer),
             key="",
-            crc32=crc32(footer, self._crc32),
+            crc32=crc32(footer, combine_crc32(crc32(SEGMENT_HEADER), self._data_crc32, self.data_bytes)),
             sparse=SparseIndex(tuple(self._points)),
             last_user_chunk=self._last_user,
             segment_offset=self._segment_offset,
+            first_epoch=self._first_epoch,
+            data_crc32=self._data_crc32,
         )
         return CutFragment(self._body, entry)
 

@@ -20,7 +20,9 @@ class SegmentRolled:
     """A segment, or a slice of one, of offsets `first_offset` up to `next_offset`; all of it is at `staged_key`.
 
     What is staged is a segment's header and whole chunks. Where `cut_every_ms` is given, fragments also end at time
-    borders (`archive.borders`); then a slice begins and ends at one, or where the segment does.
+    borders (`archive.borders`); then a slice begins and ends at one, or where the segment does. `etag` says which copy
+    it is, of those that may be staged there one after the other; None where the agent is of an earlier release. What is
+    judged is that copy, not `size_bytes`, which is what whoever staged it saw.
     """
 
     stream: StreamId
@@ -30,6 +32,7 @@ class SegmentRolled:
     bucket: str
     staged_key: str
     cut_every_ms: int | None = None
+    etag: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:

@@ -73,23 +73,33 @@ def stage(
     """Copy a slice to the staging area, unless one is there, and return what to announce.
 
     `on_bytes` is called with the size of each part before it is sent, and may block; what is there already is not sent.
-    Cost: a HEAD, and where nothing is there one PUT, or what `multipart.send` says; another HEAD where somebody else
-    was faster. Raises FileNotFoundError when retention was, TruncatedError when the file ends before the slice does;
-    after a retryable error the next call goes on where this one ended.
+    Cost: a HEAD, and where nothing is there one PUT, or what `multipart.send` says, and another HEAD. Raises
+    FileNotFoundError when retention was faster, TruncatedError when the file ends before the slice does; after a
+    retryable error the next call goes on where this one ended.
     """
     key = keys.staged(stream.incarnation, slice_.first_offset, slice_.next_offset)
     there = objects.info(key)
     if there is None:
+        lost: ConflictError | None = None
         try:
             send(slice_, key, objects, on_bytes)
         except ConflictError as err:
-            there = objects.info(key)
-            if there is None and err.retryable:
-                raise
+            lost = err
+        there = objects.info(key)
+        if there is None and lost is not None and lost.retryable:
+            raise lost
     # Staged before; its event may have been lost, and announcing again is harmless. It may be another replica's copy:
-    # what is there is to be verified, not compared with this file.
-    size_bytes = slice_.size_bytes if there is None else there.size_bytes
-    return SegmentRolled(stream, slice_.first_offset, slice_.next_offset, size_bytes, objects.bucket, key, cut_every_ms)
+    # what is there is to be verified, not compared with this file. Nothing is there when it was dealt with meanwhile.
+    return SegmentRolled(
+        stream,
+        slice_.first_offset,
+        slice_.next_offset,
+        size_bytes=slice_.size_bytes if there is None else there.size_bytes,
+        bucket=objects.bucket,
+        staged_key=key,
+        cut_every_ms=cut_every_ms,
+        etag=None if there is None else there.etag,
+    )
 
 
 def _segment_files(directory: Path) -> list[tuple[Offset, Path]]:

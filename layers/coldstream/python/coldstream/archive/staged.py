@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from coldstream.errors import BadLengthError
 from coldstream.store.ports import ObjectStore, RangeRead
 from coldstream.units import MIB, ByteRange
 
@@ -17,38 +16,33 @@ BLOCKS_AHEAD = 3
 
 
 class StagedSegment:
-    """One version of a staged object, held to it by its ETag."""
+    """One copy of a segment, and no other: every read of it is held to its ETag."""
 
-    def __init__(self, objects: ObjectStore, key: str, size_bytes: int) -> None:
-        """Look at the object; cost: one GET. `size_bytes` is what was announced. Raises ObjectNotFoundError."""
+    def __init__(self, objects: ObjectStore, key: str, etag: str | None) -> None:
+        """Look at the copy; cost: one GET. Without an `etag`, it is the one that is there now.
+
+        Raises ObjectNotFoundError, and ReplacedError when another copy is there, as every read does.
+        """
         self._objects = objects
         self._key = key
-        self._size_bytes = size_bytes
-        first = objects.get_range(key, ByteRange(0, min(BLOCK_BYTES, size_bytes)))
+        first = objects.get_range(key, ByteRange(0, BLOCK_BYTES), if_match=etag)
         self.etag = first.etag
-        self._object_bytes = first.object_bytes
-        self._first_block = first.data
+        self.size_bytes = first.object_bytes
+        self._first_block: bytes | None = first.data
 
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes in order, in blocks of 2 MiB; to be called once.
-
-        Raises BadLengthError when the object is not of the size announced, ConflictError when it is replaced meanwhile.
-        """
-        if self._object_bytes != self._size_bytes:
-            raise BadLengthError(
-                self._key, 0, "size of the segment", expected=self._size_bytes, found=self._object_bytes
-            )
-        starts = iter(range(BLOCK_BYTES, self._object_bytes, BLOCK_BYTES))
+    def blocks(self) -> Generator[bytes, None, None]:
+        """Yield the bytes in order, in blocks of 2 MiB."""
+        first, self._first_block = self._first_block, None
+        starts = iter(range(0 if first is None else BLOCK_BYTES, self.size_bytes, BLOCK_BYTES))
         with ThreadPoolExecutor(BLOCKS_AHEAD, thread_name_prefix="staged") as pool:
             ahead = deque(pool.submit(self._read, start) for start in islice(starts, BLOCKS_AHEAD))
-            block, self._first_block = self._first_block, b""
-            while True:
-                yield block
-                if not ahead:
-                    return
+            if first is not None:
+                yield first
+            while ahead:
                 block = ahead.popleft().result().data
                 ahead.extend(pool.submit(self._read, start) for start in islice(starts, 1))
+                yield block
 
     def _read(self, start: int) -> RangeRead:
-        block = ByteRange(start, min(start + BLOCK_BYTES, self._object_bytes))
+        block = ByteRange(start, min(start + BLOCK_BYTES, self.size_bytes))
         return self._objects.get_range(self._key, block, if_match=self.etag)

@@ -1,19 +1,22 @@
 """The upload of one rolled segment: verify, cut, write, commit, and only then let go of the staged copy.
 
 Whatever stops it half-way, doing it again ends in the same manifest and the same objects: what the manifest covers is
-skipped, what is in the bucket is recognised by its checksum, and what is neither is written.
+skipped, what is in the bucket is recognised by its checksum, and what is neither is written. What is skipped is held to
+what is archived first (`archive.contradiction`): of two histories of one stream, the one that came first stays, and no
+chunk of the other is archived.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coldstream.archive.commit import commit_fragment
+from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, read_coverage
 from coldstream.archive.cut import SegmentCutter
 from coldstream.archive.draft import CutFragment
@@ -22,13 +25,15 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.staged import StagedSegment
 from coldstream.errors import (
     BadCrcError,
-    ConflictError,
+    ColdstreamError,
+    ContradictionError,
     CorruptionError,
     InvalidEventError,
     LostRaceError,
     ObjectExistsError,
     ObjectNotFoundError,
     OverlapError,
+    ReplacedError,
     UnavailableError,
 )
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
@@ -40,7 +45,7 @@ from coldstream.units import TimestampMs, now_ms
 PUTS_AT_ONCE = 2
 """Fragments on their way to the bucket while the next is cut; each holds its size in spool space."""
 
-MAX_PLANS = 5
+MAX_PLANS = 8
 """Plans of an upload, each on what the manifest holds by then, before the event is given back to its queue."""
 
 MAX_GENERATIONS = 16
@@ -49,13 +54,18 @@ MAX_GENERATIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What became of a segment. `quarantined` is the key where it went if it failed verification."""
+    """What became of a segment. `quarantined` is the key where it went if it could not be archived, and `reason` why.
+
+    `is_stale` says that the announced copy was dealt with before: another one is staged by now, and has an event of its
+    own.
+    """
 
     fragments_committed: int = 0
     fragments_present: int = 0
     bytes_committed: int = 0
     quarantined: str | None = None
     reason: str | None = None
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +86,11 @@ class Uploader:
     def upload(self, segment: SegmentRolled) -> Upload:
         """Archive a segment and delete its staged copy. Safe to repeat, and to run at once with others.
 
-        Cost, beside reading the staged copy: a PUT and two DynamoDB requests a fragment. A segment that fails
-        verification goes to quarantine and is no error. Raises InvalidEventError when the event contradicts the
-        configuration, ObjectNotFoundError when the staged copy is missing and the manifest does not cover it; nothing
-        is lost by trying again.
+        Only the copy that was announced is judged. Cost, beside reading it: a PUT and two DynamoDB requests a fragment;
+        where all of it is archived already, a HEAD in place of reading it. What fails verification, and what is of
+        another history than the archive, goes to quarantine and is no error. Raises InvalidEventError when the event
+        contradicts the configuration, ObjectNotFoundError when the staged copy is missing and the manifest does not
+        cover it; nothing is lost by trying again.
         """
         if segment.bucket != self.objects.bucket:
             raise InvalidEventError(
@@ -93,29 +104,55 @@ class Uploader:
             try:
                 return self._upload(segment)
             except OverlapError as err:
-                # Others have committed a part of a fragment since the plan was made: it is cut around that part.
+                # Others have committed some of it since the plan was made: what they have is looked at first.
                 overlap = err
+            except ObjectNotFoundError as err:
+                if err.key != segment.staged_key:
+                    raise
+                return self._missing(segment)
+            except ReplacedError as err:
+                if err.key != segment.staged_key:
+                    raise
+                return Upload(is_stale=True)
         raise LostRaceError(f"others kept committing parts of {segment}") from overlap
 
     def _upload(self, segment: SegmentRolled) -> Upload:
-        """Archive what the manifest does not hold. Raises OverlapError when it holds a part of a fragment by then."""
+        """Archive what the manifest does not hold. Raises OverlapError when others commit some of it meanwhile."""
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
-        if _is_whole(segment, coverage):
-            self.objects.delete(segment.staged_key)
+        if etag := self._archived_to_the_bit(segment, coverage):
+            self._delete(segment, etag)
             return Upload(fragments_present=len(coverage.entries))
+        staged = StagedSegment(self.objects, segment.staged_key, segment.etag)
         try:
-            staged = StagedSegment(self.objects, segment.staged_key, segment.size_bytes)
-            done = self._verify_and_archive(segment, staged, coverage)
-        except ObjectNotFoundError as err:
-            if err.key != segment.staged_key:
-                raise
-            return self._missing(segment)
-        if done.quarantined is None:
-            self.objects.delete(segment.staged_key)
-        else:
-            with suppress(ConflictError):  # staged anew meanwhile: that copy, maybe a good one, has an event of its own
-                self.objects.delete(segment.staged_key, if_match=staged.etag)
+            check_history(self.objects, segment, staged, coverage)
+            done = self._archive(segment, staged, coverage)
+        except (CorruptionError, ContradictionError) as err:
+            if isinstance(err, CorruptionError) and err.source != segment.staged_key:
+                raise  # it is the archive that is corrupt
+            reason = str(err)
+            key = quarantine(
+                self.table, self.objects, self.keys, segment, etag=staged.etag, reason=reason, now=self.now
+            )
+            done = Upload(quarantined=key, reason=reason)
+        self._delete(segment, staged.etag)
         return done
+
+    def _archived_to_the_bit(self, segment: SegmentRolled, coverage: Coverage) -> str | None:
+        """Return the ETag of the staged copy if its checksum is that of what is archived: then it need not be read."""
+        crc32 = coverage.segment_crc32() if coverage.holds_just(segment.first_offset, segment.next_offset) else None
+        if crc32 is None:
+            return None
+        staged = self.objects.info(segment.staged_key)
+        if staged is None:
+            raise ObjectNotFoundError(segment.staged_key)
+        if segment.etag not in {None, staged.etag}:
+            raise ReplacedError("HEAD", segment.staged_key)
+        size_bytes = SEGMENT_HEADER_BYTES + sum(entry.data_bytes for entry in coverage.entries)
+        return staged.etag if (staged.size_bytes, staged.crc32) == (size_bytes, crc32) else None
+
+    def _delete(self, segment: SegmentRolled, etag: str) -> None:
+        with suppress(ReplacedError):  # staged anew meanwhile: that copy, maybe another, has an event of its own
+            self.objects.delete(segment.staged_key, if_match=etag)
 
     def _missing(self, segment: SegmentRolled) -> Upload:
         """Tell a segment that was dealt with, before or meanwhile, from one that was lost on the way."""
@@ -126,17 +163,6 @@ class Uploader:
         if aside is None:
             raise ObjectNotFoundError(segment.staged_key)
         return Upload(quarantined=aside.key, reason=aside.reason)
-
-    def _verify_and_archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
-        try:
-            return self._archive(segment, staged, coverage)
-        except (CorruptionError, OverlapError) as err:
-            if err.source != segment.staged_key:
-                raise  # it is the manifest that is corrupt, or what it holds another than it was planned on
-            key = quarantine(
-                self.table, self.objects, self.keys, segment, etag=staged.etag, reason=str(err), now=self.now
-            )
-            return Upload(quarantined=key, reason=str(err))
 
     def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
         committed: list[FragmentEntry] = []
@@ -151,21 +177,35 @@ class Uploader:
                 if commit_fragment(self.table, segment.stream, entry, self.now):
                     committed.append(entry)
                 else:
+                    self._check_held(segment, entry)
                     present += 1
 
         cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
         with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put") as pool, closing(cutter):
-            try:
-                for block in staged.blocks():
-                    for fragment in cutter.feed(block):
-                        under_way.append(pool.submit(self._put, segment, fragment))
-                        settle(leave=PUTS_AT_ONCE)
-                for fragment in cutter.finish():
-                    under_way.append(pool.submit(self._put, segment, fragment))
-            finally:
-                # Also when verification failed: these fragments passed it.
-                settle(leave=0)
+            fragments = _cut(cutter, staged)
+            failure: ColdstreamError | None = None
+            while failure is None:
+                try:
+                    fragment = next(fragments, None)
+                except ColdstreamError as err:
+                    failure = err
+                    continue
+                if fragment is None:
+                    break
+                under_way.append(pool.submit(self._put, segment, fragment))
+                settle(leave=PUTS_AT_ONCE)
+            # Also when verification failed: these fragments passed it. But none after one that was not committed.
+            settle(leave=0)
+            if failure is not None:
+                raise failure
         return Upload(len(committed), present, sum(entry.data_bytes for entry in committed))
+
+    def _check_held(self, segment: SegmentRolled, entry: FragmentEntry) -> None:
+        """Raise OverlapError unless what others committed meanwhile is, to the bit, what this entry was to be."""
+        held = read_coverage(self.table, segment.stream.incarnation, entry.first_offset, entry.next_offset)
+        is_just_it = held.holds_just(entry.first_offset, entry.next_offset)
+        if not is_just_it or [other.data_crc32 for other in held.entries] != [entry.data_crc32]:
+            raise OverlapError(entry.key, entry.first_offset, entry.next_offset, "what others committed meanwhile")
 
     def _put(self, segment: SegmentRolled, fragment: CutFragment) -> FragmentEntry:
         """Write a fragment at the first key that is free, or holds it already."""
@@ -189,13 +229,8 @@ class Uploader:
         )
 
 
-def _is_whole(segment: SegmentRolled, coverage: Coverage) -> bool:
-    """Tell whether the manifest holds the segment, so that its staged copy need not even be read.
-
-    Its size has to be that of what is held: to the byte, or where compaction has put it into a larger fragment, about.
-    """
-    least, most = coverage.data_bytes(segment.first_offset, segment.next_offset)
-    return (
-        coverage.holds(segment.first_offset, segment.next_offset)
-        and least <= segment.size_bytes - SEGMENT_HEADER_BYTES <= most
-    )
+def _cut(cutter: SegmentCutter, staged: StagedSegment) -> Iterator[CutFragment]:
+    with closing(staged.blocks()) as blocks:
+        for block in blocks:
+            yield from cutter.feed(block)
+    yield from cutter.finish()

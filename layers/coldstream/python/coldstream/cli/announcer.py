@@ -30,8 +30,7 @@ class StreamReport:
     """What became of the rolled segments of a stream.
 
     `announced` are new, `archived` were in the manifest already, `gone` had been deleted by retention before they were
-    staged. `quarantined` are those of the announced that failed verification, as far as they were waited for. `etags`
-    are those of the staged copies, None where another announcement had it dealt with meanwhile.
+    staged. `quarantined` are those of the announced that failed verification, as far as they were waited for.
     """
 
     stream: StreamId
@@ -40,7 +39,6 @@ class StreamReport:
     archived: int = 0
     gone: int = 0
     quarantined: list[SegmentRolled] = field(default_factory=list)
-    etags: dict[SegmentRolled, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class Announcer:
     ) -> StreamReport:
         """Announce the segments that the manifest does not cover; `advance` is told of bytes dealt with.
 
-        Cost: one Query a segment, and for those announced what `stage` costs, one HEAD and one event.
+        Cost: one Query a segment, and for those announced what `stage` costs, and one event.
         """
         report = StreamReport(stream)
         for segment in segments:
@@ -129,8 +127,6 @@ class Announcer:
 
         rolled = stage(segment, stream, self.objects, self.keys, on_bytes=count)
         advance(segment.size_bytes - sent_bytes)  # what was there already
-        staged = self.objects.info(rolled.staged_key)
-        report.etags[rolled] = None if staged is None else staged.etag
         self.bus.put(source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
         return rolled
 
@@ -139,7 +135,7 @@ class Announcer:
         if coverage.holds(rolled.first_offset, rolled.next_offset):
             return True
         aside = is_quarantined(self.table, rolled)
-        if aside is None or report.etags[rolled] not in {None, aside.etag}:
+        if aside is None or rolled.etag not in {None, aside.etag}:
             return False  # what is in quarantine is the copy of an earlier announcement
         if self.objects.info(rolled.staged_key) is not None:
             return False  # the same bytes as earlier, not dealt with yet

@@ -60,15 +60,16 @@ ScanEvent = ChunkBegin | ChunkBytes | ChunkEnd
 class SegmentScanner:
     """Turns the blocks of one segment into events. Memory: one header, whatever the size of chunks and blocks.
 
-    `first_offset`, where given, is the id that the first chunk must have: the number in the segment's file name. After
-    an error the scanner is of no more use.
+    `first_offset`, where given, is the id that the first chunk must have: the number in the segment's file name. A
+    `position` other than 0 is where a scan begins that begins at a chunk, not at the segment's header. After an error
+    the scanner is of no more use.
     """
 
-    def __init__(self, source: str, *, first_offset: Offset | None = None) -> None:
+    def __init__(self, source: str, *, first_offset: Offset | None = None, position: int = 0) -> None:
         self._source = source
         self._expected_id: int | None = first_offset
         self._epoch = 0
-        self._position = 0  # of the segment's header, then of the chunk begun or awaited
+        self._position = position  # of the segment's header, then of the chunk begun or awaited
         self._cut_header = b""  # what came so far of a header, the segment's or a chunk's
         self._header: ChunkHeader | None = None  # of the chunk begun
         self._data_start = self._data_end = self._end = 0  # of that chunk, counted from its first byte

@@ -27,9 +27,10 @@ from coldstream.manifest.entry import (
     Quarantine,
     Tombstone,
 )
+from coldstream.manifest.history import check_epochs
 from coldstream.manifest.missing import is_known, is_of_same_item, with_reason
 from coldstream.manifest.sparse import greatest
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 
 MAX_ITEMS = 10
 """Of one transaction."""
@@ -101,12 +102,14 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
 
     The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
-    OverlapError when the log already covers part of the entry: reading and planning again would not change that.
+    OverlapError when the log already covers part of the entry, ContradictionError when it is of another history than
+    its neighbours: reading and planning again would change neither.
     """
     for other in around.after:
         if other.first_offset < entry.next_offset:
-            covered = f"an entry, {other.first_offset} to {other.next_offset - 1}"
-            raise OverlapError(entry.key, "fragment", entry.first_offset, entry.next_offset, covered)
+            held = f"that of an entry, {other.first_offset} to {other.next_offset - 1}"
+            raise OverlapError(entry.key, entry.first_offset, entry.next_offset, held)
+    check_epochs(entry, around.before, next(iter(around.after), None), tail_epoch=_tail_epoch(around.head, entry))
     entry = _linked(entry, around.before, around.head)
     relinks = _relinks(entry, around.after)
     if len(relinks) > MAX_RELINKS:
@@ -188,6 +191,11 @@ def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> F
     return replace(entry, prior_offset=before.next_offset, prior_timestamp=before.running_timestamp)
 
 
+def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
+    """Return the epoch at the tail, where the entry is appended there: of what is before it, only the head is read."""
+    return head.epoch if is_append(head, entry) else None
+
+
 def _relinks(entry: FragmentEntry, after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
     """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be.
 
@@ -243,6 +251,7 @@ def _with_entry(head: Head, entry: FragmentEntry, *, gaps: int) -> Head:
         revision=head.revision + 1,
         first_offset=entry.first_offset if is_first else head.first_offset,
         next_offset=next_offset,
+        epoch=entry.epoch if next_offset == entry.next_offset else head.epoch,
         first_timestamp=entry.first_timestamp if is_first else head.first_timestamp,
         greatest_timestamp=greatest((head.greatest_timestamp, entry.greatest_timestamp)),
         fragments=head.fragments + 1,

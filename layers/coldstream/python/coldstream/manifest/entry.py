@@ -40,6 +40,10 @@ class FragmentEntry:
     are those of the identity encoding, whatever the encoding is. `object_bytes`, `crc32` and `frames` are of the whole
     object as it is stored; `frames` is there exactly where the encoding is `zstd-seekable`.
 
+    `epoch` is that of the last chunk, `first_epoch` that of the first user chunk, None where there is none and in
+    entries of earlier releases. `data_crc32` is the CRC-32 of the chunks alone, in the identity encoding, None in
+    entries of earlier releases and in what was merged of them.
+
     `prior_offset` and `prior_timestamp` are the next offset of the entry before this one and the greatest timestamp of
     all entries before it, None for the first of the stream; the commit keeps them. Before an entry that a compaction
     made there may still be some of those that it replaces, which lie wholly within it; its links are those of the first
@@ -65,6 +69,8 @@ class FragmentEntry:
     encoding: Encoding = Encoding.IDENTITY
     frames: Frames | None = None
     generation: int = 0
+    first_epoch: Epoch | None = None
+    data_crc32: int | None = None
     prior_offset: Offset | None = None
     prior_timestamp: TimestampMs | None = None
 
@@ -140,7 +146,8 @@ Missing = Loss | Quarantine
 class Head:
     """The state of a stream as a whole. Every change of the manifest raises `revision` by one, in its transaction.
 
-    `next_offset` is the tail: the offset after the last archived one. Offsets and timestamps are None while nothing is
+    `next_offset` is the tail: the offset after the last archived one, `epoch` that of the chunk before it, None while
+    that was archived by an earlier release. Offsets and timestamps are None while nothing is
     archived. The totals are over what is archived, those of fragments and objects over all entries, also where they
     overlap; `quarantined` counts segments, `losses` what was said to be lost, archived after all or not.
     `compacting` is the next offset of an entry that a compaction made, while some that it replaces are still there.
@@ -152,6 +159,7 @@ class Head:
     next_offset: Offset | None = None
     first_timestamp: TimestampMs | None = None
     greatest_timestamp: TimestampMs | None = None
+    epoch: Epoch | None = None
     fragments: int = 0
     chunks: int = 0
     records: int = 0

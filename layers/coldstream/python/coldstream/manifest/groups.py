@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from awscrt.checksums import combine_crc32
+
 from coldstream.format.fragment import (
     FRAGMENT_HEADER_BYTES,
     FRAGMENT_INDEX_RECORD_BYTES,
@@ -112,6 +114,8 @@ class Group:
             encoding=Encoding.IDENTITY if frames is None else Encoding.ZSTD_SEEKABLE,
             frames=frames,
             generation=generation,
+            first_epoch=next((entry.first_epoch for entry in self.entries if entry.last_user_chunk is not None), None),
+            data_crc32=self._data_crc32(),
             prior_offset=first.prior_offset,
             prior_timestamp=first.prior_timestamp,
         )
@@ -123,6 +127,14 @@ class Group:
             if not points or point.position - points[-1].position >= STEP_BYTES:
                 points.append(point)
         return SparseIndex(tuple(points))
+
+    def _data_crc32(self) -> int | None:
+        combined: int | None = 0
+        for entry in self.entries:
+            if combined is None or entry.data_crc32 is None:
+                return None
+            combined = combine_crc32(combined, entry.data_crc32, entry.data_bytes)
+        return combined
 
     def _points(self) -> Iterator[SparsePoint]:
         ordinal = shift = 0

@@ -63,6 +63,13 @@ class StagedDetail(_Model):
     key: str = Field(
         description="{prefix}staging/{incarnation}/{first offset}-{next offset}.segment, offsets in 20 digits"
     )
+    etag: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="ETag of this copy, as S3 has it: another one that is there by then is not judged by this event",
+        examples=['"9b2cf535f27731c974343645a3985328"'],
+    )
 
 
 class SegmentRolledDetail(_Model):
@@ -112,7 +119,7 @@ def detail_of(event: SegmentRolled | SegmentLost) -> str:
                 size_bytes=event.size_bytes,
                 cut_every_ms=event.cut_every_ms,
             )
-            staged = StagedDetail(bucket=event.bucket, key=event.staged_key)
+            staged = StagedDetail(bucket=event.bucket, key=event.staged_key, etag=event.etag)
             detail = SegmentRolledDetail(version=VERSION, stream=stream, segment=segment, staged=staged)
         case SegmentLost():
             lost = LostDetail(first_offset=event.first_offset, next_offset=event.next_offset)
@@ -153,6 +160,7 @@ def _rolled(detail: SegmentRolledDetail) -> SegmentRolled:
         bucket=detail.staged.bucket,
         staged_key=detail.staged.key,
         cut_every_ms=detail.segment.cut_every_ms,
+        etag=detail.staged.etag,
     )
 
 

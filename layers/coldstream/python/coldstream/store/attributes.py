@@ -45,14 +45,14 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     **dict.fromkeys(("first_offset", "next_offset"), "N"),
     # Entries and the head.
     **dict.fromkeys(("first_timestamp", "greatest_timestamp", "chunks", "records", "messages"), "N"),
-    "data_bytes": "N",
+    **dict.fromkeys(("data_bytes", "epoch"), "N"),
     # Entries, tombstones and the head.
     "object_bytes": "N",
     # Entries, quarantines, tombstones and events.
     "key": "S",
     # Entries.
-    **dict.fromkeys(("last_timestamp", "prior_offset", "prior_timestamp", "epoch", "crc32"), "N"),
-    **dict.fromkeys(("generation", "segment_offset"), "N"),
+    **dict.fromkeys(("last_timestamp", "prior_offset", "prior_timestamp", "crc32"), "N"),
+    **dict.fromkeys(("generation", "segment_offset", "first_epoch", "data_crc32"), "N"),
     **dict.fromkeys(("last_user_chunk_id", "last_user_chunk_position", "last_user_chunk_timestamp"), "N"),
     "encoding": "S",
     **dict.fromkeys(("sparse_index", "frames"), "B"),

@@ -78,6 +78,7 @@ class Item(Model):
     records = IntegerAttribute(null=True)
     messages = IntegerAttribute(null=True)
     data_bytes = IntegerAttribute(null=True)
+    epoch = IntegerAttribute(null=True)
     # Entries, tombstones and the head.
     object_bytes = IntegerAttribute(null=True)
     # Entries, quarantines, tombstones and events.
@@ -86,8 +87,9 @@ class Item(Model):
     last_timestamp = IntegerAttribute(null=True)
     prior_offset = IntegerAttribute(null=True)
     prior_timestamp = IntegerAttribute(null=True)
-    epoch = IntegerAttribute(null=True)
+    first_epoch = IntegerAttribute(null=True)
     crc32 = IntegerAttribute(null=True)
+    data_crc32 = IntegerAttribute(null=True)
     encoding = UnicodeAttribute(null=True)
     generation = IntegerAttribute(null=True)
     segment_offset = IntegerAttribute(null=True)

@@ -26,6 +26,7 @@ from coldstream.errors import (
     LostRaceError,
     ObjectExistsError,
     ObjectNotFoundError,
+    ReplacedError,
 )
 from coldstream.manifest.commit import MAX_ITEMS, Change
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
@@ -476,7 +477,7 @@ class MemoryObjects:
             raise ObjectNotFoundError(key) from None
         etag = _etag(data)
         if if_match not in {None, etag}:
-            raise ConflictError(f"{call} {key}: the object there is another")
+            raise ReplacedError(call, key)
         return data, etag
 
     def _count(self, call: str) -> None:

@@ -15,7 +15,14 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 from urllib3.exceptions import HTTPError
 
-from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
+from coldstream.errors import (
+    BadCrcError,
+    ColdstreamError,
+    ConflictError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ReplacedError,
+)
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
@@ -229,7 +236,7 @@ class S3Objects:
         if there is None:
             raise ObjectNotFoundError(key)
         if if_match not in {None, there.etag}:
-            raise ConflictError(f"GET {key}: the object there is another")
+            raise ReplacedError("GET", key)
         return RangeRead(b"", there.size_bytes, there.etag)
 
 
@@ -315,7 +322,7 @@ def _border(call: str, key: str, *, is_new: bool = False) -> Iterator[None]:
         if error_code(err) in _ANOTHER_ETAG:
             if is_new:
                 raise ObjectExistsError(key) from err
-            raise ConflictError(f"{call} {key}: the object there is another") from err
+            raise ReplacedError(call, key) from err
         if error_code(err) in _ANOTHER_UPLOAD:
             raise ConflictError(f"{call} {key}: the upload is gone, or a part of it is another") from err
         if error_code(err) == "BadDigest":

@@ -190,7 +190,7 @@ class ObjectReads(Protocol):
     def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
         """Read a range; the bytes end early where the object does. Cost: one GET.
 
-        Raises ObjectNotFoundError, and ConflictError when the object is not the one of the ETag `if_match`.
+        Raises ObjectNotFoundError, and ReplacedError when the object is not the one of the ETag `if_match`.
         """
         ...
 
@@ -272,13 +272,13 @@ class ObjectStore(ObjectReads, Protocol):
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         """Copy an object within the bucket, without its bytes passing here. Cost: one COPY.
 
-        Raises ObjectNotFoundError, and ConflictError when the source is not the one of the ETag `if_match`.
+        Raises ObjectNotFoundError, and ReplacedError when the source is not the one of the ETag `if_match`.
         """
         ...
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Delete what is at a key; nothing being there is fine. Cost: one DELETE.
 
-        Raises ConflictError when the object is not the one of the ETag `if_match`.
+        Raises ReplacedError when the object is not the one of the ETag `if_match`.
         """
         ...

@@ -1,0 +1,295 @@
+"""Two copies of the same offsets that are of two histories: the first one archived stays, the other is put aside."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.stage import find_rolled, stage
+from coldstream.archive.upload import Upload
+from coldstream.compact.options import CompactOptions
+from coldstream.errors import CorruptionError
+from coldstream.format.chunk import ChunkHeader, iter_chunks
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.manifest.commit import Change
+from coldstream.manifest.entry import Encoding
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.memory import MemoryTable
+from tests.support.archive import NOW
+from tests.support.compacting import compact_stream
+from tests.support.golden import golden_logs
+from tests.support.histories import rebuild, write_history
+from tests.support.segments import STREAM, MemoryArchive
+
+FORK = 20
+"""In the middle of the first segment of 40,000 bytes, and of its second fragment."""
+
+
+class EarlierRelease(MemoryTable):
+    """Its entries have no CRC-32 of their chunks alone, and no first epoch."""
+
+    def apply(self, change: Change) -> None:
+        entry = change.put_entry
+        if entry is not None:
+            change = replace(change, put_entry=replace(entry, data_crc32=None, first_epoch=None))
+        super().apply(replace(change, head=replace(change.head, epoch=None)))
+
+
+def compact(archive: MemoryArchive, encoding: Encoding) -> None:
+    options = CompactOptions(older_than_ms=0, target_bytes=1 << 30, encoding=encoding, level=1)
+    compact_stream(archive.table, archive.objects, archive.stream, options, keys=archive.keys, now=NOW)
+
+
+BETWEEN: dict[str, Callable[[MemoryArchive], None]] = {
+    "nothing": lambda _: None,
+    "merged": lambda archive: compact(archive, Encoding.IDENTITY),
+    "compressed": lambda archive: compact(archive, Encoding.ZSTD_SEEKABLE),
+}
+
+
+@pytest.fixture(params=[MemoryTable, EarlierRelease])
+def archive(request: pytest.FixtureRequest) -> MemoryArchive:
+    """An archive whose entries are of this release, or of an earlier one."""
+    archive = MemoryArchive()
+    archive.use(table=request.param())
+    return archive
+
+
+def chunks_of(archive: MemoryArchive) -> list[ChunkHeader]:
+    found: list[ChunkHeader] = []
+    for entry in archive.log():
+        data = archive.body(entry.key)[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes]
+        found += [chunk.header for chunk in iter_chunks(data, source=entry.key)]
+    return found
+
+
+def headers_of(directory: Path) -> list[ChunkHeader]:
+    files = sorted(directory.glob("*.segment"))
+    return [
+        chunk.header
+        for file in files
+        for chunk in iter_chunks(file.read_bytes()[SEGMENT_HEADER_BYTES:], source=file.name)
+    ]
+
+
+def is_put_aside(archive: MemoryArchive, event: SegmentRolled, bytes_of: Path, done: Upload) -> None:
+    """Hold what became of a segment to what must become of one that contradicts: nothing archived, nothing lost."""
+    assert (done.fragments_committed, done.bytes_committed) == (0, 0)
+    assert done.quarantined is not None
+    assert done.reason is not None
+    assert "contradicts what is archived" in done.reason
+    assert archive.body(done.quarantined) == bytes_of.read_bytes()
+    assert "contradicts what is archived" in json.loads(archive.body(f"{done.quarantined}.json"))["reason"]
+    assert archive.objects.info(event.staged_key) is None
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    assert head.quarantined >= 1
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("sizes", [(40_000, 40_000), (40_000, 90_000), (90_000, 40_000)], ids=str)
+@pytest.mark.parametrize(
+    "other",
+    [{}, {"epoch_behind": 2}, {"ms_behind": 1}],
+    ids=["other messages of the same sizes", "another epoch", "another time"],
+)
+def test_a_second_history_is_put_aside_whole_whether_same_longer_or_shorter(
+    tmp_path: Path, archive: MemoryArchive, between: str, sizes: tuple[int, int], other: dict[str, int]
+) -> None:
+    first = write_history(tmp_path / "first", max_segment_bytes=sizes[0])
+    second = write_history(tmp_path / "second", max_segment_bytes=sizes[1], forks_at=FORK, **other)
+    archive.uploader.upload(archive.stage(first)[0])
+    BETWEEN[between](archive)
+    before = archive.log()
+    assert (len(before) == 1) == (between != "nothing")
+    slice_ = find_rolled(second)[0]
+    event = stage(slice_, archive.stream, archive.objects, archive.keys)
+    done = archive.uploader.upload(event)
+    is_put_aside(archive, event, slice_.path, done)
+    assert archive.log() == before
+    differing = next(
+        one for one, two in zip(headers_of(first), headers_of(second), strict=False) if one != two and not one.type
+    )
+    assert done.reason is not None
+    assert f"from offset {differing.chunk_id} on" in done.reason
+    assert event.staged_key in done.reason
+    assert before[-1].key.split("/data/")[0] in done.reason
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_the_history_that_is_archived_first_wins_and_repetition_changes_nothing(tmp_path: Path, winner: int) -> None:
+    directories = [write_history(tmp_path / "a"), write_history(tmp_path / "b", forks_at=FORK)]
+    archive = MemoryArchive()
+    archive.announce(directories[winner])
+    state = archive.log()
+    for _ in range(2):
+        for slice_ in find_rolled(directories[1 - winner]):
+            event = stage(slice_, archive.stream, archive.objects, archive.keys)
+            done = archive.uploader.upload(event)
+            is_put_aside(archive, event, slice_.path, done)
+            again = archive.uploader.upload(event)  # its event comes once more
+            assert again.fragments_committed == 0
+            assert archive.log() == state
+    archive.announce(directories[winner])
+    assert archive.log() == state
+
+
+def test_segments_of_two_histories_in_any_order_never_meet_within_one_segment(tmp_path: Path) -> None:
+    ours = write_history(tmp_path / "ours")
+    theirs = write_history(tmp_path / "theirs", forks_at=FORK, max_segment_bytes=60_000)
+    sets = {name: {header.crc for header in headers_of(path)} for name, path in (("ours", ours), ("theirs", theirs))}
+    for seed in range(12):
+        rng = random.Random(seed)
+        archive = MemoryArchive()
+        slices = [(name, one) for name, path in (("ours", ours), ("theirs", theirs)) for one in find_rolled(path)] * 2
+        rng.shuffle(slices)
+        aside = []
+        for name, slice_ in slices:
+            event = stage(slice_, archive.stream, archive.objects, archive.keys)
+            done = archive.uploader.upload(event)
+            if done.quarantined is not None:
+                is_put_aside(archive, event, slice_.path, done)
+                aside.append(done)
+            else:
+                held = [h for h in chunks_of(archive) if slice_.first_offset <= h.chunk_id < slice_.next_offset]
+                assert {header.crc for header in held} <= sets[name], seed
+                assert held[0].chunk_id == slice_.first_offset
+                assert held[-1].next_offset == slice_.next_offset
+        assert aside
+
+
+def test_what_is_committed_meanwhile_is_held_against_the_copy_too(tmp_path: Path) -> None:
+    ours, theirs = write_history(tmp_path / "ours"), write_history(tmp_path / "theirs", forks_at=FORK)
+
+    class Overtaken(MemoryTable):
+        """Another function commits the other history right before the first commit."""
+
+        def apply(self, change: Change) -> None:
+            if change.put_entry is not None and waiting:
+                rival.upload(waiting.pop())
+            super().apply(change)
+
+    archive = MemoryArchive()
+    archive.use(table=Overtaken())
+    their_slice = find_rolled(theirs)[0]
+    waiting = [stage(their_slice, archive.stream, archive.objects, replace(archive.keys, prefix="rival/"))]
+    rival = replace(archive.uploader, keys=replace(archive.keys, prefix="rival/"))
+    slice_ = find_rolled(ours)[0]
+    event = stage(slice_, archive.stream, archive.objects, archive.keys)
+    done = archive.uploader.upload(event)
+    is_put_aside(archive, event, slice_.path, done)
+    assert {entry.key.partition("/")[0] for entry in archive.log()} == {"rival"}
+
+
+@pytest.mark.parametrize("copies", ["as they are", "of an earlier release"])
+def test_epochs_do_not_fall_along_the_log_behind_a_gap_nor_before_one(tmp_path: Path, copies: str) -> None:
+    late = write_history(tmp_path / "late", forks_at=0, epoch_behind=3)
+    early = write_history(tmp_path / "early")
+    number = len(find_rolled(late))
+    assert number == len(find_rolled(early)) >= 3
+    for archived, came in ((0, number - 1), (number - 1, 0)):
+        archive = MemoryArchive()
+        if copies == "of an earlier release":
+            archive.use(table=EarlierRelease())
+        one, other = (late, early) if archived < came else (early, late)
+        archived_slice, slice_ = find_rolled(one)[archived], find_rolled(other)[came]
+        archive.uploader.upload(stage(archived_slice, archive.stream, archive.objects, archive.keys))
+        before = archive.log()
+        event = stage(slice_, archive.stream, archive.objects, archive.keys)
+        if copies == "of an earlier release" and archived < came:
+            # Appended: only the head is read, and those of earlier releases do not say which epoch is at the tail.
+            assert archive.uploader.upload(event).quarantined is None
+            continue
+        done = archive.uploader.upload(event)
+        is_put_aside(archive, event, slice_.path, done)
+        assert archive.log() == before
+        assert done.reason is not None
+        assert "epoch" in done.reason
+
+
+def test_the_same_history_by_a_later_leader_goes_on_and_gaps_of_it_are_filled(tmp_path: Path) -> None:
+    directory = write_history(tmp_path / "stream", forks_at=30, epoch_behind=2)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)):
+        archive = MemoryArchive()
+        events = archive.stage(directory)
+        for number in order:
+            assert archive.uploader.upload(events[number]).quarantined is None
+        assert chunks_of(archive) == headers_of(directory)[: len(chunks_of(archive))]
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("first", ["the broker's", "rebuilt"])
+def test_a_copy_rebuilt_from_deliveries_is_of_the_same_history_as_the_brokers_own(between: str, first: str) -> None:
+    compared = 0
+    for log in golden_logs():
+        for path in log.segments[:-1]:
+            whole = path.read_bytes()
+            made = rebuild(whole)
+            chunks = list(iter_chunks(whole[SEGMENT_HEADER_BYTES:], source=path.name))
+            if chunks[-1].header.type:
+                continue  # what ends in a tracking chunk waits for the next message, in another segment
+            stream = StreamId(log.vhost, log.stream, Incarnation(log.incarnation))
+            archive = MemoryArchive(stream=stream)
+            copies = [whole, made] if first == "the broker's" else [made, whole]
+            offsets = chunks[0].header.chunk_id, chunks[-1].header.next_offset
+            staged = archive.keys.staged(stream.incarnation, *offsets)
+            uploads = []
+            for copy in copies:
+                archive.objects.objects[staged] = copy
+                event = SegmentRolled(stream, *offsets, len(copy), archive.objects.bucket, staged)
+                uploads.append(archive.uploader.upload(event))
+                if len(uploads) == 1 and len(archive.log()) > 1:
+                    BETWEEN[between](archive)
+            assert [done.quarantined for done in uploads] == [None, None]
+            assert uploads[1].fragments_committed == 0
+            compared += whole != made
+    assert compared >= 3
+
+
+def test_a_brokers_message_that_was_changed_with_its_crc_is_another_history() -> None:
+    log = next(log for log in golden_logs() if log.stream == "plain")
+    whole = log.segments[0].read_bytes()
+    chunks = list(iter_chunks(whole[SEGMENT_HEADER_BYTES:], source="plain"))
+    chunk = next(chunk for chunk in chunks[3:] if chunk.data[3] > 0)  # whose first message is not empty
+    data = bytearray(chunk.data)
+    data[4] ^= 1
+    forged = chunk_with(chunk.header, bytes(data), whole, SEGMENT_HEADER_BYTES + chunk.position)
+    assert len(forged) == len(whole)
+    archive = MemoryArchive()
+    offsets = [int(path.stem) for path in log.segments[:2]]
+    key = archive.keys.staged(STREAM.incarnation, *offsets)  # type: ignore[arg-type]
+    for copy, is_aside in ((whole, False), (forged, True), (whole, False)):
+        archive.objects.objects[key] = copy
+        event = SegmentRolled(STREAM, *offsets, len(copy), archive.objects.bucket, key)  # type: ignore[arg-type]
+        done = archive.uploader.upload(event)
+        assert (done.quarantined is not None) == is_aside
+        if is_aside:
+            assert f"from offset {chunk.header.chunk_id} on" in str(done.reason)
+
+
+def chunk_with(header: ChunkHeader, data: bytes, segment: bytes, position: int) -> bytes:
+    changed = replace(header, crc=crc32(data)).to_bytes()
+    start = position + len(changed) + header.bloom_bytes
+    return segment[:position] + changed + segment[position + len(changed) : start] + data + segment[start + len(data) :]
+
+
+def test_an_archived_fragment_that_is_damaged_is_not_taken_for_another_history(tmp_path: Path) -> None:
+    archive = MemoryArchive()
+    archive.use(table=EarlierRelease())
+    slice_ = find_rolled(write_history(tmp_path / "stream"))[0]
+    archive.uploader.upload(stage(slice_, archive.stream, archive.objects, archive.keys))
+    key = archive.log()[0].key
+    damaged = bytearray(archive.objects.objects[key])
+    damaged[5000] ^= 1
+    archive.objects.objects[key] = bytes(damaged)
+    event = stage(slice_, archive.stream, archive.objects, archive.keys)
+    with pytest.raises(CorruptionError, match=key):
+        archive.uploader.upload(event)
+    assert archive.objects.info(event.staged_key) is not None
