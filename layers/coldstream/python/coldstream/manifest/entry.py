@@ -120,8 +120,8 @@ class Loss:
 class Quarantine:
     """A segment of offsets `first_offset` up to `next_offset` that failed verification, and why.
 
-    The copy that failed last is the object at `key`; `etag` is what its staged copy had. Another copy of the segment
-    may be archived by now.
+    The copy that failed last is the object at `key`; `etag` is what its staged copy had; `copies` counts those that
+    failed. Another copy of the segment may be archived by now.
     """
 
     first_offset: Offset
@@ -130,6 +130,7 @@ class Quarantine:
     at: TimestampMs
     key: str
     etag: str
+    copies: int = 1
 
 
 Missing = Loss | Quarantine
@@ -142,7 +143,8 @@ class Head:
 
     `next_offset` is the tail: the offset after the last archived one. Offsets and timestamps are None while nothing is
     archived. The totals are over what is archived, those of fragments and objects over all entries, also where they
-    overlap; `quarantined` counts segments, `losses` what was said to be lost, archived after all or not.
+    overlap; `quarantined` counts segments, `quarantined_again` further copies of them, `losses` what was said to be
+    lost, archived after all or not. Who reads what is missing has read all of it where these counts say so.
     `compacting` is the next offset of an entry that a compaction made, while some that it replaces are still there.
     """
 
@@ -160,6 +162,7 @@ class Head:
     object_bytes: int = 0
     gaps: int = 0
     quarantined: int = 0
+    quarantined_again: int = 0
     losses: int = 0
     compacting: Offset | None = None
 
