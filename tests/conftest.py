@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from moto.server import ThreadedMotoServer
 
-pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark"]
+pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark", "tests.support.transactions"]
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ from coldstream.agent import archive as archive_module
 from coldstream.agent.archive import Archive
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.errors import AccessDeniedError, InvalidSettingError
-from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.ports import LogPage
 from coldstream.units import Offset
 
 LIFE = Incarnation("__orders_1763700000000000000")
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class Denied(MemoryTable):
-    def head(self, incarnation: Incarnation) -> Head | None:
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         raise AccessDeniedError("ExpiredToken")
 
 

@@ -119,10 +119,14 @@ class _Walk:
         limit = FIRST_ENTRIES
         while self.reached < next_offset:
             page = table.log_from_offset(incarnation, self.reached, limit)
+            hole: FragmentEntry | None = None
             for entry in page.entries:
                 if entry.first_offset > self.reached:
-                    return entry.prior_offset is None or entry.prior_offset <= self.reached
-                self.reached = max(self.reached, entry.next_offset)
+                    hole = hole or entry
+                else:  # also past a hole: what a compaction made holds what it removed
+                    self.reached = max(self.reached, entry.next_offset)
+            if hole is not None and hole.first_offset > self.reached:
+                return hole.prior_offset is None or hole.prior_offset <= self.reached
             if page.head is not None:
                 return page.head.next_offset is None or page.head.next_offset <= self.reached
             if not page.entries:
