@@ -9,7 +9,7 @@ import pytest
 
 from coldstream.local.emulator import EmbeddedAws
 
-pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark"]
+pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark", "tests.support.transactions"]
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,11 @@ from coldstream.agent.archive import Archive
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import AccessDeniedError, InvalidSettingError
-from coldstream.manifest.entry import Head, LastUserChunk
+from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.ports import LogPage
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.manifest.samples import fragment
 from tests.support.rig import Bus
@@ -33,7 +34,7 @@ SETTINGS = {
 
 
 class Denied(MemoryTable):
-    def head(self, incarnation: Incarnation) -> Head | None:
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         raise AccessDeniedError("ExpiredToken")
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations, pairwise
 
 import pytest
 
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.coverage import covered_to, read_coverage
+from coldstream.manifest.compaction import plan_replacement
+from coldstream.manifest.groups import Group
 from coldstream.store.memory import MemoryTable
+from coldstream.store.sortkeys import gap_key, log_key
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry
 
 LIFE = ORDERS.incarnation
 
 
-def table_of(*spans: tuple[int, int]) -> MemoryTable:
-    table = MemoryTable()
+def table_of(*spans: tuple[int, int], table: MemoryTable | None = None) -> MemoryTable:
+    table = table or MemoryTable()
     for first, following in spans:
         assert commit_fragment(table, ORDERS, entry(first, following), lambda: NOW)
     return table
@@ -71,12 +75,75 @@ def test_every_place_of_every_stream_is_covered_as_a_walk_of_its_entries_says() 
             assert whole == (expected == following)
 
 
-def test_the_cost_does_not_grow_with_the_stream() -> None:
-    table = table_of(*((first, first + 10) for first in range(0, 3000, 10)))
-    table.requests.clear()
-    assert reached(table, 0) == 3000
-    assert table.requests == {"GetItem": 1}
+def test_a_slice_is_looked_for_by_one_query_and_a_long_span_by_one_for_a_thousand_entries() -> None:
     table = table_of(*((first, first + 10) for first in range(0, 3000, 10) if first != 2500))
-    table.requests.clear()
-    assert reached(table, 0) == 2500
-    assert table.requests == {"GetItem": 1, "Query": 2}
+    for first, following, queries in [(0, 10, 1), (1000, 1040, 1), (3000, 3010, 1), (0, 50, 2), (0, MAX_OFFSET, 2)]:
+        table.requests.clear()
+        assert reached(table, first, following) == min(following, 2500 if first < 2500 else 3000)
+        assert table.requests == {"Query": queries}
+
+
+class Hidden:
+    """Hides what a transaction under way has written to some items."""
+
+    keys: tuple[str, ...] = ()
+
+    def pick(self, key: str, states: int) -> int:
+        return 0 if key in self.keys else states - 1
+
+
+def answers_whatever_shows(
+    before: Iterable[tuple[int, int]], change: Callable[[MemoryTable], None], keys: Iterable[str]
+) -> Iterator[dict[int, int]]:
+    """Have a change show in every possible part; yield how far the stream is then covered from each offset on."""
+    written = list(keys)
+    for size in range(len(written) + 1):
+        for hidden in combinations(written, size):
+            policy = Hidden()
+            table = MemoryTable(policy)
+            for span in before:
+                assert commit_fragment(table, ORDERS, entry(*span), lambda: NOW)
+            change(table)
+            policy.keys = hidden
+            yield {first: reached(table, first, 100) for first in range(70)}
+
+
+def log_keys(*next_offsets: int) -> list[str]:
+    return ["log#head", *(log_key(Offset(end)) for end in next_offsets)]
+
+
+def test_a_gap_that_is_filled_from_its_left_releases_nothing_that_is_still_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coldstream.archive.coverage.FIRST_DELAY_S", 0)
+    keys = [*log_keys(20, 40), gap_key(Offset(10)), gap_key(Offset(20))]
+    seen = set()
+    for answers in answers_whatever_shows([(0, 10), (30, 40)], lambda table: table_of((10, 20), table=table), keys):
+        right = {first: 20 if first < 20 else 40 if 30 <= first < 40 else first for first in answers}
+        assert all(first <= answer <= right[first] for first, answer in answers.items())
+        seen.add(answers[0])
+    assert seen == {10, 20}
+
+
+def test_a_compaction_hides_nothing_for_longer_than_it_takes_to_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("coldstream.archive.coverage.READS", 3)
+    monkeypatch.setattr("coldstream.archive.coverage.time.sleep", asked.append)
+
+    def compact(table: MemoryTable) -> None:
+        head, log = table.head(LIFE), table.log_from_offset(LIFE, Offset(0), 10).entries
+        assert head is not None
+        group = Group(log[1:5])
+        merged = group.merged(key="merged", generation=1, object_bytes=5, crc32=5)
+        table.apply(plan_replacement(head, group.entries, group, merged, at=NOW, due_at=NOW))
+
+    spans = list(pairwise(range(0, 70, 10)))
+    whole = 0
+    for answers in answers_whatever_shows(spans, compact, log_keys(20, 30, 40, 50)):
+        assert all(first <= answer <= max(first, 60) for first, answer in answers.items())
+        if set(answers.values()) == {60, *range(60, 70)}:
+            whole += 1
+        else:
+            assert asked, "it was read again"
+        asked.clear()
+    assert whole == 2 * (8 + 1), "with the merged entry, or with all of the others"

@@ -167,6 +167,7 @@ def test_a_loss_over_many_gaps_tells_them_all() -> None:
     assert (head.gaps, head.losses) == (many, 1)
 
 
+@pytest.mark.usefixtures("small_transactions")
 def test_a_record_killed_between_two_transactions_is_finished_by_the_next() -> None:
     class Killed(BaseException):
         pass

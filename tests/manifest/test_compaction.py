@@ -7,21 +7,22 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.commit import MAX_ITEMS, Change
+from coldstream.manifest.change import MAX_BYTES, MAX_ITEMS, Change, EntryVersion, entry_bytes
 from coldstream.manifest.compaction import (
     FIRST_REMOVALS,
     MAX_REMOVALS,
     MAX_SWEPT,
     Unfinished,
-    after_change,
+    after_replacement,
     plan_removal,
     plan_replacement,
     plan_sweep,
 )
 from coldstream.manifest.entry import FragmentEntry, Head, JournalKind, Tombstone
 from coldstream.manifest.groups import Group
+from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.manifest.samples import fragment
 
 HEAD = Head(StreamId("/", "orders", Incarnation("__orders_1763700000000000000")), revision=50, fragments=30, chunks=120)
@@ -43,23 +44,25 @@ def replacement(group: Group, head: Head = HEAD) -> Change:
 def changes(group: Group) -> list[Change]:
     """Plan a compaction to its end."""
     planned = [replacement(group)]
-    unfinished = after_change(planned[0], group.entries)
+    unfinished = after_replacement(planned[0], group.entries)
     while unfinished is not None:
         planned.append(plan_removal(planned[-1].head, unfinished, due_at=DUE))
-        unfinished = after_change(planned[-1], (*unfinished.leftovers, unfinished.merged))
+        unfinished = unfinished.after(planned[-1])
     return planned
 
 
-@pytest.mark.parametrize("entries", [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 30])
-def test_all_others_are_removed_the_highest_first_in_changes_of_ten_items(entries: int) -> None:
+@pytest.mark.parametrize("entries", [1, 2, 3, 47, 48, 49, 50, 96, 97, 98, 145, 146, 147, 300])
+def test_all_others_are_removed_the_highest_first_in_changes_of_a_transaction(entries: int) -> None:
     group = group_of(entries)
     planned = changes(group)
     assert all(change.items <= MAX_ITEMS for change in planned)
     assert len(planned) == 1 + max(0, -(-(entries - 1 - FIRST_REMOVALS) // MAX_REMOVALS))
-    assert [end for change in planned for end in change.delete_entries] == list(range(entries - 1, 0, -1))
+    assert [one.next_offset for change in planned for one in change.delete_entries] == list(range(entries - 1, 0, -1))
     graves = [grave.key for change in planned for grave in change.put_tombstones]
     assert sorted(graves) == sorted(entry.key for entry in group.entries)
     assert [change.head.revision for change in planned] == list(range(51, 51 + len(planned)))
+    versions = {entry.next_offset: EntryVersion.of(entry) for entry in group.entries}
+    assert all(versions[one.next_offset] == one for change in planned for one in change.delete_entries)
     assert [change.head.compacting for change in planned] == [entries] * (len(planned) - 1) + [None]
     assert planned[-1].head.fragments == HEAD.fragments - entries + 1
     assert planned[-1].head.object_bytes == HEAD.object_bytes + 500 - group.object_bytes
@@ -76,6 +79,41 @@ def test_the_first_change_says_what_happened_and_buries_what_it_replaces() -> No
         Tombstone(f"{1:020}.fragment", DUE, Offset(1), Offset(2), fragment(1, 2).object_bytes),
         Tombstone(f"{0:020}.fragment", DUE, Offset(0), Offset(1), fragment(0, 1).object_bytes),
     )
+
+
+@pytest.mark.parametrize(("entries", "first"), [(48, False), (49, True)])
+def test_the_first_change_relies_on_the_first_entry_where_it_does_not_remove_it(entries: int, *, first: bool) -> None:
+    group = group_of(entries)
+    change = replacement(group)
+    assert change.replaces == EntryVersion.of(group.entries[-1])
+    assert change.same_entries == ((EntryVersion.of(group.entries[0]),) if first else ())
+
+
+def test_the_last_change_relies_on_the_merged_entry_or_gives_it_the_links_of_the_first() -> None:
+    group = group_of(60)
+    change = replacement(group)
+    unfinished = after_replacement(change, group.entries)
+    assert unfinished is not None
+    merged = EntryVersion.of(unfinished.merged)
+    last = plan_removal(change.head, unfinished, due_at=DUE)
+    assert (last.same_entries, last.relinks) == ((merged,), ())
+    moved = replace(group.entries[0], prior_timestamp=TimestampMs(99))
+    last = plan_removal(change.head, replace(unfinished, leftovers=(moved, *group.entries[1:])), due_at=DUE)
+    assert last.same_entries == ()
+    assert [(one.before, one.prior_timestamp) for one in last.relinks] == [(merged, 99)]
+
+
+def test_large_entries_are_removed_in_changes_of_as_many_bytes_as_a_transaction_takes() -> None:
+    points = tuple(SparsePoint(ChunkId(0), n, 8 + n, TimestampMs(0), TimestampMs(0)) for n in range(5000))
+    large = [replace(entry, sparse=SparseIndex(points)) for entry in group_of(200).entries]
+    unfinished: Unfinished | None = Unfinished(merged_of(group_of(200)), large, 199)
+    head, removed = replace(HEAD, compacting=Offset(200)), 0
+    while unfinished is not None:
+        change = plan_removal(head, unfinished, due_at=DUE)
+        assert 0 < sum(entry_bytes(large[one.next_offset - 1]) for one in change.delete_entries) <= MAX_BYTES
+        head, removed = change.head, removed + len(change.delete_entries)
+        unfinished = unfinished.after(change)
+    assert (removed, head.compacting) == (199, None)
 
 
 def test_links_are_those_of_the_log_and_not_of_when_the_group_was_planned() -> None:
@@ -128,7 +166,7 @@ def test_what_is_unfinished_is_told_by_the_head_and_read_from_the_log() -> None:
     merged = merged_of(group_of(9))
     head = replace(HEAD, compacting=Offset(9))
     assert Unfinished.of(HEAD, [*leftovers, merged]) is None
-    assert Unfinished.of(head, [*leftovers, merged, fragment(9, 12)]) == Unfinished(merged, leftovers)
+    assert Unfinished.of(head, [*leftovers, merged, fragment(9, 12)]) == Unfinished(merged, list(leftovers), 3)
     for log in ([merged], [*leftovers], [], [*leftovers[1:], merged], [fragment(9, 12)]):
         with pytest.raises(LostRaceError):
             Unfinished.of(head, log)

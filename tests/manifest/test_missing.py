@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from coldstream.manifest.commit import MAX_GAPS, MAX_ITEMS, plan_missing
+from coldstream.manifest.change import MAX_ITEMS, GapChange
+from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.entry import Gap, Head, JournalKind, Loss, Missing, Quarantine
 from coldstream.manifest.missing import MAX_REASONS, is_known, with_reason
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -120,8 +122,8 @@ def test_another_bad_copy_of_a_segment_takes_the_place_of_the_first_and_is_not_a
     known = [quarantine(5, 9, key="one")]
     change = plan_missing(Head(STREAM, revision=1, quarantined=1), quarantine(5, 9, key="other"), known, [])
     assert change is not None
-    assert change.head.quarantined == 1
-    assert change.put_missing == quarantine(5, 9, key="other")
+    assert (change.head.quarantined, change.head.quarantined_again) == (1, 1)
+    assert change.put_missing == replace(quarantine(5, 9, key="other"), copies=2)
 
 
 def test_what_is_written_down_changes_nothing() -> None:
@@ -129,25 +131,27 @@ def test_what_is_written_down_changes_nothing() -> None:
     assert plan_missing(Head(STREAM, revision=1, losses=1), loss(5, 9), [loss(5, 9)], [told]) is None
 
 
-def test_gaps_that_were_there_before_are_told_in_changes_of_a_transaction() -> None:
-    gaps = [Gap(Offset(first), Offset(first + 5)) for first in range(0, 150, 10)]
-    head, known, changes = Head(STREAM, revision=1, gaps=15), [], 0
-    while (change := plan_missing(head, loss(0, 150), known, gaps)) is not None:
-        assert change.items <= MAX_ITEMS
-        assert change.head.revision == head.revision + 1
-        head, known, changes = change.head, [loss(0, 150)], changes + 1
-        told = {gap.first_offset: gap for gap in change.put_gaps}
-        gaps = [told.get(gap.first_offset, gap) for gap in gaps]
-    assert {gap.reason for gap in gaps} == {"the disk was full"}
-    assert changes == -(-len(gaps) // MAX_GAPS)
-    assert (head.losses, head.gaps) == (1, 15)
+def test_gaps_that_were_there_before_are_told_in_a_change_of_a_transaction() -> None:
+    gaps = [Gap(Offset(first), Offset(first + 5)) for first in range(0, 10 * MAX_GAPS, 10)]
+    change = plan_missing(Head(STREAM), loss(0, 10 * MAX_GAPS), [], gaps)
+    assert change is not None
+    assert change.items == MAX_ITEMS
+    assert [one.before for one in change.gaps] == gaps
+    assert {one.after.reason for one in change.gaps if one.after} == {"the disk was full"}
+
+
+def test_gaps_of_a_second_change_are_relied_on_even_where_nothing_changes() -> None:
+    told = Gap(Offset(6), Offset(8), "the disk was full")
+    change = plan_missing(Head(STREAM, 1, losses=1), loss(5, 9), [loss(5, 9)], [told], is_checked=False)
+    assert change is not None
+    assert (change.gaps, change.put_missing, change.head.revision) == ((GapChange(told, told),), None, 2)
 
 
 def test_a_gap_that_is_explained_by_half_stays_unexplained() -> None:
     gap = Gap(Offset(0), Offset(10))
     change = plan_missing(Head(STREAM, revision=1), loss(3, 20), [], [gap])
     assert change is not None
-    assert change.put_gaps == ()
+    assert change.gaps == (GapChange(gap, gap),)
     change = plan_missing(Head(STREAM, revision=2), loss(0, 3, "late"), [loss(3, 20)], [gap])
     assert change is not None
-    assert change.put_gaps == (Gap(Offset(0), Offset(10), "late; the disk was full"),)
+    assert change.gaps == (GapChange(gap, replace(gap, reason="late; the disk was full")),)

@@ -47,7 +47,6 @@ def commit(table: ManifestTable, new: FragmentEntry, stream: StreamId = ORDERS) 
             head=table.head(life) or Head(stream),
             before=before,
             after=table.log_from_offset(life, new.first_offset, 100).entries,
-            gap=table.gap(life, before.next_offset) if before is not None else None,
         ),
         new,
         NOW,

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
-from coldstream.manifest.commit import Change, Neighbourhood, Relink, plan_commit, plan_missing
+from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink
+from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import (
     Encoding,
     Gap,
@@ -52,8 +53,8 @@ LOST = Loss(Offset(30), Offset(40), "retention was faster: größer als der Rest
 
 
 def record(table: ManifestTable, one: Missing) -> None:
-    """Write down what is missing, of a stream that has nothing missing yet of these offsets."""
-    change = plan_missing(table.head(LIFE) or Head(ORDERS), one, [], [])
+    """Write down what is missing, of a stream that has no gaps there."""
+    change = plan_missing(table.head(LIFE) or Head(ORDERS), one, list(table.missing(LIFE)), [])
     assert change is not None
     table.apply(change)
 
@@ -182,7 +183,8 @@ def test_a_relink_can_take_the_links_away(table: ManifestTable) -> None:
     filled(table, 0, 10, 20)
     head = table.head(LIFE)
     assert head is not None
-    alone = Relink(Offset(20), None, None, TimestampMs(1010))
+    (last,) = table.log_before(LIFE, Offset(20), 1)
+    alone = Relink(EntryVersion.of(last), None, None, TimestampMs(1010))
     table.apply(Change(replace(head, revision=head.revision + 1), relinks=(alone,)))
     found = table.log_from_offset(LIFE, Offset(10), 1).entries[0]
     assert (found.prior_offset, found.prior_timestamp) == (None, None)
@@ -236,7 +238,7 @@ def test_a_gap_keeps_its_reason(table: ManifestTable) -> None:
     head = table.head(LIFE)
     assert head is not None
     gap = Gap(Offset(10), Offset(20), "retention was faster: größer als der Rest")
-    table.apply(Change(replace(head, revision=2), put_gaps=(gap,)))
+    table.apply(Change(replace(head, revision=2), gaps=(GapChange(None, gap),)))
     assert table.gap(LIFE, Offset(10)) == gap
 
 
@@ -322,7 +324,7 @@ def test_a_quarantine_is_found_by_exactly_its_offsets_and_is_the_last_one(table:
     assert table.quarantine(LIFE, Offset(119), Offset(130)) is None
     again = replace(BAD, key="quarantine/y", etag='"another"', reason="worse")
     record(table, again)
-    assert table.quarantine(LIFE, Offset(120), Offset(130)) == again
+    assert table.quarantine(LIFE, Offset(120), Offset(130)) == replace(again, copies=2)
 
 
 def test_a_loss_that_loses_the_race_leaves_nothing_behind(table: ManifestTable) -> None:
@@ -451,8 +453,8 @@ def test_a_change_that_may_not_happen_leaves_nothing_behind(table: ManifestTable
     head = table.head(LIFE)
     assert head is not None
     change = plan_commit(Neighbourhood(head), entry(20, 30), NOW)
-    nowhere = Relink(Offset(15), None, None, TimestampMs(0))
-    bad = replace(change, relinks=(nowhere,), put_gaps=(Gap(Offset(5), Offset(6)),))
+    nowhere = Relink(EntryVersion(Offset(15), "data/x", None, None), None, None, TimestampMs(0))
+    bad = replace(change, relinks=(nowhere,), gaps=(GapChange(None, Gap(Offset(5), Offset(6))),))
     with pytest.raises(LostRaceError):
         table.apply(bad)
     assert table.head(LIFE) == head
@@ -483,11 +485,16 @@ def next_head(table: ManifestTable) -> Head:
     return replace(head, revision=head.revision + 1)
 
 
+def versions(table: ManifestTable) -> list[EntryVersion]:
+    return [EntryVersion.of(entry) for entry in table.log_from_offset(LIFE, Offset(0), 200).entries]
+
+
 def test_an_entry_is_replaced_and_others_deleted(table: ManifestTable) -> None:
     filled(table, 0, 10, 20, 30, 40)
     merged = replace(entry(0, 30, time=1020), key="merged")
     head = replace(next_head(table), compacting=Offset(30))
-    table.apply(Change(head, replace_entry=merged, delete_entries=(Offset(20),)))
+    _, second, third, _ = versions(table)
+    table.apply(Change(head, replace_entry=merged, replaces=third, delete_entries=(second,)))
     page = table.log_from_offset(LIFE, Offset(0), 10)
     assert [(e.first_offset, e.next_offset) for e in page.entries] == [(0, 10), (0, 30), (30, 40)]
     assert page.entries[1] == merged
@@ -502,9 +509,11 @@ def test_an_entry_that_is_not_there_is_neither_replaced_nor_deleted(table: Manif
     before = table.log_from_offset(LIFE, Offset(0), 10)
     head = next_head(table)
     grave = Tombstone("data/x", NOW, Offset(0), Offset(10), 5)
+    first, last = versions(table)
+    nowhere = replace(last, next_offset=Offset(15))
     for change in (
-        Change(head, replace_entry=entry(0, 15), delete_entries=(Offset(10),), put_tombstones=(grave,)),
-        Change(head, replace_entry=entry(0, 20), delete_entries=(Offset(10), Offset(15)), put_tombstones=(grave,)),
+        Change(head, replace_entry=entry(0, 15), replaces=nowhere, delete_entries=(first,), put_tombstones=(grave,)),
+        Change(head, replace_entry=entry(0, 20), replaces=last, delete_entries=(first, nowhere)),
     ):
         with pytest.raises(LostRaceError):
             table.apply(change)
@@ -529,21 +538,24 @@ def test_tombstones_are_found_when_they_are_due_in_that_order_until_they_are_del
     assert len(list(table.missing(LIFE))) == 0
 
 
-def test_a_change_of_ten_items_happens(table: ManifestTable) -> None:
-    filled(table, *range(0, 100, 10), time_step=0)
-    head = table.head(LIFE)
-    assert head is not None
-    relinks = tuple(Relink(Offset(end), Offset(0), TimestampMs(7), TimestampMs(1000)) for end in range(10, 100, 10))
+def test_a_change_of_a_hundred_items_happens(table: ManifestTable) -> None:
+    head = Head(ORDERS)
+    entries = [entry(first, first + 10, time=1000) for first in range(0, 990, 10)]
+    for new in entries:
+        change = plan_commit(Neighbourhood(head), new, NOW)
+        table.apply(change)
+        head = change.head
+    relinks = tuple(Relink(one, Offset(0), TimestampMs(7), TimestampMs(1000)) for one in versions(table))
     change = Change(replace(head, revision=head.revision + 1), relinks=relinks)
-    assert change.items == 10
+    assert change.items == MAX_ITEMS == 100
     table.apply(change)
     assert {e.prior_timestamp for e in table.log_from_offset(LIFE, Offset(0), 100).entries} == {7}
 
 
-def test_a_change_of_eleven_items_is_a_mistake(table: ManifestTable) -> None:
-    gaps = tuple(Gap(Offset(n), Offset(n + 1)) for n in range(10))
+def test_a_change_of_more_items_is_a_mistake(table: ManifestTable) -> None:
+    gaps = tuple(GapChange(None, Gap(Offset(n), Offset(n + 1))) for n in range(MAX_ITEMS))
     with pytest.raises(AssertionError):
-        table.apply(Change(Head(ORDERS, revision=2), put_gaps=gaps))
+        table.apply(Change(Head(ORDERS, revision=2), gaps=gaps))
 
 
 def test_incarnations_do_not_see_each_other(table: ManifestTable) -> None:

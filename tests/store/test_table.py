@@ -182,6 +182,7 @@ def test_the_items_of_a_loss_and_of_a_quarantine(dynamo_table: DynamoTable, dyna
         "at": {"N": "1763700000123"},
         "key": {"S": "quarantine/x"},
         "etag": {"S": '"etag"'},
+        "copies": {"N": "1"},
     }
     head = item_of(dynamodb, dynamo_table, "log#head")
     assert (head["losses"], head["quarantined"]) == ({"N": "1"}, {"N": "1"})

@@ -19,7 +19,7 @@ from coldstream.format.seekable import FrameSize, SeekTable, compress_frame, dec
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.compaction import (
     Unfinished,
-    after_change,
+    after_replacement,
     plan_removal,
     plan_replacement,
 )
@@ -131,7 +131,7 @@ class Compaction:
         change = plan_replacement(head, log, group, merged, at=NOW, due_at=DUE)
         self.table.apply(change)
         yield
-        yield from self._remove(change.head, after_change(change, log))
+        yield from self._remove(change.head, after_replacement(change, log))
 
     def finish(self) -> Iterator[None]:
         """Remove what an interrupted compaction has left behind."""
@@ -146,7 +146,7 @@ class Compaction:
             change = plan_removal(head, unfinished, due_at=DUE)
             self.table.apply(change)
             yield
-            head, unfinished = change.head, after_change(change, (*unfinished.leftovers, unfinished.merged))
+            head, unfinished = change.head, unfinished.after(change)
 
     def _key(self, first_offset: Offset, generation: int) -> str:
         return Keys().fragment(self._archive.stream.incarnation, first_offset, generation)

@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from coldstream.archive.coverage import read_coverage
-from coldstream.errors import ConflictError, OutcomeUnknownError
+from coldstream.errors import ConflictError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import (
     Neighbourhood,
     after_raise,
@@ -17,7 +18,7 @@ from coldstream.manifest.commit import (
     makes_gap,
     plan_commit,
 )
-from coldstream.manifest.entry import FragmentEntry, Head, Missing
+from coldstream.manifest.entry import FragmentEntry, Head, Missing, Quarantine
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
 from coldstream.units import TimestampMs
@@ -29,6 +30,8 @@ FIRST_DELAY_S = 0.01
 MAX_DELAY_S = 1.0
 
 PAGE_ENTRIES = 16
+
+_Answer = TypeVar("_Answer")
 
 
 def commit_fragment(
@@ -59,11 +62,11 @@ def commit_fragment(
 def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
     """Read what a commit of `entry` has to know.
 
-    Cost: one GetItem, and three requests more unless it is an append; one more where it leaves a gap beside it and
+    Cost: one GetItem, and two requests more unless it is an append; one more where it leaves a gap beside it and
     anything of the stream is known to be missing.
 
-    The head is read first: if anything changes after that, its revision does, and the change that was planned on it
-    is refused.
+    What is read may be half of a change of others. The plan sees where it contradicts itself; what does not, and is no
+    longer so, the conditions of the change refuse.
     """
     incarnation = stream.incarnation
     head = table.head(incarnation) or Head(stream)
@@ -78,20 +81,30 @@ def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEn
             break
         position = page.entries[-1].next_offset
     before = next(iter(table.log_before(incarnation, entry.first_offset, 1)), None)
-    gap = table.gap(incarnation, before.next_offset) if before is not None else None
-    return _with_missing(table, Neighbourhood(head, before, after, gap), entry)
+    return _with_missing(table, Neighbourhood(head, before, after), entry)
 
 
 def read_missing(table: ManifestTable, head: Head) -> tuple[Missing, ...]:
-    """Read what is known to be missing. Cost: nothing where nothing is, else one Query a page of thousands."""
-    return tuple(table.missing(head.stream.incarnation)) if head.losses or head.quarantined else ()
+    """Read what is known to be missing. Cost: nothing where nothing is, else one Query a page of thousands.
+
+    Raises LostRaceError unless it is all that the head counts.
+    """
+    if not head.losses and not head.quarantined:
+        return ()
+    missing = tuple(table.missing(head.stream.incarnation))
+    quarantined = [one for one in missing if isinstance(one, Quarantine)]
+    again = sum(one.copies - 1 for one in quarantined)
+    counted = len(missing) - len(quarantined), len(quarantined), again
+    if counted != (head.losses, head.quarantined, head.quarantined_again):
+        raise LostRaceError(f"half of a change shows in what is missing of {head.stream}")
+    return missing
 
 
 def _with_missing(table: ManifestTable, around: Neighbourhood, entry: FragmentEntry) -> Neighbourhood:
     return replace(around, missing=read_missing(table, around.head)) if makes_gap(around, entry) else around
 
 
-def persist(attempt: Callable[[], bool]) -> bool:
+def persist(attempt: Callable[[], _Answer]) -> _Answer:
     """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
     delay_s = FIRST_DELAY_S
     for _ in range(MAX_ATTEMPTS - 1):

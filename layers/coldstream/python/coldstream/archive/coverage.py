@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from zlib import crc32
@@ -13,10 +15,18 @@ from coldstream.format.chunk import ChunkHeader
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.ports import ManifestTable
+from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.units import Offset
 
 PAGE_ENTRIES = 100
+
+FIRST_ENTRIES = 4
+MORE_ENTRIES = 1000
+
+READS = 5
+"""Of a place that shows half of a change."""
+
+FIRST_DELAY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +93,48 @@ def read_coverage(
         position = page.entries[-1].next_offset
 
 
-def covered_to(table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Offset:
+def covered_to(table: ManifestReads, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Offset:
     """Return how far, from `first_offset` on and up to `next_offset`, the manifest covers a stream without a hole.
 
-    That is `first_offset` where it does not hold even that. Cost: one GetItem; where the stream has gaps, two Queries
-    more, at any size of the stream.
+    That is `first_offset` where it does not hold even that. Only entries that were read count, each of which begins
+    where the one before it ends, or earlier: what is released on this word is archived, for good. Where what is read
+    shows half of a change, so that there may be more than that, it is read again, a few times.
+
+    Cost: one Query where four entries reach the end of the span, and else one for each thousand entries more; in a long
+    span of small fragments DynamoDB ends a page at a megabyte, some 1,000 of them.
     """
-    # The head is read first: what it calls archived stays so, and the gaps are those of then or of later.
-    head = table.head(incarnation)
-    if head is None or head.first_offset is None or head.next_offset is None:
-        return first_offset
-    if not head.first_offset <= first_offset < head.next_offset:
-        return first_offset
-    reached = head.next_offset
-    if head.gaps:
-        holder = next(iter(table.log_from_offset(incarnation, first_offset, 1).entries), None)
-        if holder is None or holder.first_offset > first_offset:
-            return first_offset
-        gap = next(iter(table.gaps(incarnation, 1, from_offset=holder.next_offset)), None)
-        if gap is not None:
-            reached = gap.first_offset
-    return min(reached, next_offset)
+    walk = _Walk(first_offset)
+    delay_s = FIRST_DELAY_S
+    for _ in range(READS):
+        if walk.go_on(table, incarnation, next_offset):
+            break
+        time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
+        delay_s *= 2
+    return min(walk.reached, next_offset)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """How far an unbroken chain of entries reaches."""
+
+    reached: Offset
+
+    def go_on(self, table: ManifestReads, incarnation: Incarnation, next_offset: Offset) -> bool:
+        """Go on to the end of the chain, or past the next offset; return False where half of a change shows there."""
+        limit = FIRST_ENTRIES
+        while self.reached < next_offset:
+            page = table.log_from_offset(incarnation, self.reached, limit)
+            hole: FragmentEntry | None = None
+            for entry in page.entries:
+                if entry.first_offset > self.reached:
+                    hole = hole or entry
+                else:  # also past a hole: what a compaction made holds what it removed
+                    self.reached = max(self.reached, entry.next_offset)
+            if hole is not None and hole.first_offset > self.reached:
+                return hole.prior_offset is None or hole.prior_offset <= self.reached
+            if page.head is not None:
+                return page.head.next_offset is None or page.head.next_offset <= self.reached
+            if not page.entries:
+                return True
+            limit = MORE_ENTRIES
+        return True

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from coldstream.archive.commit import persist, read_missing
 from coldstream.archive.lost import SegmentLost
-from coldstream.manifest.commit import MAX_GAPS, plan_missing
-from coldstream.manifest.entry import Gap, Head, Loss, Missing
+from coldstream.errors import LostRaceError
+from coldstream.manifest.commit import MAX_GAPS, check_neighbours, plan_missing
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
-from coldstream.units import TimestampMs
+from coldstream.units import Offset, TimestampMs
 
+PAGE_ENTRIES = 100
 PAGE_GAPS = 100
 
 
@@ -23,31 +25,70 @@ def record_loss(table: ManifestTable, lost: SegmentLost, now: Callable[[], Times
 def record_missing(table: ManifestTable, stream: StreamId, new: Missing) -> None:
     """Write down what is missing, unless that is done. Safe to repeat.
 
-    Cost: 2 requests; where the stream has gaps, or anything else is missing, one Query more for each of the two. Many
-    gaps take more than one transaction.
+    Cost: 2 requests; one Query more where anything else is missing, and two where the stream has gaps, or one for every
+    100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction.
     """
+    position = new.first_offset
 
-    def attempt() -> bool:
-        # The head is read first: what comes after that raises its revision, and this change is refused.
+    def attempt() -> Offset:
+        """Deal with the gaps from the position on, as many as one transaction takes; return where it got to."""
         head = table.head(stream.incarnation) or Head(stream)
         known = read_missing(table, head)
-        change = plan_missing(head, new, known, _overlapping_gaps(table, head, new))
-        if change is None:
-            return True
-        table.apply(change)
-        return len(change.put_gaps) < MAX_GAPS
+        gaps = _gaps_within(table, head, position, new.next_offset)
+        is_all = position == new.first_offset and len(gaps) <= MAX_GAPS
+        change = plan_missing(head, new, known, gaps[:MAX_GAPS], is_checked=is_all)
+        if change is not None:
+            table.apply(change)
+        return gaps[MAX_GAPS].first_offset if len(gaps) > MAX_GAPS else new.next_offset
 
-    while not persist(attempt):
-        pass
+    while position < new.next_offset:
+        position = persist(attempt)
 
 
-def _overlapping_gaps(table: ManifestTable, head: Head, new: Missing) -> list[Gap]:
+def _gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
+    """Read the gaps that overlap a span. Raises LostRaceError where what is read shows half of a change.
+
+    Where entries are seen is no gap, for good; where none are seen there has to be a gap item of exactly that hole,
+    which the change that is planned on it makes sure of.
+    """
+    if not head.gaps or head.first_offset is None or head.next_offset is None:
+        return []
+    first_offset, next_offset = max(first_offset, head.first_offset), min(next_offset, head.next_offset)
+    if first_offset >= next_offset:
+        return []
+    holes = _holes_within(table, head, first_offset, next_offset)
     gaps: list[Gap] = []
-    position = new.next_offset
-    while head.gaps:
-        page = table.gaps_before(head.stream.incarnation, position, PAGE_GAPS)
-        gaps.extend(gap for gap in page if gap.next_offset > new.first_offset)
-        if not page or page[-1].first_offset <= new.first_offset:
-            break
-        position = page[-1].first_offset
+    while len(gaps) < len(holes):
+        position = holes[len(gaps)].first_offset
+        page = table.gaps(head.stream.incarnation, PAGE_GAPS, from_offset=position)[: len(holes) - len(gaps)]
+        expected = holes[len(gaps) : len(gaps) + len(page)]
+        if not page or [_offsets(gap) for gap in page] != [_offsets(hole) for hole in expected]:
+            raise LostRaceError(f"half of a change shows in the gaps from offset {position} on")
+        gaps += page
     return gaps
+
+
+def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
+    """Walk the entries from the one that ends past the first offset to the one that ends at or past the next offset."""
+    holes: list[Gap] = []
+    before: FragmentEntry | None = None
+    position = first_offset
+    while position < next_offset:
+        page = table.log_from_offset(head.stream.incarnation, position, PAGE_ENTRIES)
+        for entry in page.entries:
+            if before is not None:
+                check_neighbours(before, entry)
+            start = entry.prior_offset if before is None else before.next_offset
+            if start is not None and max(start, first_offset) < min(entry.first_offset, next_offset):
+                holes.append(Gap(start, entry.first_offset))
+            before, position = entry, entry.next_offset
+            if position >= next_offset:
+                break
+        else:
+            if page.head is not None or not page.entries:
+                raise LostRaceError(f"the tail is {head.next_offset}, and no entry past {position} shows")
+    return holes
+
+
+def _offsets(gap: Gap) -> tuple[Offset, Offset]:
+    return gap.first_offset, gap.next_offset

@@ -1,8 +1,8 @@
 """Commit a merged fragment: the transactions of `manifest.compaction`, begun again while others get in between.
 
 Uploads, other compactions and sweeps all change the stream's revision. A transaction that loses the race is planned
-again on what is then there; one whose outcome is unknown is looked for. A second compaction may finish what this one
-began, and the other way round.
+again on what is then there; one whose outcome is unknown is looked for. What was read and shows half of a change is
+read again. A second compaction may finish what this one began, and the other way round.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from itertools import pairwise
 from typing import TypeVar
 
 from coldstream.errors import ColdstreamError, ConflictError, LostRaceError, OutcomeUnknownError
-from coldstream.manifest.compaction import GRACE_MS, Unfinished, after_change, plan_removal, plan_replacement
+from coldstream.manifest.commit import check_neighbours
+from coldstream.manifest.compaction import GRACE_MS, Unfinished, plan_removal, plan_replacement
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
@@ -28,7 +30,8 @@ MAX_ATTEMPTS = 30
 FIRST_DELAY_S = 0.01
 MAX_DELAY_S = 1.0
 
-PAGE_ENTRIES = 200
+PAGE_ENTRIES = 1000
+"""Read of the manifest at a time; DynamoDB ends a page at a megabyte."""
 
 _Answer = TypeVar("_Answer")
 
@@ -55,9 +58,9 @@ def commit(
     Where that is not done the object is deleted, unless the answer to a transaction that named it never came. `merged`
     must be at a key that nobody else makes or names (compact.write).
 
-    Cost: two GetItems, a Query, and a transaction for the last entry and three others; where there are more of them,
-    that of `finish`. Raises LostRaceError when others kept getting in between, and UnavailableError; what was begun by
-    then is for `finish`.
+    Cost: two GetItems, a Query for each thousand entries, and a transaction for the last and 47 others; where there are
+    more of them, that of `finish`. Raises LostRaceError when others kept getting in between, and UnavailableError; what
+    was begun by then is for `finish`.
     """
     may_be_named = False
 
@@ -68,6 +71,7 @@ def commit(
             finish(table, incarnation, now)
             head = table.head(incarnation)
         log = _between(table, incarnation, group.first_offset, group.next_offset)
+        _check_covers(log, group)
         if any(entry.key == merged.key for entry in log):
             return Outcome.COMMITTED  # by the transaction of which no answer came
         if head is None or not _is_same(log, group):
@@ -99,8 +103,8 @@ def commit(
 def finish(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> None:
     """Remove what a compaction of the stream has still to remove, if anything.
 
-    Cost: a GetItem; where there is something, two Queries and a transaction for each four entries. Raises LostRaceError
-    when others kept getting in between, or the log does not show what the head tells of.
+    Cost: a GetItem; where there is something, a Query, one for each thousand entries, and a transaction for each 49.
+    Raises LostRaceError when others kept getting in between, or the log does not show what the head tells of.
     """
     while persist(lambda: _remove_some(table, incarnation, now)):
         pass
@@ -122,7 +126,7 @@ def _remove_some(table: ManifestTable, incarnation: Incarnation, now: Callable[[
                 raise
             return True
         head = change.head
-        unfinished = after_change(change, (*unfinished.leftovers, unfinished.merged))
+        unfinished = unfinished.after(change)
         is_first = False
     return False
 
@@ -138,16 +142,30 @@ def _read_unfinished(table: ManifestTable, head: Head, compacting: Offset) -> Un
 def _between(
     table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset
 ) -> tuple[FragmentEntry, ...]:
-    """Read the entries that end past the first offset, and at the next offset or before."""
+    """Read the entries that end past the first offset, up to the one that ends at or past the next offset."""
     found: list[FragmentEntry] = []
     position = first_offset
     while position < next_offset:
         page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
-        found += (entry for entry in page.entries if entry.next_offset <= next_offset)
+        for entry in page.entries:
+            found.append(entry)
+            if entry.next_offset >= next_offset:
+                return tuple(found)
         if page.head is not None or not page.entries:
             break
         position = page.entries[-1].next_offset
     return tuple(found)
+
+
+def _check_covers(log: tuple[FragmentEntry, ...], group: Group) -> None:
+    """Raise LostRaceError unless what was read holds all of the group's offsets.
+
+    Those are archived for good, so a hole is half of a change; without one it shows who has the offsets by now.
+    """
+    if not log or log[0].first_offset > group.first_offset or log[-1].next_offset < group.next_offset:
+        raise LostRaceError(f"half of a change shows from offset {group.first_offset} to {group.next_offset}")
+    for before, entry in pairwise(log):
+        check_neighbours(before, entry)
 
 
 def _is_same(log: tuple[FragmentEntry, ...], group: Group) -> bool:

@@ -12,6 +12,8 @@ from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestReads, ManifestTable, ObjectStore
 from coldstream.units import Offset, TimestampMs
 
+DELETES_AT_ONCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Swept:
@@ -33,10 +35,10 @@ def sweep(
     An object that an entry names is not deleted, whatever its tombstone says; the tombstone goes, for whoever removes
     that entry makes another.
 
-    Cost: one Query, and for every nine objects a Query, a GetItem and a transaction, and a Query and a DELETE for each.
+    Cost: one Query, and for every 99 objects a Query, a GetItem and a transaction, and a Query and a DELETE for each.
     """
     swept = Swept()
-    with ThreadPoolExecutor(MAX_SWEPT, thread_name_prefix="sweep") as pool:
+    with ThreadPoolExecutor(DELETES_AT_ONCE, thread_name_prefix="sweep") as pool:
         while found := table.tombstones(incarnation, now, MAX_SWEPT):
             named = list(pool.map(lambda tombstone: _delete(table, objects, incarnation, tombstone), found))
             if not persist(lambda: _forget(table, incarnation, now, found)):

@@ -1,12 +1,15 @@
 """Plan the transaction that adds a fragment entry to a stream's log, and that which says what is missing.
 
 Pure: from the state as read to the change to write. The change holds only if the head still has the revision that was
-read, which makes the commits of one stream serial; so every plan sees the whole state, and the log that results depends
-on which fragments were committed, not on their order:
+read, which makes the commits of one stream serial, and if every other item that the plan relies on has the version that
+was read; so every plan sees the whole state, and the log that results depends on which fragments were committed, not on
+their order:
 
 - links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp made of
-  them never falls along the log, which is what lets one Query find a timestamp.
-- gaps: every hole between two neighbours has a gap item, made and filled here, with the reason if that is known.
+  them never falls along the log, which is what lets one Query find a timestamp. They also prove what is not there: an
+  entry whose item still has the link that was read has nothing between itself and the entry before.
+- gaps: every hole between two neighbours has a gap item, made and filled here, with the reason if that is known. As
+  links say where holes are, the items need not be read, only be what they have to be.
 - totals: the head's are sums over the entries.
 """
 
@@ -14,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from coldstream.errors import OverlapError
+from coldstream.errors import LostRaceError, OverlapError
+from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink, fitting
 from coldstream.manifest.entry import (
     FragmentEntry,
     Gap,
@@ -25,61 +30,18 @@ from coldstream.manifest.entry import (
     Loss,
     Missing,
     Quarantine,
-    Tombstone,
 )
 from coldstream.manifest.history import check_epochs
 from coldstream.manifest.missing import is_known, is_of_same_item, with_reason
 from coldstream.manifest.sparse import greatest
-from coldstream.units import Epoch, Offset, TimestampMs
+from coldstream.units import Epoch, TimestampMs
 
-MAX_ITEMS = 10
-"""Of one transaction."""
-
-MAX_RELINKS = MAX_ITEMS - 6
-"""Successors whose links the change that adds an entry may update, beside entry, head, event and up to three gaps."""
+MAX_RELINKS = MAX_ITEMS - 8
+"""Successors whose links the change that adds an entry may update, beside entry, head, registration and event, up to
+two gaps, and the two neighbours that stay as they are."""
 
 MAX_GAPS = MAX_ITEMS - 4
-"""Gaps whose reason the change that says what is missing may update, beside that, head, registration and event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Relink:
-    """New links for the entry that is there under `next_offset`; what else it holds stays."""
-
-    next_offset: Offset
-    prior_offset: Offset | None
-    prior_timestamp: TimestampMs | None
-    running_timestamp: TimestampMs
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One transaction on a stream: all of it happens, and only if the head's revision is `head.revision - 1`.
-
-    `put_entry` adds an entry where there is none, `replace_entry` takes the place of the one that ends where it does,
-    `delete_entries` are the next offsets of entries that are there.
-    """
-
-    head: Head
-    event: JournalEvent | None = None
-    put_entry: FragmentEntry | None = None
-    relinks: tuple[Relink, ...] = ()
-    put_gaps: tuple[Gap, ...] = ()
-    delete_gaps: tuple[Offset, ...] = ()
-    put_missing: Missing | None = None
-    replace_entry: FragmentEntry | None = None
-    delete_entries: tuple[Offset, ...] = ()
-    put_tombstones: tuple[Tombstone, ...] = ()
-    delete_tombstones: tuple[Tombstone, ...] = ()
-
-    @property
-    def items(self) -> int:
-        """Items that the transaction writes, with the one that registers a new stream; at most MAX_ITEMS."""
-        always = 2 if self.head.revision == 1 else 1
-        single = sum(one is not None for one in (self.event, self.put_entry, self.put_missing, self.replace_entry))
-        gaps = len(self.put_gaps) + len(self.delete_gaps)
-        tombstones = len(self.put_tombstones) + len(self.delete_tombstones)
-        return always + single + len(self.relinks) + gaps + len(self.delete_entries) + tombstones
+"""Gaps that the change which says what is missing may be of, beside that, head, registration and event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +49,13 @@ class Neighbourhood:
     """What the manifest holds around a new entry.
 
     `before` is the nearest entry that ends at or before it, `after` the entries that end past its first offset, in
-    order: those that overlap it, if any, then its successors, up to the first that `is_settled`. `gap` is the gap item
-    that the new entry falls into. `missing` is what is known to be missing, where the new entry `makes_gap`.
+    order: those that overlap it, if any, then its successors, up to the first that `is_settled`; both are empty for
+    what `is_append`. `missing` is what is known to be missing, where the new entry `makes_gap`.
     """
 
     head: Head
     before: FragmentEntry | None = None
     after: Sequence[FragmentEntry] = ()
-    gap: Gap | None = None
     missing: Sequence[Missing] = ()
 
 
@@ -103,16 +64,18 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
 
     The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
     OverlapError when the log already covers part of the entry, ContradictionError when it is of another history than
-    its neighbours: reading and planning again would change neither.
+    its neighbours: reading and planning again would change neither. Raises LostRaceError when what was read shows half
+    of a change.
     """
     for other in around.after:
         if other.first_offset < entry.next_offset:
             held = f"that of an entry, {other.first_offset} to {other.next_offset - 1}"
             raise OverlapError(entry.key, entry.first_offset, entry.next_offset, held)
     check_epochs(entry, around.before, next(iter(around.after), None), tail_epoch=_tail_epoch(around.head, entry))
+    _check_chain(around, entry)
     entry = _linked(entry, around.before, around.head)
-    relinks = _relinks(entry, around.after)
-    if len(relinks) > MAX_RELINKS:
+    relinks, settled = _relinks(entry, around.after, around.head)
+    if fitting((around.after[number] for number in range(len(relinks))), MAX_RELINKS) < len(relinks):
         # Clocks ran backwards and the entry came late. Farthest first: the running timestamps never fall on the way,
         # and one that is too great costs a lookup another page, never an answer. The head's goes first of all, for
         # what is appended meanwhile takes it over.
@@ -121,9 +84,11 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
             revision=around.head.revision + 1,
             greatest_timestamp=greatest((around.head.greatest_timestamp, entry.greatest_timestamp)),
         )
-        return Change(head, relinks=_raised_only(relinks[1 - MAX_ITEMS :], around.after))
-    put_gaps, delete_gaps = _gaps(around, entry)
-    head = _with_entry(around.head, entry, gaps=len(put_gaps) - len(delete_gaps) - _replaced(around.gap, put_gaps))
+        farthest = fitting((around.after[number] for number in reversed(range(len(relinks)))), MAX_ITEMS - 1)
+        return Change(head, relinks=_raised_only(relinks[-farthest:]))
+    gaps = _gaps(around, entry)
+    added = sum((gap.after is not None) - (gap.before is not None) for gap in gaps)
+    head = _with_entry(around.head, entry, gaps=added)
     event = JournalEvent(
         revision=head.revision,
         kind=JournalKind.FRAGMENT_COMMITTED,
@@ -132,7 +97,8 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
         next_offset=entry.next_offset,
         key=entry.key,
     )
-    return Change(head, event, entry, relinks, put_gaps, delete_gaps)
+    relied_on = (EntryVersion.of(other) for other in (around.before, settled) if other is not None)
+    return Change(head, event, entry, relinks, gaps, same_entries=tuple(relied_on))
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
@@ -143,29 +109,37 @@ def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
     return replace(around, head=change.head, after=(*around.after[:number], settled))
 
 
-def plan_missing(head: Head, new: Missing, known: Sequence[Missing], gaps: Sequence[Gap]) -> Change | None:
-    """Plan writing down what is missing, and telling the gaps; None when all of that is written.
+def plan_missing(
+    head: Head, new: Missing, known: Sequence[Missing], gaps: Sequence[Gap], *, is_checked: bool = True
+) -> Change | None:
+    """Plan writing down what is missing, and telling gaps; None when all of that is written.
 
-    `known` is all that is known to be missing, `gaps` are those that overlap `new`. Where there are many of them, the
-    caller writes the change and plans again.
+    `known` is all that is known to be missing, `gaps` are those that overlap `new`, MAX_GAPS at most. Of more the
+    caller plans the others in changes of their own, with `is_checked` False: they are written even where nothing
+    changes, for only a change proves that these are the gaps.
     """
     is_new = not is_known(new, known)
-    others = [one for one in known if not is_of_same_item(one, new)]
+    same = next((one for one in known if is_of_same_item(one, new)), None)
+    others = [one for one in known if one is not same]
+    if is_new and isinstance(new, Quarantine) and isinstance(same, Quarantine):
+        new = replace(new, copies=same.copies + 1)
     told = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
-    put_gaps = tuple(gap for gap, before in zip(told, gaps, strict=True) if gap != before)[:MAX_GAPS]
+    changes = tuple(GapChange(before, after) for before, after in zip(gaps, told, strict=True))
     head = replace(head, revision=head.revision + 1)
     if not is_new:
-        return Change(head, put_gaps=put_gaps) if put_gaps else None
-    added = 1 if len(others) == len(known) else 0
+        return None if is_checked and told == list(gaps) else Change(head, gaps=changes)
     match new:
         case Loss():
             kind, key = JournalKind.SEGMENT_LOST, None
-            head = replace(head, losses=head.losses + added)
+            head = replace(head, losses=head.losses + 1)
+        case Quarantine() if same is None:
+            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
+            head = replace(head, quarantined=head.quarantined + 1)
         case Quarantine():
             kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
-            head = replace(head, quarantined=head.quarantined + added)
+            head = replace(head, quarantined_again=head.quarantined_again + 1)
     event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, key=key, detail=new.reason)
-    return Change(head, event, put_missing=new, put_gaps=put_gaps)
+    return Change(head, event, gaps=changes, put_missing=new)
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
@@ -183,6 +157,29 @@ def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
     return successor.prior_timestamp is not None and successor.prior_timestamp >= entry.greatest_timestamp
 
 
+def check_neighbours(before: FragmentEntry, entry: FragmentEntry) -> None:
+    """Raise LostRaceError unless one entry can come right after the other, as they were read.
+
+    So it does when it is linked to it, or took its place in a compaction that is not finished, and so contains it.
+    """
+    is_within = entry.first_offset <= before.first_offset
+    if not is_within and (entry.first_offset < before.next_offset or entry.prior_offset != before.next_offset):
+        raise LostRaceError(f"half of a change shows between offsets {before.next_offset} and {entry.first_offset}")
+
+
+def _check_chain(around: Neighbourhood, entry: FragmentEntry) -> None:
+    """Raise LostRaceError unless what was read is an unbroken chain, from the entry before on."""
+    if is_append(around.head, entry):
+        return
+    if not around.after:
+        raise LostRaceError(f"the tail is {around.head.next_offset}, and no entry past {entry.first_offset} shows")
+    first = around.after[0]
+    if first.prior_offset != (None if around.before is None else around.before.next_offset):
+        raise LostRaceError(f"half of a change shows before offset {first.first_offset}")
+    for one, following in pairwise(around.after):
+        check_neighbours(one, following)
+
+
 def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> FragmentEntry:
     if is_append(head, entry):
         return replace(entry, prior_offset=head.next_offset, prior_timestamp=head.greatest_timestamp)
@@ -196,8 +193,13 @@ def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
     return head.epoch if is_append(head, entry) else None
 
 
-def _relinks(entry: FragmentEntry, after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
+def _relinks(
+    entry: FragmentEntry, after: Sequence[FragmentEntry], head: Head
+) -> tuple[tuple[Relink, ...], FragmentEntry | None]:
     """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be.
+
+    Returned beside them is the one that is late enough already, where that is what ends them. Nothing has to be known
+    of what comes after a successor whose running timestamp stays what it is.
 
     Before each comes the last that ends at or before its first offset: what an interrupted compaction has left lies
     within a later entry, and not before it.
@@ -207,23 +209,30 @@ def _relinks(entry: FragmentEntry, after: Sequence[FragmentEntry]) -> tuple[Reli
     for number, successor in enumerate(after):
         prior_offset, prior_timestamp = next(link for link in reversed(passed) if link[0] <= successor.first_offset)
         if number > 0 and successor.prior_timestamp is not None and successor.prior_timestamp >= prior_timestamp:
-            break
+            return tuple(relinks), successor
         running = max(prior_timestamp, successor.greatest_timestamp)
-        relinks.append(Relink(successor.next_offset, prior_offset, prior_timestamp, running))
+        relinks.append(Relink(EntryVersion.of(successor), prior_offset, prior_timestamp, running))
         passed.append((successor.next_offset, running))
-    return tuple(relinks)
+        if running == successor.running_timestamp:
+            return tuple(relinks), None
+    if after and after[-1].next_offset != head.next_offset:
+        raise LostRaceError(f"the tail is {head.next_offset}, and no entry past {after[-1].next_offset} shows")
+    return tuple(relinks), None
 
 
-def _raised_only(relinks: Sequence[Relink], after: Sequence[FragmentEntry]) -> tuple[Relink, ...]:
+def _raised_only(relinks: Sequence[Relink]) -> tuple[Relink, ...]:
     """Raise timestamps without announcing an entry that is not there yet: the prior offsets stay as they are."""
-    prior_offsets = {successor.next_offset: successor.prior_offset for successor in after}
-    return tuple(replace(relink, prior_offset=prior_offsets[relink.next_offset]) for relink in relinks)
+    return tuple(replace(relink, prior_offset=relink.before.prior_offset) for relink in relinks)
 
 
-def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[tuple[Gap, ...], tuple[Offset, ...]]:
-    put = tuple(with_reason(gap, around.missing) for gap in _holes(around, entry))
-    filled = around.gap is not None and all(gap.first_offset != around.gap.first_offset for gap in put)
-    return put, (around.gap.first_offset,) if filled and around.gap is not None else ()
+def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[GapChange, ...]:
+    """List what becomes of the gap that the entry falls into, and of what it leaves uncovered."""
+    told = [with_reason(gap, around.missing) for gap in _holes(around, entry)]
+    if around.before is None or not around.after or around.before.next_offset == around.after[0].first_offset:
+        return tuple(GapChange(None, gap) for gap in told)
+    old = Gap(around.before.next_offset, around.after[0].first_offset)
+    kept = next((gap for gap in told if gap.first_offset == old.first_offset), None)
+    return GapChange(old, kept), *(GapChange(None, gap) for gap in told if gap is not kept)
 
 
 def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
@@ -236,11 +245,6 @@ def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
         yield Gap(prior_offset, entry.first_offset)
     if around.after and entry.next_offset < around.after[0].first_offset:
         yield Gap(entry.next_offset, around.after[0].first_offset)
-
-
-def _replaced(gap: Gap | None, put: Sequence[Gap]) -> int:
-    """Count the gap items that a put overwrites rather than adds."""
-    return sum(1 for new in put if gap is not None and new.first_offset == gap.first_offset)
 
 
 def _with_entry(head: Head, entry: FragmentEntry, *, gaps: int) -> Head:

@@ -5,6 +5,10 @@ removed, the one of the highest offsets first. On the way every offset is found 
 those not yet removed, which come first in the log and are wholly within the merged one, else in the merged one. Where
 it stops half-way, the head tells what is left to do, and nothing else of the stream is compacted before that is done.
 
+Each change is refused unless what it removes or replaces is still there in the version that was read, and, in the first
+one, the group's first entry. No more has to hold: as entries do not overlap, whatever else is between those two lies
+within the merged entry, which holds all of its chunks; it is removed as it is found.
+
 Objects that no entry names any more get a tombstone in the same transaction, and live on until it is due: longer than
 any URL that was given for them.
 """
@@ -16,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.commit import MAX_ITEMS, Change, Relink
+from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, Relink, fitting
 from coldstream.manifest.entry import FragmentEntry, Head, JournalEvent, JournalKind, Tombstone
 from coldstream.manifest.groups import Group
 from coldstream.units import Offset, TimestampMs
@@ -24,11 +28,12 @@ from coldstream.units import Offset, TimestampMs
 GRACE_MS = 8 * 24 * 3600 * 1000
 """From the tombstone to the deletion of the object: a presigned URL is good for seven days at most."""
 
-FIRST_REMOVALS = (MAX_ITEMS - 4) // 2
-"""Entries that the first change can remove, a tombstone each, beside head, event, merged entry and a tombstone."""
+FIRST_REMOVALS = (MAX_ITEMS - 5) // 2
+"""Entries that the first change can remove, a tombstone each, beside head, event, merged entry and its tombstone, and
+the group's first entry."""
 
 MAX_REMOVALS = (MAX_ITEMS - 2) // 2
-"""Entries that a change after it can remove, a tombstone each, beside the head and the merged entry's links."""
+"""Entries that a change after it can remove, a tombstone each, beside the head and the merged entry."""
 
 MAX_SWEPT = MAX_ITEMS - 1
 """Tombstones that one change can take away, beside the head."""
@@ -36,10 +41,11 @@ MAX_SWEPT = MAX_ITEMS - 1
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A merged entry, and those within it that are still to be removed, in order."""
+    """A merged entry, and those within it, in order, of which the first `left` are still to be removed."""
 
     merged: FragmentEntry
-    leftovers: tuple[FragmentEntry, ...]
+    leftovers: Sequence[FragmentEntry]
+    left: int
 
     @classmethod
     def of(cls, head: Head, log: Iterable[FragmentEntry]) -> Self | None:
@@ -53,10 +59,20 @@ class Unfinished:
         for entry in log:
             if entry.next_offset == head.compacting:
                 if leftovers and leftovers[0].first_offset == entry.first_offset:
-                    return cls(entry, tuple(leftovers))
+                    return cls(entry, leftovers, len(leftovers))
                 break
             leftovers.append(entry)
         raise LostRaceError(f"no compaction up to {head.compacting} is under way by now")
+
+    def highest(self, limit: int) -> list[FragmentEntry]:
+        """Take the highest leftovers, as many as fit into a transaction, the highest of all first."""
+        count = fitting((self.leftovers[number] for number in range(self.left - 1, -1, -1)), limit)
+        return [self.leftovers[number] for number in range(self.left - 1, self.left - 1 - count, -1)]
+
+    def after(self, change: Change) -> Self | None:
+        """Return what a change leaves to do, None when that is nothing: it need not be read."""
+        left = self.left - len(change.delete_entries)
+        return replace(self, left=left) if left else None
 
 
 def plan_replacement(
@@ -70,9 +86,9 @@ def plan_replacement(
 ) -> Change:
     """Plan the first change: the merged entry in the place of the group's last one, and some of the others removed.
 
-    `log` is what the log holds from the group's first offset to its next offset, read after `head`. Raises
-    LostRaceError where that is not the group any more, or another compaction is not finished; ValueError where `merged`
-    is not what becomes of the group.
+    `log` is what the log holds from the group's first offset to its next offset. Raises LostRaceError where that is not
+    the group any more, or another compaction is not finished; ValueError where `merged` is not what becomes of the
+    group.
     """
     if head.compacting is not None:
         raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
@@ -90,7 +106,9 @@ def plan_replacement(
     if unlinked != merged or any(entry.key == merged.key for entry in log):
         raise ValueError(f"{merged.key} is not what becomes of {len(log)} entries from {group.first_offset} on")
     last = log[-1]
-    removed = _highest(log[:-1], FIRST_REMOVALS)
+    unfinished = Unfinished(current, log, len(log) - 1)
+    removed = unfinished.highest(FIRST_REMOVALS)
+    is_finished = len(removed) == unfinished.left
     head = _without(head, [*removed, last])
     event = JournalEvent(
         revision=head.revision,
@@ -106,46 +124,51 @@ def plan_replacement(
             head,
             fragments=head.fragments + 1,
             object_bytes=head.object_bytes + merged.object_bytes,
-            compacting=None if len(removed) == len(log) - 1 else merged.next_offset,
+            compacting=None if is_finished else merged.next_offset,
         ),
         event,
         replace_entry=current,
-        delete_entries=tuple(entry.next_offset for entry in removed),
+        replaces=EntryVersion.of(last),
+        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
+        same_entries=() if is_finished else (EntryVersion.of(log[0]),),
         put_tombstones=tuple(_tombstone(entry, due_at) for entry in (last, *removed)),
     )
+
+
+def after_replacement(change: Change, log: Sequence[FragmentEntry]) -> Unfinished | None:
+    """Return what the first change leaves to do in the `log` that it was planned on, None when that is nothing."""
+    assert change.replace_entry is not None
+    left = len(log) - 1 - len(change.delete_entries)
+    return Unfinished(change.replace_entry, log, left) if left else None
 
 
 def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> Change:
     """Plan the next change: the highest of the leftovers removed.
 
-    `unfinished` was read after `head`. With the first of the leftovers its links go over to the merged entry: commits
-    before both have kept only those up to date.
+    With the first of the leftovers its links go over to the merged entry: commits before both have kept only those up
+    to date.
     """
-    merged, leftovers = unfinished.merged, unfinished.leftovers
-    removed = _highest(leftovers, MAX_REMOVALS)
+    merged, first = unfinished.merged, unfinished.leftovers[0]
+    removed = unfinished.highest(MAX_REMOVALS)
     head = _without(head, removed)
     relinks: tuple[Relink, ...] = ()
-    if len(removed) == len(leftovers):
+    same: tuple[EntryVersion, ...] = ()
+    if len(removed) == unfinished.left:
         head = replace(head, compacting=None)
-        first = leftovers[0]
         linked = replace(merged, prior_offset=first.prior_offset, prior_timestamp=first.prior_timestamp)
-        if linked != merged:
+        version = EntryVersion.of(merged)
+        if linked == merged:
+            same = (version,)
+        else:
             links = linked.prior_offset, linked.prior_timestamp, linked.running_timestamp
-            relinks = (Relink(merged.next_offset, *links),)
+            relinks = (Relink(version, *links),)
     return Change(
         head,
         relinks=relinks,
-        delete_entries=tuple(entry.next_offset for entry in removed),
+        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
+        same_entries=same,
         put_tombstones=tuple(_tombstone(entry, due_at) for entry in removed),
     )
-
-
-def after_change(change: Change, log: Sequence[FragmentEntry]) -> Unfinished | None:
-    """Return what a change of a compaction leaves to do in the `log` that it was planned on: that need not be read."""
-    entries = {entry.next_offset: entry for entry in log}
-    if change.replace_entry is not None:
-        entries[change.replace_entry.next_offset] = change.replace_entry
-    return Unfinished.of(change.head, [entry for end, entry in entries.items() if end not in change.delete_entries])
 
 
 def plan_sweep(head: Head, deleted: Sequence[Tombstone]) -> Change:
@@ -155,11 +178,6 @@ def plan_sweep(head: Head, deleted: Sequence[Tombstone]) -> Change:
 
 def _identity(entry: FragmentEntry) -> tuple[Offset, Offset, str]:
     return entry.first_offset, entry.next_offset, entry.key
-
-
-def _highest(entries: Sequence[FragmentEntry], limit: int) -> Sequence[FragmentEntry]:
-    """Take the highest entries, the highest of all first."""
-    return entries[::-1][:limit]
 
 
 def _without(head: Head, removed: Sequence[FragmentEntry]) -> Head:

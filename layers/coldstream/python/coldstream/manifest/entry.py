@@ -126,8 +126,8 @@ class Loss:
 class Quarantine:
     """A segment of offsets `first_offset` up to `next_offset` that failed verification, and why.
 
-    The copy that failed last is the object at `key`; `etag` is what its staged copy had. Another copy of the segment
-    may be archived by now.
+    The copy that failed last is the object at `key`; `etag` is what its staged copy had; `copies` counts those that
+    failed. Another copy of the segment may be archived by now.
     """
 
     first_offset: Offset
@@ -136,6 +136,7 @@ class Quarantine:
     at: TimestampMs
     key: str
     etag: str
+    copies: int = 1
 
 
 Missing = Loss | Quarantine
@@ -149,7 +150,8 @@ class Head:
     `next_offset` is the tail: the offset after the last archived one, `epoch` that of the chunk before it, None while
     that was archived by an earlier release. Offsets and timestamps are None while nothing is
     archived. The totals are over what is archived, those of fragments and objects over all entries, also where they
-    overlap; `quarantined` counts segments, `losses` what was said to be lost, archived after all or not.
+    overlap; `quarantined` counts segments, `quarantined_again` further copies of them, `losses` what was said to be
+    lost, archived after all or not. Who reads what is missing has read all of it where these counts say so.
     `compacting` is the next offset of an entry that a compaction made, while some that it replaces are still there.
     """
 
@@ -168,6 +170,7 @@ class Head:
     object_bytes: int = 0
     gaps: int = 0
     quarantined: int = 0
+    quarantined_again: int = 0
     losses: int = 0
     compacting: Offset | None = None
 

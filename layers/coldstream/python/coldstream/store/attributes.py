@@ -61,11 +61,12 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     # The head and events.
     "revision": "N",
     # The head.
-    **dict.fromkeys(("fragments", "gaps", "quarantined", "losses", "compacting"), "N"),
+    **dict.fromkeys(("fragments", "gaps", "quarantined", "quarantined_again", "losses", "compacting"), "N"),
     # Gaps, losses and quarantines.
     "reason": "S",
     # Quarantines.
     "etag": "S",
+    "copies": "N",
     # Tombstones.
     "due_at": "N",
     # Losses, quarantines and events.

@@ -14,7 +14,7 @@ from pynamodb.expressions.update import Action
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
-from coldstream.manifest.commit import Relink
+from coldstream.manifest.change import Relink
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.attributes import LAST_USER_CHUNK
@@ -108,12 +108,14 @@ class Item(Model):
     fragments = IntegerAttribute(null=True)
     gaps = IntegerAttribute(null=True)
     quarantined = IntegerAttribute(null=True)
+    quarantined_again = IntegerAttribute(null=True)
     losses = IntegerAttribute(null=True)
     compacting = IntegerAttribute(null=True)
     # Gaps, losses and quarantines.
     reason = UnicodeAttribute(null=True)
     # Quarantines.
     etag = UnicodeAttribute(null=True)
+    copies = IntegerAttribute(null=True)
     # Tombstones.
     due_at = IntegerAttribute(null=True)
     # Losses, quarantines and events.

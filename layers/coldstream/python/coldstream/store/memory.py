@@ -28,7 +28,7 @@ from coldstream.errors import (
     ObjectNotFoundError,
     ReplacedError,
 )
-from coldstream.manifest.commit import MAX_ITEMS, Change
+from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
@@ -287,43 +287,80 @@ def _log_page(found: Sequence[object], limit: int) -> LogPage:
 
 
 def _changed(before: _Partition, change: Change) -> _Partition:
+    """Apply a change. Raises LostRaceError where one of its conditions does not hold."""
     revision = 0 if before.head is None else before.head.revision
     if revision != change.head.revision - 1:
         raise LostRaceError(f"revision {change.head.revision} of {change.head.stream}: the head is at {revision}")
-    gaps, missing = dict(before.gaps), dict(before.missing)
     events, tombstones = dict(before.events), dict(before.tombstones)
     if change.event is not None:
+        _check(change.event.revision not in events, f"event {change.event.revision} is there")
         events[change.event.revision] = change.event
-    for first_offset in change.delete_gaps:
-        gaps.pop(first_offset, None)
-    gaps.update({gap.first_offset: gap for gap in change.put_gaps})
-    if change.put_missing is not None:
-        missing[missing_key(change.put_missing)] = change.put_missing
     tombstones.update({tombstone_key(one): one for one in change.put_tombstones})
     for tombstone in change.delete_tombstones:
-        tombstones.pop(tombstone_key(tombstone), None)
-    return _Partition(change.head, _changed_log(before.entries, change), gaps, missing, events, tombstones)
+        _check(tombstone_key(tombstone) in tombstones, f"the tombstone of {tombstone.key} is gone")
+        del tombstones[tombstone_key(tombstone)]
+    return _Partition(
+        change.head,
+        _changed_log(before.entries, change),
+        _changed_gaps(before.gaps, change),
+        _changed_missing(before.missing, change),
+        events,
+        tombstones,
+    )
 
 
 def _changed_log(before: dict[Offset, FragmentEntry], change: Change) -> dict[Offset, FragmentEntry]:
     entries = dict(before)
-    replaced = () if change.replace_entry is None else (change.replace_entry.next_offset,)
-    for next_offset in (*(relink.next_offset for relink in change.relinks), *replaced, *change.delete_entries):
-        if next_offset not in entries:
-            raise LostRaceError(f"no entry ends before {next_offset}")
+    replaced = () if change.replaces is None else (change.replaces,)
+    relinked = (relink.before for relink in change.relinks)
+    for version in (*relinked, *replaced, *change.delete_entries, *change.same_entries):
+        there = entries.get(version.next_offset)
+        same = there is not None and EntryVersion.of(there) == version
+        _check(same, f"the entry that ends before {version.next_offset} is another, or gone")
     for relink in change.relinks:
         entries[relink.next_offset] = replace(
             entries[relink.next_offset], prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
         )
     if change.put_entry is not None:
-        if change.put_entry.next_offset in entries:
-            raise LostRaceError(f"an entry already ends before {change.put_entry.next_offset}")
-        entries[change.put_entry.next_offset] = change.put_entry
+        end = change.put_entry.next_offset
+        _check(end not in entries, f"an entry already ends before {end}")
+        entries[end] = change.put_entry
     if change.replace_entry is not None:
         entries[change.replace_entry.next_offset] = change.replace_entry
-    for next_offset in change.delete_entries:
-        del entries[next_offset]
+    for version in change.delete_entries:
+        del entries[version.next_offset]
     return entries
+
+
+def _changed_gaps(before: dict[Offset, Gap], change: Change) -> dict[Offset, Gap]:
+    gaps = dict(before)
+    for one in change.gaps:
+        there = gaps.pop(one.first_offset, None)
+        is_same = there == one.before if one.before == one.after else _end(there) == _end(one.before)
+        _check(is_same, f"the gap from {one.first_offset} on is another")
+        if one.after is not None:
+            gaps[one.first_offset] = one.after
+    return gaps
+
+
+def _changed_missing(before: dict[str, Missing], change: Change) -> dict[str, Missing]:
+    new = change.put_missing
+    if new is None:
+        return before
+    there = before.get(missing_key(new))
+    copies = there.copies if isinstance(there, Quarantine) else 0
+    expected = new.copies - 1 if isinstance(new, Quarantine) else 0
+    _check(copies == expected and (there is None or copies > 0), f"{missing_key(new)} is another")
+    return {**before, missing_key(new): new}
+
+
+def _end(gap: Gap | None) -> Offset | None:
+    return None if gap is None else gap.next_offset
+
+
+def _check(holds: bool, what: str) -> None:  # noqa: FBT001  a condition
+    if not holds:
+        raise LostRaceError(what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 if TYPE_CHECKING:
-    from coldstream.manifest.commit import Change  # what only reads has no use for it
+    from coldstream.manifest.change import Change  # what only reads has no use for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,13 @@ class StreamPage:
 
 
 class ManifestReads(Protocol):
-    """The manifest, to read. Reads are strongly consistent, except `log_from_timestamp`.
+    """The manifest, to read.
+
+    Reads are strongly consistent, except `log_from_timestamp`, and so find the last state of each item; but only of
+    each. Of a transaction that others are writing a Query, or two reads one after the other, may show any part, in any
+    order: having read the head first proves nothing of items beside it. What is seen to be archived is, for good; that
+    something is missing has to be proven, by links (`FragmentEntry.prior_offset`), by counts of the head, or by the
+    conditions of a change.
 
     Every method raises UnavailableError, after bounded retries, when the service does not answer.
     """
@@ -142,8 +148,9 @@ class ManifestTable(ManifestReads, Protocol):
     def apply(self, change: Change) -> None:
         """Write a change as one transaction; a change to revision 1 also registers the stream.
 
-        Raises LostRaceError when the head has another revision than the change was planned on, or an entry that the
-        change gives links to, replaces or deletes is not there; OutcomeUnknownError when no answer came.
+        Raises LostRaceError when anything is not as the change says that it was read: the head's revision, and each
+        entry, gap, missing segment and tombstone that it writes or relies on; also while another transaction is still
+        writing one of them. OutcomeUnknownError when no answer came.
         """
         ...
 

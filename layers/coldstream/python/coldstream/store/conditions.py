@@ -1,0 +1,52 @@
+"""Conditions of a transaction: an item is still what the change was planned on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pynamodb.attributes import Attribute
+from pynamodb.expressions.condition import And, Condition, Or
+
+from coldstream.manifest.change import EntryVersion
+from coldstream.manifest.entry import Gap, Head, Missing, Quarantine
+from coldstream.store.items import Item
+
+IS_NEW: Condition = Item.item.does_not_exist()
+IS_THERE: Condition = Item.item.exists()
+
+
+def follows(head: Head) -> Condition:
+    """The head has the revision before."""
+    return IS_NEW if head.revision == 1 else _is(Item.revision, head.revision - 1)
+
+
+def is_version(version: EntryVersion) -> Condition:
+    """The entry has this object and these links."""
+    same_links = And(_is(Item.prior_offset, version.prior_offset), _is(Item.prior_timestamp, version.prior_timestamp))
+    return And(_is(Item.key, version.key), same_links)
+
+
+def ends_as(gap: Gap | None) -> Condition:
+    """The gap ends where this one does, or there is none."""
+    return IS_NEW if gap is None else _is(Item.next_offset, gap.next_offset)
+
+
+def is_gap(gap: Gap) -> Condition:
+    """The gap is exactly this one."""
+    return And(ends_as(gap), _is(Item.reason, gap.reason))
+
+
+def takes_place(one: Missing) -> Condition:
+    """There is no such item, or, for a further copy of a segment in quarantine, that of one copy fewer."""
+    if not isinstance(one, Quarantine) or one.copies == 1:
+        return IS_NEW
+    before = _is(Item.copies, one.copies - 1)
+    if one.copies > 2:  # noqa: PLR2004
+        return before
+    # Before copies were counted, items said nothing of them.
+    return Or(before, And(IS_THERE, Item.copies.does_not_exist()))
+
+
+def _is(attribute: Attribute[Any], value: int | str | None) -> Condition:
+    condition: Condition = attribute.does_not_exist() if value is None else attribute == value
+    return condition
