@@ -24,8 +24,8 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.memory import MemoryTable
 from tests.support.archive import NOW
 from tests.support.compacting import compact_stream
+from tests.support.forked_streams import rebuild, write_history
 from tests.support.golden import golden_logs
-from tests.support.histories import rebuild, write_history
 from tests.support.segments import STREAM, MemoryArchive
 
 FORK = 20

@@ -18,7 +18,7 @@ from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, det
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import Offset
-from tests.support.histories import write_history
+from tests.support.forked_streams import write_history
 from tests.support.segments import STREAM, write_stream
 
 APP = Path(__file__).parents[2] / "functions/upload/app.py"

@@ -76,10 +76,12 @@ def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_o
     while position < next_offset:
         page = table.log_from_offset(head.stream.incarnation, position, PAGE_ENTRIES)
         for entry in page.entries:
-            if before is not None:
+            if before is None:
+                start = _reaches(entry, first_offset)
+            else:
                 check_neighbours(before, entry)
-            start = entry.prior_offset if before is None else before.next_offset
-            if start is not None and max(start, first_offset) < min(entry.first_offset, next_offset):
+                start = before.next_offset
+            if max(start, first_offset) < min(entry.first_offset, next_offset):
                 holes.append(Gap(start, entry.first_offset))
             before, position = entry, entry.next_offset
             if position >= next_offset:
@@ -88,6 +90,18 @@ def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_o
             if page.head is not None or not page.entries:
                 raise LostRaceError(f"the tail is {head.next_offset}, and no entry past {position} shows")
     return holes
+
+
+def _reaches(entry: FragmentEntry, offset: Offset) -> Offset:
+    """Return where what is before an entry ends, at or before an offset that is not before the stream's first.
+
+    Raises LostRaceError where its link says that it is not the first one past that.
+    """
+    if entry.first_offset <= offset:
+        return entry.first_offset
+    if entry.prior_offset is None or entry.prior_offset > offset:
+        raise LostRaceError(f"half of a change shows between offsets {offset} and {entry.first_offset}")
+    return entry.prior_offset
 
 
 def _offsets(gap: Gap) -> tuple[Offset, Offset]:

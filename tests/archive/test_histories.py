@@ -1,0 +1,27 @@
+"""Whatever shows of transactions under way, whoever dies: the manifest is right after each one, and at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.support.histories import History
+
+HISTORIES = int(os.environ.get("COLDSTREAM_HISTORIES", "300"))
+FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def _without_delays(monkeypatch: pytest.MonkeyPatch, small_transactions: None) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+def test_histories_of_writers_that_see_what_they_like_end_in_a_manifest_that_is_right() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
+        try:
+            History(seed).run()
+        except BaseException as err:
+            err.add_note(f"history {seed}")
+            raise
