@@ -140,7 +140,8 @@ class Stack:
             name, attribute = argument
             return self._attribute(name, attribute)
         assert function == "Fn::Sub", f"{function} is not known here"
-        return _VARIABLE.sub(lambda match: self._variable(match[1]), argument)
+        # "${!x}" is how "${x}" is left for IAM.
+        return _VARIABLE.sub(lambda match: self._variable(match[1]), argument).replace("${!", "${")
 
     def _variable(self, variable: str) -> str:
         name, _, attribute = variable.partition(".")

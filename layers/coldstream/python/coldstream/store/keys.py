@@ -1,11 +1,12 @@
 """Keys of objects: where everything lies in the bucket.
 
     {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
-    {prefix}staging/{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
+    {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
 
 `hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key; an incarnation is, and its
-alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix.
+alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. Nor has a cluster's:
+its staged segments lie one level deeper than those of agents without one, so that policies can tell them apart.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Makes the keys of one archive; `prefix` is empty or ends in a slash."""
+    """Makes the keys of one archive; `prefix` is empty or ends in a slash. What is staged is staged by `cluster`."""
 
     prefix: str = ""
+    cluster: Cluster = NO_CLUSTER
 
     def fragment(self, incarnation: Incarnation, first_offset: Offset, generation: int = 0) -> str:
         """Key of a fragment; generation 0 is not spelled out."""
@@ -31,7 +34,8 @@ class Keys:
 
     def staged(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
         """Key of a segment on its way into the archive."""
-        return f"{self.prefix}staging/{incarnation}/{first_offset:020}-{next_offset:020}.segment"
+        of_cluster = f"{self.cluster}/" if self.cluster else ""
+        return f"{self.prefix}staging/{of_cluster}{incarnation}/{first_offset:020}-{next_offset:020}.segment"
 
     def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
         """Key of a segment that failed verification; the object's ETag tells replicas' different copies apart."""

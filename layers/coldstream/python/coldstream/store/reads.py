@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import attributes, sortkeys
@@ -116,6 +117,11 @@ class DynamoReads(ABC):
         newest = self._query(sortkeys.REGISTRY, "begins_with(#key, :a)", begin, limit=1, backwards=True)
         return attributes.stream_of(newest[0]).incarnation if newest else None
 
+    def bound_cluster(self, vhost: str, name: str) -> Cluster:
+        """Return the cluster that a stream is bound to; one GetItem. Raises InvalidNameError."""
+        item = self._get(sortkeys.CLUSTERS, sortkeys.names_key(vhost, name))
+        return NO_CLUSTER if item is None else attributes.cluster_of(item)
+
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
         """Return some of the streams, in the order of their names' hashes; one Query."""
         after = () if cursor is None else ("#key > :a", sortkeys.check_cursor(cursor))
@@ -125,10 +131,10 @@ class DynamoReads(ABC):
         more = len(found) > limit or "LastEvaluatedKey" in answer
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
 
-    def _get(self, incarnation: Incarnation, key: str) -> Attributes | None:
-        keys = {"stream": {"S": incarnation}, "item": {"S": key}}
+    def _get(self, partition: str, key: str) -> Attributes | None:
+        keys = {"stream": {"S": partition}, "item": {"S": key}}
         wanted = {"TableName": self._name, "Key": keys, "ConsistentRead": True}
-        found = self._call("GetItem", wanted, f"read of {incarnation}").get("Item")
+        found = self._call("GetItem", wanted, f"read of {partition}").get("Item")
         return None if found is None else attributes_of(found)
 
     def _all(self, partition: str, condition: str, *values: str) -> Iterator[Attributes]:
