@@ -6,14 +6,17 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from coldstream.agent import archive as archive_module
 from coldstream.agent.archive import Archive
 from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.memory import Loss
 from coldstream.archive.commit import commit_fragment
-from coldstream.errors import AccessDeniedError, InvalidSettingError
+from coldstream.errors import AccessDeniedError, InvalidSettingError, OtherClusterError
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
@@ -22,7 +25,7 @@ from coldstream.store.ports import LogPage
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.manifest.samples import fragment
 from tests.support.rig import Bus
-from tests.support.segments import MemoryArchive
+from tests.support.segments import STREAM, MemoryArchive
 
 LIFE = Incarnation("__orders_1763700000000000000")
 SETTINGS = {
@@ -105,3 +108,30 @@ def test_a_stopped_archive_makes_no_clients(archive, monkeypatch):
     monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
     archive.stop()
     archive.renew()
+
+
+async def test_the_cluster_of_the_settings_is_the_one_that_is_announced_for(monkeypatch):
+    class Bus:
+        sources: ClassVar[list[str]] = []
+
+        def put(self, *, source: str, detail_type: str, detail: str) -> None:
+            self.sources.append(source)
+
+    table = MemoryTable()
+    table.bind_cluster("/", "orders", Cluster("eu"))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setattr(archive_module, "DynamoTable", lambda _: table)
+    monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
+    monkeypatch.setattr(archive_module, "EventBridgeBus", lambda _: Bus())
+    for name, source in (("eu", "coldstream.agent.eu"), ("us", "coldstream.agent.us"), ("", "coldstream.agent")):
+        archive = Archive.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": name}, BandwidthLimit(None), 4)
+        await archive.announce_loss(STREAM, Loss(Offset(0), Offset(9), "the disk was full"))
+        assert Bus.sources[-1] == source
+        if name == "eu":
+            await archive.check_cluster(STREAM)
+        else:
+            with pytest.raises(OtherClusterError):
+                await archive.check_cluster(STREAM)
+        archive.stop()
+    with pytest.raises(InvalidSettingError, match="COLDSTREAM_CLUSTER"):
+        Archive.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": "a/b"}, BandwidthLimit(None), 4)

@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from prometheus_client import generate_latest
 
 from coldstream.agent import delivery, proof
 from coldstream.agent.rules import Rules
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 from tests.support.node import Node
@@ -307,3 +309,23 @@ async def test_two_agents_make_one_copy(tmp_path, node):
     data = [key for key in one.archive.objects.objects if "/data/" in key]
     assert len(data) == len(one.archived)
     assert proof.PROBES_AT_ONCE > 0
+
+
+async def test_the_agents_of_a_cluster_archive_for_it(rig):
+    rig.archive.keys = replace(rig.archive.keys, cluster=Cluster("eu"))
+    rig.stream.publish(500)
+    async with rig.running():
+        await rig.catches_up()
+    assert rig.archive.table.bound_cluster("/", "orders") == "eu"
+
+
+async def test_a_stream_of_another_cluster_is_told_and_neither_staged_nor_let_go(rig):
+    rig.archive.table.bind_cluster("/", "orders", Cluster("us"))
+    rig.stream.publish(500)
+    async with rig.running() as archiver:
+        await rig.until(lambda: archiver._last_failure)
+        assert "bound to cluster 'us'" in archiver._last_failure
+    assert rig.archive.objects.requests["PutObject"] == 0
+    assert rig.bus.announced == []
+    assert len(rig.pins) == len(rig.stream.segments)
+    assert 'kind="settings"' in generate_latest(rig.metrics.registry).decode()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from coldstream.agent import run
 from coldstream.agent.memory import MemoryFile, StreamMemory
+from coldstream.agent.options import AgentOptions
+from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import StreamId
 from coldstream.units import Offset
 from tests.support.agent import AgentProcess
@@ -68,3 +71,22 @@ def test_an_agent_that_nobody_answers_ends_at_once_when_it_is_told_to(tmp_path: 
         assert agent.stop() == 0
         assert time.monotonic() - started < 6
     assert agent.log.read_text().rstrip().endswith("INFO ended")
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, "eu"), ("us", "us"), ("", "")])
+async def test_the_cluster_that_the_agent_is_told_goes_before_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str | None, expected: str
+) -> None:
+    class Told(Exception):  # noqa: N818  no error: the end of the test
+        pass
+
+    class Asked:
+        @classmethod
+        def from_environment(cls, environment: Mapping[str, str], *_: object) -> None:
+            raise Told(environment["COLDSTREAM_CLUSTER"])
+
+    monkeypatch.setattr(run, "Archive", Asked)
+    address = BrokerAddress.from_uri("rabbitmq-stream://localhost")
+    options = AgentOptions(state=tmp_path / "state", broker=address, data=tmp_path / "data", cluster=told)
+    with pytest.raises(Told, match=f"^{expected}$"):
+        await run.run_agent(options, {"COLDSTREAM_CLUSTER": "eu"})

@@ -20,7 +20,7 @@ from coldstream.format.chunk import ChunkHeader, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.manifest.stream import Incarnation, StreamId, stream_from_directory
 from coldstream.store.memory import MemoryTable
 from tests.support.archive import NOW
 from tests.support.compacting import compact_stream
@@ -75,6 +75,7 @@ def headers_of(directory: Path) -> list[ChunkHeader]:
     return [
         chunk.header
         for file in files
+        if file.stat().st_size
         for chunk in iter_chunks(file.read_bytes()[SEGMENT_HEADER_BYTES:], source=file.name)
     ]
 
@@ -278,6 +279,22 @@ def chunk_with(header: ChunkHeader, data: bytes, segment: bytes, position: int) 
     changed = replace(header, crc=crc32(data)).to_bytes()
     start = position + len(changed) + header.bloom_bytes
     return segment[:position] + changed + segment[position + len(changed) : start] + data + segment[start + len(data) :]
+
+
+def test_the_history_that_was_put_aside_can_be_archived_under_a_name_of_its_own(tmp_path: Path) -> None:
+    archive = MemoryArchive()
+    archive.announce(write_history(tmp_path / "ours"))
+    slice_ = find_rolled(write_history(tmp_path / "theirs", forks_at=FORK))[0]
+    aside = archive.uploader.upload(stage(slice_, archive.stream, archive.objects, archive.keys)).quarantined
+    assert aside is not None
+    note = json.loads(archive.body(f"{aside}.json"))
+    directory = tmp_path / "__orders-put-aside_1763700000000000000"
+    directory.mkdir()
+    (directory / f"{note['first_offset']:020}.segment").write_bytes(archive.body(aside))
+    (directory / f"{note['next_offset']:020}.segment").touch()
+    archive.stream = stream_from_directory(directory.name)
+    archive.announce(directory)
+    assert chunks_of(archive) == headers_of(directory)
 
 
 def test_an_archived_fragment_that_is_damaged_is_not_taken_for_another_history(tmp_path: Path) -> None:

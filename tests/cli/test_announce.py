@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from coldstream.archive.lost import SegmentLost
 from coldstream.cli.announcer import Announcer
 from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.runtime.events import LOST_DETAIL_TYPE, SOURCE, detail_of
+from coldstream.runtime.events import LOST_DETAIL_TYPE, SOURCE, detail_of, source_of
 from coldstream.units import Offset
 from tests.cli.conftest import ORDERS, Archive, Cli, write_segments
 
@@ -168,3 +170,41 @@ def test_a_stream_whose_one_segment_is_still_written_is_told_and_what_archives_i
     assert done.out.splitlines()[1].split() == ["/", "quiet", "0", "0", "0", "0"]
     assert "stream 'quiet' in vhost '/' has no segment but the one that the broker writes to" in done.err
     assert "coldstream agent --max-lag" in done.err
+
+
+def test_a_cluster_archives_its_streams_and_is_told_which_are_anothers(
+    archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDSTREAM_CLUSTER", "eu")
+    borders = write_segments(tmp_path / "__of-eu_1763700000000000011", chunks=60)
+    assert cli("announce", tmp_path, "--wait").code == 0
+    (description,) = cli("describe", "of-eu", "--output", "json").json
+    assert description["next_offset"] == borders[-1]
+    write_segments(tmp_path / "again" / "__of-eu_1763700000000000012", chunks=60)
+    for other in ("us", ""):
+        monkeypatch.setenv("COLDSTREAM_CLUSTER", other)
+        done = cli("announce", tmp_path / "again", "--wait")
+        assert done.code == 2
+        assert "is bound to cluster 'eu' in this archive" in done.err
+    monkeypatch.setenv("COLDSTREAM_CLUSTER", "not a name")
+    done = cli("announce", tmp_path, "--wait")
+    assert done.code == 2
+    assert "COLDSTREAM_CLUSTER" in done.err
+
+
+def test_what_another_cluster_announces_all_the_same_is_a_dead_letter_and_nothing_else(
+    archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that does not ask, as a compromised one, is refused by the function."""
+    write_segments(tmp_path / "one" / "__bound_1763700000000000013", chunks=60)
+    monkeypatch.setenv("COLDSTREAM_CLUSTER", "eu")
+    assert cli("announce", tmp_path / "one", "--wait").code == 0
+    (before,) = cli("describe", "bound", "--output", "json").json
+    newer = stream_from_directory("__bound_1763700000000000014")
+    bus = Announcer.from_environment().bus
+    lost = SegmentLost(newer, Offset(0), Offset(100), "lost, says another", Cluster("us"))
+    bus.put(source=source_of(lost.cluster), detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+    lost = replace(lost, stream=stream_from_directory("__bound_1763700000000000013"))
+    bus.put(source=source_of(lost.cluster), detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+    archive.stack.wait_idle(60)
+    assert cli("describe", "bound", "--output", "json").json == [before]

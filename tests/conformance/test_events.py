@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,8 @@ import boto3
 import pytest
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of
+from coldstream.manifest.cluster import Cluster
+from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of, source_of
 from coldstream.store.bus import EventBridgeBus
 from coldstream.units import Offset
 from tests.support.segments import STREAM
@@ -29,7 +31,7 @@ def bus(aws: str, sqs: Any) -> Iterator[tuple[str, str]]:
     queue = sqs.create_queue(QueueName=name)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     events.create_event_bus(Name=name)
-    pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPE, LOST_DETAIL_TYPE]}
+    pattern = {"source": [SOURCE, {"prefix": f"{SOURCE}."}], "detail-type": [DETAIL_TYPE, LOST_DETAIL_TYPE]}
     events.put_rule(Name=name, EventBusName=name, EventPattern=json.dumps(pattern))
     events.put_targets(Rule=name, EventBusName=name, Targets=[{"Id": "queue", "Arn": arn}])
     yield name, queue
@@ -65,7 +67,18 @@ def test_the_envelope_names_the_account(bus, sqs):
     assert re.fullmatch(r"[0-9]{12}", json.loads(body).get("account", ""))
 
 
-@pytest.mark.parametrize(("source", "detail_type"), [("another", DETAIL_TYPE), (SOURCE, "Segment Compacted")])
+def test_an_announcement_of_a_cluster_arrives_too(bus, sqs):
+    name, queue = bus
+    segment = replace(SEGMENT, cluster=Cluster("eu-1"), etag='"0a-2"')
+    EventBridgeBus(name).put(source=source_of(segment.cluster), detail_type=DETAIL_TYPE, detail=detail_of(segment))
+    (body,) = receive(sqs, queue)
+    assert event_of(body) == segment
+
+
+@pytest.mark.parametrize(
+    ("source", "detail_type"),
+    [("another", DETAIL_TYPE), (f"{SOURCE}s", DETAIL_TYPE), (SOURCE, "Segment Compacted")],
+)
 def test_an_event_of_anybody_else_does_not_arrive(bus, sqs, source, detail_type):
     name, queue = bus
     EventBridgeBus(name).put(source=source, detail_type=detail_type, detail="{}")

@@ -13,8 +13,9 @@ import pytest
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import InvalidEventError
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.runtime.events import detail_of, event_of
+from coldstream.runtime.events import detail_of, event_of, source_of
 from coldstream.units import MAX_OFFSET, Offset
 from scripts.generate import SCHEMAS, schema_of
 
@@ -35,7 +36,7 @@ def envelope(event: SegmentRolled | SegmentLost) -> dict[str, Any]:
         "version": "0",
         "id": "7bf73129-1428-4cd3-a780-95db273d1602",
         "detail-type": "Segment Rolled" if isinstance(event, SegmentRolled) else "Segment Lost",
-        "source": "coldstream.agent",
+        "source": source_of(event.cluster),
         "account": "123456789012",
         "time": "2026-11-21T09:30:00Z",
         "region": "eu-central-1",
@@ -51,6 +52,20 @@ def test_an_event_comes_back_as_it_was_written(vhost: str, name: str) -> None:
     events = [rolled(vhost, name), replace(rolled(vhost, name), cut_every_ms=20_000), lost(vhost, name, name)]
     for event in events:
         assert event_of(json.dumps(envelope(event))) == event
+
+
+@pytest.mark.parametrize("name", ["eu", "eu-1", "A" * 63])
+def test_the_cluster_of_an_event_is_in_its_source_which_aws_holds_agents_to(name: str) -> None:
+    for event in (replace(rolled(), cluster=Cluster(name)), replace(lost(), cluster=Cluster(name))):
+        assert envelope(event)["source"] == f"coldstream.agent.{name}"
+        assert name not in detail_of(event)
+        assert event_of(json.dumps(envelope(event))) == event
+
+
+def test_the_copy_of_an_event_comes_back_as_it_was_written() -> None:
+    event = replace(rolled(), etag='"9b2cf535f27731c974343645a3985328-12"')
+    assert json.loads(detail_of(event))["staged"]["etag"] == event.etag
+    assert event_of(json.dumps(envelope(event))) == event
 
 
 def test_an_event_without_time_borders_is_written_as_before_there_were_any() -> None:
@@ -89,6 +104,16 @@ def broken(path: str, value: Any, of: SegmentRolled | SegmentLost | None = None)
     ("path", "value", "field"),
     [
         ("source", "somebody.else", "source"),
+        ("source", "coldstream.agent.", "source"),
+        ("source", "coldstream.agents", "source"),
+        ("source", "coldstream.agent.a.b", "source"),
+        ("source", "coldstream.agent.a_b", "source"),
+        ("source", "coldstream.agent.eu ", "source"),
+        ("source", ["coldstream.agent"], "source"),
+        ("source", None, "source"),
+        ("detail.staged.etag", "", "detail.staged.etag"),
+        ("detail.staged.etag", "x" * 256, "detail.staged.etag"),
+        ("detail.staged.etag", 7, "detail.staged.etag"),
         ("detail-type", "Segment Deleted", "detail-type"),
         ("detail", None, "detail"),
         ("detail", [1], "detail"),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.units import MAX_OFFSET, Offset
@@ -35,6 +37,14 @@ def test_incarnations_share_no_keys() -> None:
 def test_a_staged_segment_has_its_offsets_in_its_key() -> None:
     key = KEYS.staged(LIFE, Offset(0), Offset(MAX_OFFSET))
     assert key == f"archive/staging/{LIFE}/00000000000000000000-18446744073709551615.segment"
+
+
+def test_what_a_cluster_stages_lies_one_level_deeper() -> None:
+    ours = replace(KEYS, cluster=Cluster("eu"))
+    key = ours.staged(LIFE, Offset(0), Offset(9))
+    assert key == f"archive/staging/eu/{LIFE}/00000000000000000000-00000000000000000009.segment"
+    assert ours.fragment(LIFE, Offset(0)) == KEYS.fragment(LIFE, Offset(0))
+    assert ours.quarantined(LIFE, Offset(0), "e") == KEYS.quarantined(LIFE, Offset(0), "e")
 
 
 def test_a_quarantined_segment_is_told_from_others_by_its_etag() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
 from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import (
     Encoding,
@@ -565,3 +566,24 @@ def test_incarnations_do_not_see_each_other(table: ManifestTable) -> None:
     assert table.log_from_offset(LIFE, Offset(0), 9).entries[0].next_offset == 10
     assert table.log_from_timestamp(other.incarnation, TimestampMs(0), 9).entries[0].next_offset == 20
     assert len(list(table.journal(LIFE))) == 1
+
+
+def test_a_stream_is_bound_to_the_first_cluster_that_asks(table: ManifestTable) -> None:
+    assert table.bound_cluster("/", "orders") == NO_CLUSTER
+    assert table.bind_cluster("/", "orders", Cluster("eu")) == "eu"
+    assert table.bind_cluster("/", "orders", Cluster("us")) == "eu"
+    assert table.bind_cluster("/", "orders", Cluster("eu")) == "eu"
+    assert table.bound_cluster("/", "orders") == "eu"
+    assert table.streams(None, 10) == StreamPage((), None)
+
+
+def test_bindings_are_by_both_names(table: ManifestTable) -> None:
+    for number, stream in enumerate(HOSTILE):
+        assert table.bind_cluster(stream.vhost, stream.name, Cluster(f"cluster-{number}")) == f"cluster-{number}"
+    for number, stream in enumerate(HOSTILE):
+        assert table.bound_cluster(stream.vhost, stream.name) == f"cluster-{number}"
+    assert table.bound_cluster("a/b#clog#head", "x") == NO_CLUSTER
+    with pytest.raises(InvalidNameError):
+        table.bound_cluster("", "orders")
+    with pytest.raises(InvalidNameError):
+        table.bind_cluster("/", "", Cluster("eu"))

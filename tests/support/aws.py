@@ -90,7 +90,8 @@ class LeanManifest(LeanTable):
 
     def __init__(self, name: str, aws: AwsEnvironment) -> None:
         super().__init__(name, aws)
-        self.apply = DynamoTable(name).apply
+        writes = DynamoTable(name)
+        self.apply, self.bind_cluster = writes.apply, writes.bind_cluster
 
 
 @pytest.fixture

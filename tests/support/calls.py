@@ -60,14 +60,15 @@ def _requests(
         yield from _dynamodb(operation, parameters, arns["table"])
     else:
         assert (service, operation) == ("events", "PutEvents")
-        yield Request("events:PutEvents", arns["bus"])
+        sources = [entry["Source"] for entry in parameters["Entries"]]
+        yield Request("events:PutEvents", arns["bus"], {"events:source": sources})
 
 
 def _s3(operation: str, parameters: Mapping[str, Any], bucket: str) -> Iterator[Request]:
     if operation in _OF_A_BUCKET:
         yield Request(f"s3:{_OF_A_BUCKET[operation]}", bucket)
         return
-    context = {"aws:SecureTransport": "true"}
+    context: dict[str, str | list[str]] = {"aws:SecureTransport": "true"}
     if _OF_AN_OBJECT[operation] == "PutObject":
         context["s3:ObjectCreationOperation"] = str(operation in _MAKES_AN_OBJECT).lower()
     if "IfNoneMatch" in parameters:
@@ -86,6 +87,6 @@ def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iter
     if operation == "TransactGetItems":
         yield from [Request("dynamodb:GetItem", table)] * len(parameters["TransactItems"])
         return
-    assert operation in {"GetItem", "Query"}, operation
+    assert operation in {"GetItem", "PutItem", "Query"}, operation
     index = parameters.get("IndexName")
     yield Request(f"dynamodb:{operation}", f"{table}/index/{index}" if index else table)

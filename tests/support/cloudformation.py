@@ -143,7 +143,9 @@ class Stack:
         assert function == "Fn::Sub", f"{function} is not known here"
         text, given = argument if isinstance(argument, list) else (argument, {})
         own = {name: self._resolve(value) for name, value in given.items()}
-        return _VARIABLE.sub(lambda match: own[match[1]] if match[1] in own else self._variable(match[1]), text)
+        # "${!x}" is how "${x}" is left for IAM.
+        resolved = _VARIABLE.sub(lambda match: own[match[1]] if match[1] in own else self._variable(match[1]), text)
+        return resolved.replace("${!", "${")
 
     def _variable(self, variable: str) -> str:
         name, _, attribute = variable.partition(".")

@@ -13,14 +13,16 @@ from typing import Any
 
 Statement = Mapping[str, Any]
 
+_VARIABLE = re.compile(r"\$\{([^}]+)\}")
+
 
 @dataclass(frozen=True)
 class Request:
-    """One action on one resource; `context` has the condition keys that AWS would fill in."""
+    """One action on one resource; `context` has the condition keys that AWS would fill in, some with several values."""
 
     action: str
     resource: str
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str | list[str]] = field(default_factory=dict)
 
 
 def is_allowed(statements: Iterable[Statement], request: Request) -> bool:
@@ -39,18 +41,37 @@ def _matches(statement: Statement, request: Request) -> bool:
     assert not unknown, f"{unknown} is not known here"
     return (
         any(_like(action.lower(), request.action.lower()) for action in _list(statement["Action"]))
-        and any(_like(resource, request.resource) for resource in _list(statement["Resource"]))
+        and any(_like(one, request.resource) for one in _values(statement["Resource"], request))
         and all(
-            _holds(operator, key, _list(wanted), request.context.get(key))
+            _holds(operator, key, _values(wanted, request), request.context.get(key))
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
     )
 
 
-def _holds(operator: str, key: str, wanted: list[str], found: str | None) -> bool:
+def _values(wanted: str | list[str], request: Request) -> list[str]:
+    """Fill in policy variables. What names one that the request does not have is nothing, and so matches nothing."""
+    values = []
+    for value in _list(wanted):
+        names = _VARIABLE.findall(value)
+        if all(name in request.context for name in names):
+            values.append(_VARIABLE.sub(lambda found: _escaped(request.context[found[1]]), value))
+    return values
+
+
+def _escaped(value: str | list[str]) -> str:
+    assert isinstance(value, str)
+    assert not set(value) & set("*?$"), "a variable's value with a wildcard is not known here"
+    return value
+
+
+def _holds(operator: str, key: str, wanted: list[str], found: str | list[str] | None) -> bool:
     if operator == "Null":
         return [str(found is None).lower()] == wanted
+    if operator == "ForAllValues:StringEquals":
+        return all(value in wanted for value in _list(found or []))
+    assert not isinstance(found, list), f"{key} has several values"
     assert operator in {"ArnEquals", "ArnLike", "Bool", "StringEquals", "StringLike"}, f"{operator} is not known here"
     if found is None:
         return False

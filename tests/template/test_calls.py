@@ -6,6 +6,7 @@ Those for a customer's KMS key are left out here: S3 and DynamoDB use them, in t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.stage import find_rolled
 from coldstream.archive.upload import Uploader
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.serve.answer import RangesQuery
 from coldstream.serve.resolver import Resolver
@@ -59,6 +61,7 @@ class World:
         try:
             segments = [await archive.stage(segment, STREAM, None) for segment in find_rolled(self.directory)]
             for segment in segments:
+                await archive.check_cluster(STREAM)
                 await archive.announce(segment)
                 assert not await archive.is_copy_in_quarantine(segment)
             await archive.covered_to(STREAM.incarnation, Offset(0), None)
@@ -82,7 +85,7 @@ class World:
 
     def never_used(self, principal: str, requests: list[Request]) -> set[str]:
         """Return the actions that a role or policy allows, and no request is."""
-        actions = [statement["Action"] for statement in self.granted(principal)]
+        actions = [statement["Action"] for statement in self.granted(principal) if statement["Effect"] == "Allow"]
         allowed = {each for action in actions for each in ([action] if isinstance(action, str) else action)}
         return allowed - {each.action for each in requests}
 
@@ -96,7 +99,12 @@ def world(stack: Stack, table_name: str, s3_objects: S3Objects, tmp_path: Path) 
     events.delete_event_bus(Name=BUS)
 
 
-async def test_the_agent_may_make_every_call_that_it_makes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("policy", "cluster"), [("AgentPolicy", ""), ("ClusterAgentPolicy", "eu")])
+async def test_the_agent_may_make_every_call_that_it_makes(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str, cluster: str
+) -> None:
+    world.environment["COLDSTREAM_CLUSTER"] = cluster
+    world.keys = replace(world.keys, cluster=Cluster(cluster))
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
     monkeypatch.setattr("coldstream.archive.multipart.PART_BYTES", 30_000)
     first = find_rolled(world.directory)[0]
@@ -104,17 +112,23 @@ async def test_the_agent_may_make_every_call_that_it_makes(world: World, monkeyp
         world.objects.create_upload(world.keys.staged(STREAM.incarnation, first.first_offset, first.next_offset))
     with recorded_calls(world.arns) as requests:
         await world.stage_all()
-    assert world.refused("AgentPolicy", requests) == []
-    assert world.never_used("AgentPolicy", requests) == set()
+    tag: dict[str, str | list[str]] = {"aws:PrincipalTag/coldstream-cluster": cluster} if cluster else {}
+    requests = [replace(each, context={**each.context, **tag}) for each in requests]
+    assert world.refused(policy, requests) == []
+    assert world.never_used(policy, requests) == set()
+    other = "AgentPolicy" if cluster else "ClusterAgentPolicy"
+    refused = {each.action for each in world.refused(other, requests)}
+    assert {"s3:PutObject", "events:PutEvents"} <= refused
 
 
 async def test_the_uploader_may_make_every_call_that_it_makes(world: World) -> None:
     segments = await world.stage_all()
     assert len(segments) > 3
-    damage(world, segments[1])
+    segments[1] = damaged(world, segments[1])
     with recorded_calls(world.arns) as requests:
         # Out of order, which makes and closes gaps; and some twice.
         done = [world.uploader.upload(segment) for segment in (*reversed(segments), segments[1], segments[0])]
+        world.table.bind_cluster("/", "payments", Cluster("eu"))
         beyond = segments[-1].next_offset
         record_loss(world.table, SegmentLost(STREAM, beyond, Offset(beyond + 9), "lost"), now_ms)
     assert [upload.quarantined is not None for upload in done].count(True) == 2
@@ -145,10 +159,11 @@ async def test_the_resolver_may_make_every_call_that_it_makes_and_its_urls_name_
     assert world.never_used("ResolverRole", requests + reads) == LAMBDAS
 
 
-def damage(world: World, segment: SegmentRolled) -> None:
-    """Flip a bit of a staged copy."""
+def damaged(world: World, segment: SegmentRolled) -> SegmentRolled:
+    """Flip a bit of a staged copy, and return what announces that copy."""
     client = boto3.session.Session().client("s3")
     found = world.objects.get_range(segment.staged_key, ByteRange(0, segment.size_bytes)).data
-    damaged = bytearray(found)
-    damaged[len(found) // 2] ^= 1
-    client.put_object(Bucket=world.objects.bucket, Key=segment.staged_key, Body=bytes(damaged))
+    changed = bytearray(found)
+    changed[len(found) // 2] ^= 1
+    put = client.put_object(Bucket=world.objects.bucket, Key=segment.staged_key, Body=bytes(changed))
+    return replace(segment, etag=put["ETag"])

@@ -6,13 +6,16 @@ In each table a resource that is not listed may not be touched, nor a listed one
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import botocore.session
 import pytest
 
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
+from coldstream.runtime.events import source_of
 from coldstream.store.keys import Keys
 from coldstream.units import Offset
 from tests.support.cloudformation import ACCOUNT, EVERYTHING, REGION, Stack
@@ -79,6 +82,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "UploadRole": {
         "bucket": {"s3:ListBucket"},
         "staged segment": {"s3:GetObject", "s3:DeleteObject"},
+        "staged segment of a cluster": {"s3:GetObject", "s3:DeleteObject"},
         "fragment": {"s3:GetObject", "s3:PutObject"},
         "compacted fragment": {"s3:GetObject", "s3:PutObject"},
         "segment in quarantine": {"s3:PutObject"},
@@ -109,7 +113,13 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
             "s3:ListMultipartUploadParts",
         },
         "table": TABLE_READS,
-        "event bus": {"events:PutEvents"},
+        "event bus, as an agent of no cluster": {"events:PutEvents"},
+        "key by way of S3": ENCRYPT,
+        "key by way of DynamoDB": ENCRYPT,
+    },
+    "ClusterAgentPolicy": {
+        "bucket": {"s3:ListBucket", "s3:ListBucketMultipartUploads"},
+        "table": TABLE_READS,
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
     },
@@ -153,6 +163,16 @@ def actions(service: str) -> tuple[str, ...]:
     return tuple(f"{service}:{name}" for name in [*names, *OTHER_NAMES.get(service, ())])
 
 
+def staged_by(cluster: str) -> str:
+    """Return a key that agents of a cluster stage to."""
+    return replace(KEYS, cluster=Cluster(cluster)).staged(LIFE, Offset(0), Offset(9))
+
+
+def sent_as(*clusters: str) -> dict[str, str | list[str]]:
+    """Return what AWS says of a PutEvents whose events are of these clusters."""
+    return {"events:source": [source_of(Cluster(cluster)) for cluster in clusters]}
+
+
 def resources() -> dict[str, Request]:
     """Return what there is, ours and others', each as a request without its action."""
     stack = everything()
@@ -160,7 +180,7 @@ def resources() -> dict[str, Request]:
     key, api = EVERYTHING["KmsKeyArn"], stack.ref("ResolverApi")
     staged, quarantined = KEYS.staged(LIFE, Offset(0), Offset(9)), KEYS.quarantined(LIFE, Offset(0), "etag")
 
-    def through(service: str) -> dict[str, str]:
+    def through(service: str) -> dict[str, str | list[str]]:
         return {"kms:ViaService": f"{service}.{REGION}.amazonaws.com"}
 
     return {
@@ -168,6 +188,7 @@ def resources() -> dict[str, Request]:
         "fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0))}"),
         "compacted fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0), 7)}"),
         "staged segment": Request("s3", f"{bucket}/{staged}"),
+        "staged segment of a cluster": Request("s3", f"{bucket}/{staged_by('eu')}"),
         "segment in quarantine": Request("s3", f"{bucket}/{quarantined}"),
         "reason of a quarantine": Request("s3", f"{bucket}/{quarantined}.json"),
         "script": Request("s3", f"{bucket}/{KEYS.prefix}spark/compact.py"),
@@ -185,6 +206,8 @@ def resources() -> dict[str, Request]:
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
         "another table": Request("dynamodb", f"arn:aws:dynamodb:{HERE}:table/theirs"),
         "event bus": Request("events", stack.arn("EventBus")),
+        "event bus, as an agent of no cluster": Request("events", stack.arn("EventBus"), sent_as("")),
+        "event bus, as an agent of a cluster": Request("events", stack.arn("EventBus"), sent_as("eu")),
         "rule": Request("events", stack.arn("SegmentRolledRule")),
         "default event bus": Request("events", f"arn:aws:events:{HERE}:event-bus/default"),
         "queue": Request("sqs", stack.arn("UploadQueue")),
@@ -237,6 +260,29 @@ def test_a_job_changes_nothing_beside_the_fragments_even_if_its_key_looks_like_t
     key = f"{bucket}/{KEYS.prefix}{directory}_b/data/0.fragment"
     for action in ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"):
         assert not is_allowed(granted, Request(action, key))
+
+
+@pytest.mark.parametrize("tag", ["eu", "eu-1", None])
+@pytest.mark.parametrize("cluster", ["", "eu", "eu-1", "us"])
+def test_the_agents_of_a_cluster_stage_and_announce_for_it_alone(tag: str | None, cluster: str) -> None:
+    granted = statements("ClusterAgentPolicy")
+    tagged: dict[str, str | list[str]] = {} if tag is None else {"aws:PrincipalTag/coldstream-cluster": tag}
+    bucket, bus = everything().arn("Bucket"), everything().arn("EventBus")
+    for action in ("s3:PutObject", "s3:GetObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"):
+        assert is_allowed(granted, Request(action, f"{bucket}/{staged_by(cluster)}", tagged)) == (cluster == tag)
+    assert is_allowed(granted, Request("events:PutEvents", bus, tagged | sent_as(cluster))) == (cluster == tag)
+    for others in (("eu", "us"), ("us", "eu-1"), ("eu", ""), ()):
+        mixed = tagged | (sent_as(*others) if others else {})
+        assert not is_allowed(granted, Request("events:PutEvents", bus, mixed))
+
+
+def test_what_looks_like_a_cluster_among_the_incarnations_is_not_that_clusters() -> None:
+    granted = statements("ClusterAgentPolicy")
+    bucket = everything().arn("Bucket")
+    tagged: dict[str, str | list[str]] = {"aws:PrincipalTag/coldstream-cluster": "eu"}
+    of_nobody = KEYS.staged(Incarnation("eu"), Offset(0), Offset(9))
+    assert not is_allowed(granted, Request("s3:PutObject", f"{bucket}/{of_nobody}", tagged))
+    assert is_allowed(statements("AgentPolicy"), Request("s3:PutObject", f"{bucket}/{of_nobody}"))
 
 
 def test_every_role_and_policy_has_its_table() -> None:

@@ -53,7 +53,10 @@ def test_the_table_is_paid_by_request_and_neither_lost_nor_deleted_by_mistake(st
 
 def test_the_rule_lets_every_event_of_the_agent_through_and_no_other(stack: Stack) -> None:
     rule = stack.properties("SegmentRolledRule")
-    assert rule["EventPattern"] == {"source": [SOURCE], "detail-type": [DETAIL_TYPE, LOST_DETAIL_TYPE]}
+    assert rule["EventPattern"] == {
+        "source": [SOURCE, {"prefix": f"{SOURCE}."}],
+        "detail-type": [DETAIL_TYPE, LOST_DETAIL_TYPE],
+    }
     assert rule["EventBusName"] == stack.outputs["EventBus"]
     assert rule["State"] == "ENABLED"
 

@@ -13,7 +13,8 @@
     │   ├── InvalidEventError      an event that is not of its schema
     │   ├── InvalidNameError       a vhost, stream name or incarnation that cannot be one
     │   ├── InvalidQueryError      an offset spec, bound or cursor that means nothing
-    │   └── InvalidSettingError    configuration that is missing or means nothing
+    │   ├── InvalidSettingError    configuration that is missing or means nothing
+    │   └── OtherClusterError      a stream that another cluster announced first
     ├── NotFoundError              what was asked for is not there
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
     │   ├── IncarnationError       the stream that was being read is gone: there is another of its name
@@ -117,6 +118,22 @@ class InvalidQueryError(InvalidInputError):
 
 class InvalidSettingError(InvalidInputError):
     """Configuration that is missing or means nothing."""
+
+
+class OtherClusterError(InvalidInputError):
+    """A stream that is bound to the cluster `bound`, and that `announcing`, or an agent of no cluster, announced."""
+
+    def __init__(self, vhost: str, name: str, bound: str, announcing: str) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.bound = bound
+        self.announcing = announcing
+        by = f"by cluster {announcing!r}" if announcing else "by an agent without COLDSTREAM_CLUSTER"
+        super().__init__(
+            "cluster",
+            f"stream {name!r} in vhost {vhost!r} is bound to cluster {bound!r} in this archive, and was announced {by}."
+            " Two clusters with streams of the same names need vhosts of their own, or an archive each",
+        )
 
 
 class NotFoundError(ColdstreamError):

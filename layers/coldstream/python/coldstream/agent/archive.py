@@ -24,10 +24,11 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import stage
 from coldstream.errors import ConflictError, InvalidSettingError
+from coldstream.manifest.cluster import check_cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Quarantine
 from coldstream.manifest.holes import holes
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
+from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
 from coldstream.runtime.settings import Settings
 from coldstream.store.bus import EventBridgeBus, EventBus
 from coldstream.store.keys import Keys
@@ -106,7 +107,7 @@ class Archive:
             objects = S3Objects(settings.bucket, connections=max(10, PARTS_IN_FLIGHT * uploads))
             return DynamoTable(settings.table), objects, EventBridgeBus(bus)
 
-        archive = cls(*connect(), Keys(settings.prefix), limit)
+        archive = cls(*connect(), Keys(settings.prefix, settings.cluster), limit)
         archive._connect = connect
         return archive
 
@@ -139,6 +140,11 @@ class Archive:
         """Return what of these offsets is on its way in, whoever sends it. Cost: two listings."""
         return await self._request(self._staging, life, first_offset, next_offset)
 
+    async def check_cluster(self, stream: StreamId) -> None:
+        """Raise OtherClusterError when the stream is bound to another cluster: its events would be refused."""
+        bound = await self._request(self._table.bound_cluster, stream.vhost, stream.name)
+        check_cluster(stream, bound, self._keys.cluster)
+
     async def stage(self, chunk: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
         """Stage a slice, within the bandwidth."""
         work = partial(
@@ -148,12 +154,16 @@ class Archive:
 
     async def announce(self, rolled: SegmentRolled) -> None:
         """Put the event of a staged slice."""
-        await self._request(self._bus.put, source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+        source = source_of(rolled.cluster)
+        await self._request(self._bus.put, source=source, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
 
     async def announce_loss(self, stream: StreamId, loss: Loss) -> None:
         """Put the event of offsets that will never come."""
-        lost = SegmentLost(stream, loss.first_offset, loss.next_offset, loss.reason, unseen=loss.unseen)
-        await self._request(self._bus.put, source=SOURCE, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
+        lost = SegmentLost(
+            stream, loss.first_offset, loss.next_offset, loss.reason, unseen=loss.unseen, cluster=self._keys.cluster
+        )
+        source = source_of(lost.cluster)
+        await self._request(self._bus.put, source=source, detail_type=LOST_DETAIL_TYPE, detail=detail_of(lost))
 
     async def quarantine_of(self, rolled: SegmentRolled) -> Quarantine | None:
         """Return what is said of the last copy of a slice that went to quarantine, None when none did."""

@@ -48,12 +48,14 @@ class Delivery:
     ) -> None:
         """Deliver a slice, all of it committed; return when the manifest covers it, or it is in quarantine.
 
-        `tell` is called with what it is busy with: waiting, staging, announced. Raises FileNotFoundError when its file
-        was let go, UnavailableError when nothing came of an announcement.
+        `tell` is called with what it is busy with: waiting, staging, announced. Raises OtherClusterError when another
+        cluster announced the stream first, FileNotFoundError when its file was let go, UnavailableError when nothing
+        came of an announcement.
         """
         since = TimestampMs(chunk.path.stat().st_mtime_ns // 1_000_000)
         quarantined = 0
         while await self.covered_to(stream.incarnation, chunk.first_offset, chunk.next_offset) < chunk.next_offset:
+            await self._archive.check_cluster(stream)
             tell("waiting")
             async with self._slots.take(backfill=is_backfill, since=since):
                 tell("staging")

@@ -34,7 +34,7 @@ class AgentOptions:
 
     `state` is the agent's own directory; for the disk source on the file system of `data`, the broker's directory of
     streams. `release_below_bytes` is the free space below which pins are let go although they are not archived; None
-    keeps them whatever happens.
+    keeps them whatever happens. `cluster` is what the agent announces for; None for what COLDSTREAM_CLUSTER says.
     """
 
     state: Path
@@ -53,6 +53,7 @@ class AgentOptions:
     max_spool_bytes: int = 1024 * MIB
     listen_host: str = "127.0.0.1"
     listen_port: int = 9478
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if self.source is Source.DISK and self.data is None:
@@ -83,6 +84,7 @@ class AgentOptions:
         """Return what may be shown: no passwords."""
         given = {
             "source": self.source,
+            "cluster": self.cluster,
             "data": self.data,
             "state": self.state,
             "max-lag": None if self.max_lag_s is None else f"{self.max_lag_s:g} s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coldstream.errors import InvalidEventError
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import StreamId
 from coldstream.units import MAX_OFFSET, Offset
 
@@ -13,7 +14,7 @@ MAX_REASON_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class SegmentLost:
-    """Offsets `first_offset` up to `next_offset` that were given up before they were archived.
+    """Offsets `first_offset` up to `next_offset` that were given up before they were archived; `cluster` says so.
 
     `unseen`: they were deleted before an agent came to the stream, so that nobody ever could have archived them.
     """
@@ -23,6 +24,7 @@ class SegmentLost:
     next_offset: Offset
     reason: str
     unseen: bool = False
+    cluster: Cluster = NO_CLUSTER
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:

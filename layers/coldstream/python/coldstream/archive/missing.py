@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coldstream.archive.bound import claim
 from coldstream.archive.commit import persist, read_missing
 from coldstream.archive.lost import SegmentLost
 from coldstream.errors import LostRaceError
@@ -18,7 +19,12 @@ PAGE_GAPS = 100
 
 
 def record_loss(table: ManifestTable, lost: SegmentLost, now: Callable[[], TimestampMs]) -> None:
-    """Write down a loss, unless losses that are written down cover it. Safe to repeat; cost as `record_missing`."""
+    """Write down a loss, unless losses that are written down cover it. Safe to repeat.
+
+    Cost: that of `claim` and `record_missing`. Raises OtherClusterError when the stream is bound to another cluster
+    than the one that says so.
+    """
+    claim(table, lost.stream, lost.cluster)
     record_missing(table, lost.stream, Loss(lost.first_offset, lost.next_offset, lost.reason, now()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coldstream.errors import InvalidEventError
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import StreamId
 from coldstream.units import MAX_OFFSET, Offset
 
@@ -22,7 +23,7 @@ class SegmentRolled:
     What is staged is a segment's header and whole chunks. Where `cut_every_ms` is given, fragments also end at time
     borders (`archive.borders`); then a slice begins and ends at one, or where the segment does. `etag` says which copy
     it is, of those that may be staged there one after the other; None where the agent is of an earlier release. What is
-    judged is that copy, not `size_bytes`, which is what whoever staged it saw.
+    judged is that copy, not `size_bytes`, which is what whoever staged it saw. `cluster` is the one that announces it.
     """
 
     stream: StreamId
@@ -33,6 +34,7 @@ class SegmentRolled:
     staged_key: str
     cut_every_ms: int | None = None
     etag: str | None = None
+    cluster: Cluster = NO_CLUSTER
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:

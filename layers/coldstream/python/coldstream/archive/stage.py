@@ -99,6 +99,7 @@ def stage(
         staged_key=key,
         cut_every_ms=cut_every_ms,
         etag=None if there is None else there.etag,
+        cluster=keys.cluster,
     )
 
 

@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coldstream.archive.bound import claim
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, read_coverage
@@ -89,17 +90,20 @@ class Uploader:
         Only the copy that was announced is judged. Cost, beside reading it: a PUT and two DynamoDB requests a fragment;
         where all of it is archived already, a HEAD in place of reading it. What fails verification, and what is of
         another history than the archive, goes to quarantine and is no error. Raises InvalidEventError when the event
-        contradicts the configuration, ObjectNotFoundError when the staged copy is missing and the manifest does not
+        contradicts the configuration, OtherClusterError when the stream is bound to another cluster than the one that
+        announced it, ObjectNotFoundError when the staged copy is missing and the manifest does not
         cover it; nothing is lost by trying again.
         """
         if segment.bucket != self.objects.bucket:
             raise InvalidEventError(
                 "staged.bucket", f"is {segment.bucket!r}; this archive's is {self.objects.bucket!r}"
             )
-        staged_key = self.keys.staged(segment.stream.incarnation, segment.first_offset, segment.next_offset)
+        keys = replace(self.keys, cluster=segment.cluster)
+        staged_key = keys.staged(segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if segment.staged_key != staged_key:
             # What is at another key may be the only copy of another segment, and is not this event's to delete.
             raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
+        claim(self.table, segment.stream, segment.cluster)
         for _ in range(MAX_PLANS):
             try:
                 return self._upload(segment)

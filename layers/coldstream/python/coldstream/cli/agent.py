@@ -63,6 +63,16 @@ def agent(
             show_default=False,
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COLDSTREAM_CLUSTER",
+            help="Name of the broker's cluster, the same on all of its nodes, where several share an archive: it then"
+            " announces its own streams alone. See docs/agent.md for the AWS policy that goes with it.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     source: Annotated[
         str, typer.Option(help="disk: segments on this node's disk; protocol: streams as a consumer gets them.")
     ] = "disk",
@@ -143,6 +153,7 @@ def agent(
         max_spool_bytes=parse_size("--max-spool", max_spool),
         listen_host=host,
         listen_port=port,
+        cluster=cluster,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

@@ -13,8 +13,9 @@ from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.slice import SegmentSlice
 from coldstream.archive.stage import stage
 from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.manifest.cluster import check_cluster
 from coldstream.manifest.stream import StreamId
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.runtime.events import DETAIL_TYPE, detail_of, source_of
 from coldstream.runtime.settings import Settings
 from coldstream.store.bus import EventBridgeBus, EventBus
 from coldstream.store.keys import Keys
@@ -62,7 +63,7 @@ class Announcer:
             DynamoTable(settings.table),
             S3Objects(settings.bucket),
             EventBridgeBus(bus),
-            Keys(settings.prefix),
+            Keys(settings.prefix, settings.cluster),
             dry_run,
         )
 
@@ -71,8 +72,10 @@ class Announcer:
     ) -> StreamReport:
         """Announce the segments that the manifest does not cover; `advance` is told of bytes dealt with.
 
-        Cost: one Query a segment, and for those announced what `stage` costs, and one event.
+        Raises OtherClusterError when another cluster was first to announce the stream. Cost: a GetItem, one Query a
+        segment, and for those announced what `stage` costs, and one event.
         """
+        check_cluster(stream, self.table.bound_cluster(stream.vhost, stream.name), self.keys.cluster)
         report = StreamReport(stream)
         for segment in segments:
             coverage = read_coverage(self.table, stream.incarnation, segment.first_offset, segment.next_offset)
@@ -127,7 +130,7 @@ class Announcer:
 
         rolled = stage(segment, stream, self.objects, self.keys, on_bytes=count)
         advance(segment.size_bytes - sent_bytes)  # what was there already
-        self.bus.put(source=SOURCE, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+        self.bus.put(source=source_of(rolled.cluster), detail_type=DETAIL_TYPE, detail=detail_of(rolled))
         return rolled
 
     def _is_settled(self, report: StreamReport, rolled: SegmentRolled) -> bool:

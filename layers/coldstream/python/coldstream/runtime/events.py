@@ -15,10 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coldstream.archive.lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.archive.rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.errors import InvalidEventError, InvalidNameError
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.units import MAX_OFFSET, Offset
 
 SOURCE = "coldstream.agent"
+"""Of agents that are told no cluster; those of one put a dot and its name behind it."""
+
 DETAIL_TYPE = "Segment Rolled"
 LOST_DETAIL_TYPE = "Segment Lost"
 VERSION: Literal[1] = 1
@@ -61,7 +64,7 @@ class StagedDetail(_Model):
 
     bucket: str = Field(description="The archive's bucket")
     key: str = Field(
-        description="{prefix}staging/{incarnation}/{first offset}-{next offset}.segment, offsets in 20 digits"
+        description="{prefix}staging/[{cluster}/]{incarnation}/{first offset}-{next offset}.segment, 20 digits each"
     )
     etag: str | None = Field(
         default=None,
@@ -106,6 +109,11 @@ class SegmentLostDetail(_Model):
     )
 
 
+def source_of(announcing: Cluster) -> str:
+    """Return the source of a cluster's events: AWS holds agents to it, by the condition key `events:source`."""
+    return f"{SOURCE}.{announcing}" if announcing else SOURCE
+
+
 def detail_of(event: SegmentRolled | SegmentLost) -> str:
     """Write an event's detail: JSON."""
     names = event.stream
@@ -140,18 +148,28 @@ def event_of(body: str) -> SegmentRolled | SegmentLost:
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")
-    if envelope.get("source") != SOURCE:
-        raise InvalidEventError("source", f"is {envelope.get('source')!r}, not {SOURCE!r}")
+    announcing = _cluster_of(envelope.get("source"))
     match envelope.get("detail-type"):
         case "Segment Rolled":
-            return _rolled(_detail(SegmentRolledDetail, envelope.get("detail")))
+            return _rolled(_detail(SegmentRolledDetail, envelope.get("detail")), announcing)
         case "Segment Lost":
-            return _lost(_detail(SegmentLostDetail, envelope.get("detail")))
+            return _lost(_detail(SegmentLostDetail, envelope.get("detail")), announcing)
         case other:
             raise InvalidEventError("detail-type", f"is {other!r}, not {DETAIL_TYPE!r} or {LOST_DETAIL_TYPE!r}")
 
 
-def _rolled(detail: SegmentRolledDetail) -> SegmentRolled:
+def _cluster_of(source: Any) -> Cluster:
+    if source == SOURCE:
+        return NO_CLUSTER
+    if not isinstance(source, str) or not source.startswith(f"{SOURCE}."):
+        raise InvalidEventError("source", f"is {source!r}, not {SOURCE!r}, nor that with a dot and a cluster")
+    try:
+        return cluster(source.removeprefix(f"{SOURCE}."))
+    except InvalidNameError as err:
+        raise InvalidEventError("source", err.problem) from err
+
+
+def _rolled(detail: SegmentRolledDetail, announcing: Cluster) -> SegmentRolled:
     return SegmentRolled(
         stream=_stream(detail.stream),
         first_offset=Offset(detail.segment.first_offset),
@@ -161,16 +179,18 @@ def _rolled(detail: SegmentRolledDetail) -> SegmentRolled:
         staged_key=detail.staged.key,
         cut_every_ms=detail.segment.cut_every_ms,
         etag=detail.staged.etag,
+        cluster=announcing,
     )
 
 
-def _lost(detail: SegmentLostDetail) -> SegmentLost:
+def _lost(detail: SegmentLostDetail, announcing: Cluster) -> SegmentLost:
     return SegmentLost(
         stream=_stream(detail.stream),
         first_offset=Offset(detail.lost.first_offset),
         next_offset=Offset(detail.lost.next_offset),
         reason=detail.reason,
         unseen=detail.unseen is not None,
+        cluster=announcing,
     )
 
 

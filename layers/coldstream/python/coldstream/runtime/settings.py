@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coldstream.errors import InvalidSettingError
+from coldstream.errors import InvalidNameError, InvalidSettingError
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
 from coldstream.units import KIB, MIB
 
 DEFAULT_FRAGMENT_BYTES = 64 * MIB
@@ -34,7 +35,7 @@ class Settings:
 
     `prefix` is empty or ends in a slash. `fragment_bytes` is the size of data past which a fragment ends. `spool_dir`
     is where fragments wait on disk on their way to the bucket, None for the system's temporary directory.
-    `url_expiry_s` is how long a presigned URL is good for.
+    `url_expiry_s` is how long a presigned URL is good for. `cluster` is what agents are told, and announce for.
     """
 
     bucket: str
@@ -43,6 +44,7 @@ class Settings:
     fragment_bytes: int = DEFAULT_FRAGMENT_BYTES
     spool_dir: str | None = None
     url_expiry_s: int = DEFAULT_URL_EXPIRY_S
+    cluster: Cluster = NO_CLUSTER
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -56,6 +58,7 @@ class Settings:
             bucket=_text(environment, "COLDSTREAM_BUCKET"),
             table=_text(environment, "COLDSTREAM_TABLE"),
             prefix=prefix,
+            cluster=_cluster(environment),
             fragment_bytes=_number(
                 environment, "COLDSTREAM_FRAGMENT_BYTES", DEFAULT_FRAGMENT_BYTES, MIN_FRAGMENT_BYTES, MAX_FRAGMENT_BYTES
             ),
@@ -69,6 +72,14 @@ def _text(environment: Mapping[str, str], name: str) -> str:
     if not value:
         raise InvalidSettingError(name, "is not set")
     return value
+
+
+def _cluster(environment: Mapping[str, str]) -> Cluster:
+    text = environment.get("COLDSTREAM_CLUSTER", "")
+    try:
+        return cluster(text) if text else NO_CLUSTER
+    except InvalidNameError as err:
+        raise InvalidSettingError("COLDSTREAM_CLUSTER", err.problem) from err
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

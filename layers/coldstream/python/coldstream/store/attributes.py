@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidNameError
+from coldstream.manifest.cluster import Cluster, cluster
 from coldstream.manifest.entry import (
     Encoding,
     FragmentEntry,
@@ -58,6 +59,8 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     **dict.fromkeys(("sparse_index", "frames"), "B"),
     # The head and the registry.
     **dict.fromkeys(("vhost", "name", "incarnation"), "S"),
+    # Bindings to clusters, which have vhost and name, too.
+    "cluster": "S",
     # The head and events.
     "revision": "N",
     # The head.
@@ -139,6 +142,14 @@ def tombstone_of(item: Attributes) -> Tombstone:
 def head_of(item: Attributes) -> Head:
     """Read the head of an item. Raises CorruptionError."""
     return _value(Head, item, stream=_value(StreamId, item, incarnation=item["stream"]))
+
+
+def cluster_of(item: Attributes) -> Cluster:
+    """Read the cluster of a binding. Raises CorruptionError."""
+    try:
+        return cluster(item.get("cluster", ""))
+    except InvalidNameError as err:
+        raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
 
 
 def event_of(item: Attributes) -> JournalEvent:

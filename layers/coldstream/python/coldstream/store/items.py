@@ -15,11 +15,13 @@ from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
 from coldstream.manifest.change import Relink
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.attributes import LAST_USER_CHUNK
 from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
+    CLUSTERS,
     LOG_HEAD,
     REGISTRY,
     TIME_OF_HEAD,
@@ -27,6 +29,7 @@ from coldstream.store.sortkeys import (
     gap_key,
     log_key,
     missing_key,
+    names_key,
     registry_key,
     time_key,
     tombstone_key,
@@ -102,6 +105,8 @@ class Item(Model):
     vhost = UnicodeAttribute(null=True)
     name = UnicodeAttribute(null=True)
     incarnation = UnicodeAttribute(null=True)
+    # Bindings to clusters.
+    cluster = UnicodeAttribute(null=True)
     # The head and events.
     revision = IntegerAttribute(null=True)
     # The head.
@@ -178,6 +183,11 @@ def head_item(model: type[Item], head: Head) -> Item:
 def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent) -> Item:
     """Make the item of an event."""
     return model(incarnation, event_key(event.revision), **_attributes(event))
+
+
+def binding_item(model: type[Item], vhost: str, name: str, cluster: Cluster) -> Item:
+    """Make the item that binds a stream to a cluster."""
+    return model(CLUSTERS, names_key(vhost, name), vhost=vhost, name=name, cluster=cluster)
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

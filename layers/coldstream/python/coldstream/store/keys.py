@@ -1,11 +1,12 @@
 """Keys of objects: where everything lies in the bucket.
 
     {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
-    {prefix}staging/{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
+    {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
 
 `hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key; an incarnation is, and its
-alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix.
+alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. Nor has a cluster's:
+its staged segments lie one level deeper than those of agents without one, so that policies can tell them apart.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 
@@ -22,9 +24,10 @@ _STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Makes the keys of one archive; `prefix` is empty or ends in a slash."""
+    """Makes the keys of one archive; `prefix` is empty or ends in a slash. What is staged is staged by `cluster`."""
 
     prefix: str = ""
+    cluster: Cluster = NO_CLUSTER
 
     def fragment(self, incarnation: Incarnation, first_offset: Offset, generation: int = 0) -> str:
         """Key of a fragment; generation 0 is not spelled out."""
@@ -37,7 +40,8 @@ class Keys:
 
     def staging(self, incarnation: Incarnation) -> str:
         """Prefix of all keys of an incarnation's segments on their way in."""
-        return f"{self.prefix}staging/{incarnation}/"
+        of_cluster = f"{self.cluster}/" if self.cluster else ""
+        return f"{self.prefix}staging/{of_cluster}{incarnation}/"
 
     def staged_offsets(self, key: str) -> tuple[Offset, Offset] | None:
         """Read the first and the next offset of the segment at a key under `staging`; None for any other key."""

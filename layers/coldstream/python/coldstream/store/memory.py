@@ -29,6 +29,7 @@ from coldstream.errors import (
     ReplacedError,
 )
 from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
@@ -101,6 +102,7 @@ class MemoryTable:
         self._partitions: dict[Incarnation, _Partition] = {}
         self._visible: dict[Incarnation, ShownPartition] = {}
         self._registry: dict[str, StreamId] = {}
+        self._clusters: dict[str, Cluster] = {}
         self._lock = RLock()
 
     def settle(self) -> None:
@@ -207,6 +209,19 @@ class MemoryTable:
         self._count("Query")
         newest = max((key for key in list(self._registry) if key.startswith(names)), default=None)
         return None if newest is None else self._registry[newest].incarnation
+
+    def bound_cluster(self, vhost: str, name: str) -> Cluster:
+        """Return the cluster that a stream is bound to. Raises InvalidNameError."""
+        key = names_key(vhost, name)
+        self._count("GetItem")
+        return self._clusters.get(key, NO_CLUSTER)
+
+    def bind_cluster(self, vhost: str, name: str, cluster: Cluster) -> Cluster:
+        """Bind a stream to a cluster, unless it is bound. Raises InvalidNameError."""
+        key = names_key(vhost, name)
+        self._count("PutItem")
+        with self._lock:
+            return self._clusters.setdefault(key, cluster)
 
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
         """Return some of the streams, in the order of their names' hashes."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
@@ -137,6 +138,10 @@ class ManifestReads(Protocol):
         """Return the newest incarnation of a stream, None when it has none here. Cost: one Query."""
         ...
 
+    def bound_cluster(self, vhost: str, name: str) -> Cluster:
+        """Return the cluster that a stream is bound to, NO_CLUSTER when it is to none. Cost: one GetItem."""
+        ...
+
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
         """Return some of the streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor)."""
         ...
@@ -151,6 +156,13 @@ class ManifestTable(ManifestReads, Protocol):
         Raises LostRaceError when anything is not as the change says that it was read: the head's revision, and each
         entry, gap, missing segment and tombstone that it writes or relies on; also while another transaction is still
         writing one of them. OutcomeUnknownError when no answer came.
+        """
+        ...
+
+    def bind_cluster(self, vhost: str, name: str, cluster: Cluster) -> Cluster:
+        """Bind a stream to a cluster, unless it is bound; return the one that it is bound to then. Cost: one PutItem.
+
+        Where another was first, one GetItem more.
         """
         ...
 

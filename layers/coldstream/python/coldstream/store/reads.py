@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from coldstream.errors import ConflictError
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import attributes, sortkeys
@@ -149,6 +150,11 @@ class DynamoReads(ABC):
         newest = self._query(sortkeys.REGISTRY, "begins_with(#key, :a)", begin, limit=1, backwards=True)
         return attributes.stream_of(newest[0]).incarnation if newest else None
 
+    def bound_cluster(self, vhost: str, name: str) -> Cluster:
+        """Return the cluster that a stream is bound to; one GetItem. Raises InvalidNameError."""
+        item = self._get(sortkeys.CLUSTERS, sortkeys.names_key(vhost, name))
+        return NO_CLUSTER if item is None else attributes.cluster_of(item)
+
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
         """Return some of the streams, in the order of their names' hashes; one Query."""
         after = () if cursor is None else ("#key > :a", sortkeys.check_cursor(cursor))
@@ -158,9 +164,9 @@ class DynamoReads(ABC):
         more = len(found) > limit or "LastEvaluatedKey" in answer
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
 
-    def _get(self, incarnation: Incarnation, key: str) -> Attributes | None:
-        wanted = {"TableName": self._name, "Key": _key(incarnation, key), "ConsistentRead": True}
-        found = self._call("GetItem", wanted, f"read of {incarnation}").get("Item")
+    def _get(self, partition: str, key: str) -> Attributes | None:
+        wanted = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}
+        found = self._call("GetItem", wanted, f"read of {partition}").get("Item")
         return None if found is None else attributes_of(found)
 
     def _all(self, partition: str, condition: str, *values: str) -> Iterator[Attributes]:
@@ -213,8 +219,8 @@ class DynamoReads(ABC):
         return self._call("Query", parameters, "query of the manifest")
 
 
-def _key(incarnation: Incarnation, key: str) -> Mapping[str, Any]:
-    return {"stream": {"S": incarnation}, "item": {"S": key}}
+def _key(partition: str, key: str) -> Mapping[str, Any]:
+    return {"stream": {"S": partition}, "item": {"S": key}}
 
 
 def _items(page: Mapping[str, Any]) -> list[Attributes]:

@@ -12,6 +12,8 @@ The registry of streams is a partition of its own, `#streams`, which no incarnat
 
     {sha256 of the names, 64 hex digits}#{incarnation}
 
+So are the bindings of streams to clusters, `#clusters`, under the same without the incarnation.
+
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 
@@ -29,6 +31,7 @@ from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
 REGISTRY = "#streams"
+CLUSTERS = "#clusters"
 LOG_HEAD = "log#head"
 LAST_GAP = "gap#~"
 MISSING = "loss#"

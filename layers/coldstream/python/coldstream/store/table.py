@@ -10,11 +10,12 @@ from uuid import uuid4
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from pynamodb.connection import Connection
-from pynamodb.exceptions import PynamoDBException, TransactWriteError, VerboseClientError
+from pynamodb.exceptions import PutError, PynamoDBException, TransactWriteError, VerboseClientError
 from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, LostRaceError, UnavailableError
 from coldstream.manifest.change import MAX_ITEMS, Change, GapChange
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import conditions, items, sortkeys
 from coldstream.store.answers import refuse_broken_answers
@@ -59,6 +60,21 @@ class DynamoTable(DynamoReads):
             raise _from_transaction(err, f"revision {change.head.revision} of {change.head.stream}") from err
         except ResponseParserError as err:  # PynamoDB lets it through
             raise from_aws(err, f"revision {change.head.revision} of {change.head.stream}", writes=True) from err
+
+    def bind_cluster(self, vhost: str, name: str, cluster: Cluster) -> Cluster:
+        """Bind a stream to a cluster, unless it is bound; one PutItem. Raises InvalidNameError."""
+        binding = items.binding_item(self._item, vhost, name, cluster)
+        call = f"binding of stream {name!r} in vhost {vhost!r}"
+        try:
+            self._connection()
+            binding.save(condition=Item.item.does_not_exist())
+        except PutError as err:
+            if err.cause_response_code != "ConditionalCheckFailedException":
+                raise _from_pynamodb(err, call) from err
+            return self.bound_cluster(vhost, name)
+        except ResponseParserError as err:  # PynamoDB lets it through
+            raise from_aws(err, call, writes=True) from err
+        return cluster
 
     def _fill(self, write: TransactWrite, change: Change) -> None:
         life = change.head.stream.incarnation
