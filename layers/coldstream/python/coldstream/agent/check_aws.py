@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from zlib import crc32
 
-from coldstream.agent.check import Check, Outcome, Part, failed, tried
+from coldstream.agent.check import Check, Outcome, Part, failed
 from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
 from coldstream.manifest.stream import Incarnation
 from coldstream.runtime.events import DETAIL_TYPE, SOURCE
@@ -18,7 +18,8 @@ from coldstream.store.ports import ManifestTable
 from coldstream.store.table import DynamoTable
 from coldstream.units import MAX_OFFSET, ByteRange, Offset, now_ms
 
-GRANT = "grant it: the template's output AgentPolicy has all that the agent needs, docs/agent.md lists it"
+GRANT = "grant it, as the template's output AgentPolicy does; with a KMS key also kms:GenerateDataKey and kms:Decrypt"
+NAME = "is it the stack's output, in the same region and account: Bucket, Table, EventBus?"
 REACH = "region, endpoint and network: is AWS_DEFAULT_REGION right, and is outgoing HTTPS let through?"
 BYTE = b"\0"
 
@@ -42,17 +43,26 @@ def check_aws(environment: Mapping[str, str]) -> list[Check]:
 
 
 def _of_service(checks: Iterator[Check]) -> list[Check]:
-    """Take the checks of a service, but no more once it does not answer: each would take as long."""
+    """Take the checks of a service, but no more once it does not answer, or has not what is asked for."""
     found: list[Check] = []
     for check in checks:
         found.append(check)
-        if check.outcome is Outcome.FAILED and check.todo == REACH:
+        if check.outcome is Outcome.FAILED and check.todo in {REACH, NAME}:
             break
     return found
 
 
 def _tried(what: str, call: Callable[[], str]) -> Check:
-    return tried(Part.AWS, what, call, REACH, if_denied=GRANT)
+    try:
+        return Check(Part.AWS, what, Outcome.OK, call())
+    except ColdstreamError as err:
+        return failed(Part.AWS, what, err, _todo(err))
+
+
+def _todo(err: ColdstreamError) -> str:
+    if isinstance(err, AccessDeniedError):
+        return GRANT
+    return REACH if isinstance(err, UnavailableError) else NAME
 
 
 def _bucket_checks(objects: S3Objects, settings: Settings) -> Iterator[Check]:
@@ -85,7 +95,7 @@ def _upload_checks(objects: S3Objects, key: str) -> Iterator[Check]:
     try:
         upload_id = objects.create_upload(key)
     except ColdstreamError as err:
-        yield failed(Part.AWS, what, err, REACH, if_denied=f"{GRANT}; with a KMS key, kms:GenerateDataKey on that")
+        yield failed(Part.AWS, what, err, _todo(err))
         not_tried = "not tried, for want of an upload"
         for other in ("s3:ListMultipartUploadParts", "s3:AbortMultipartUpload"):
             yield Check(Part.AWS, other, Outcome.UNKNOWN, not_tried)
@@ -127,14 +137,8 @@ def _table_checks(table: ManifestTable, name: str) -> Iterator[Check]:
 
 
 def _bus_checks(bus: EventBridgeBus, name: str) -> Iterator[Check]:
-    what = "events:PutEvents"
-    try:
+    def put() -> str:
         bus.check(source=SOURCE, detail_type=DETAIL_TYPE)
-    except AccessDeniedError as err:
-        yield failed(Part.AWS, what, err, GRANT)
-    except UnavailableError as err:
-        yield failed(Part.AWS, what, err, REACH)
-    except ColdstreamError as err:
-        yield failed(Part.AWS, what, err, "is COLDSTREAM_EVENT_BUS the stack's output EventBus?")
-    else:
-        yield Check(Part.AWS, what, Outcome.OK, f"bus {name}, by an event that it refuses as malformed")
+        return f"bus {name}, by an event that it refuses as malformed"
+
+    yield _tried("events:PutEvents", put)
