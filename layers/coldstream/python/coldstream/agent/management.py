@@ -1,13 +1,15 @@
 """Which streams a broker has, and what retention they are under, by its HTTP management API.
 
     GET {url}/api/queues?page=N&page_size=500&columns=vhost,name,type,arguments,effective_policy_definition
+    GET {url}/api/vhosts?page=N&page_size=500&columns=name
 
 Retention as the broker has it (rabbit_stream_queue:make_stream_conf/1): a policy's `max-age`, `max-length-bytes` and
 `stream-max-segment-size-bytes` go before the stream's own arguments `x-…`, whichever is smaller. The effective
 definition is the policy as an operator policy limits it. It is part of the statistics: it comes some five seconds after
 a stream is declared, and never where the broker collects none (`disable_metrics_collector`).
 
-The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams are to be seen.
+The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams are to be seen. With
+the tag `monitoring` it sees also that there are others.
 """
 
 from __future__ import annotations
@@ -86,11 +88,22 @@ class ManagementClient:
         declared or deleted. Cost: a request for each 500 queues of any type. Raises UnavailableError,
         AccessDeniedError; and whatever its thread is at, serve.http.ClosedError after `close`.
         """
-        found: list[BrokerStream] = []
+        items = self._list("queues", "vhost,name,type,arguments,effective_policy_definition", ("vhost", "name"))
+        return [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
+
+    def vhosts(self) -> list[str]:
+        """Return the vhosts that the user may see, though not what is in them. Raises as `streams`."""
+        return [item["name"] for item in self._list("vhosts", "name", ("name",))]
+
+    def _list(self, what: str, columns: str, texts: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Return all items of a list, of which some columns have to be text."""
+        found: list[dict[str, Any]] = []
         with self._client() as client:
             for page in range(1, MAX_PAGES + 1):
-                items, pages = self._page(client, page)
-                found += [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
+                items, pages = self._page(
+                    client, f"{what}?page={page}&page_size={PAGE_STREAMS}&columns={columns}", texts
+                )
+                found += items
                 if page >= pages:
                     break
         return found
@@ -122,18 +135,17 @@ class ManagementClient:
             self._clients.discard(client)
             client.close()
 
-    def _page(self, client: HttpClient, page: int) -> tuple[list[dict[str, Any]], int]:
-        columns = "vhost,name,type,arguments,effective_policy_definition"
-        url = f"{self._url}/api/queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
+    def _page(self, client: HttpClient, path: str, texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], int]:
+        url = f"{self._url}/api/{path}"
 
         def read(response: urllib3.BaseHTTPResponse) -> tuple[list[dict[str, Any]], int]:
             body = response.read(MAX_PAGE_BYTES + 1)
-            if response.status == HTTPStatus.BAD_REQUEST and page > 1:
+            if response.status == HTTPStatus.BAD_REQUEST and "page=1&" not in path:
                 return [], 0  # there are fewer queues now, and no such page
             self._check(response.status, body)
             try:
                 answer = json.loads(body)
-                return [_checked(item) for item in answer["items"]], int(answer["page_count"])
+                return [_checked(item, texts) for item in answer["items"]], int(answer["page_count"])
             except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
                 raise UnavailableError(f"{self._url} answered what the management API does not: {err!r}") from err
 
@@ -178,9 +190,9 @@ def _reason(body: bytes) -> str:
     return repr(str(text)[:200])
 
 
-def _checked(item: Any) -> dict[str, Any]:
-    if not (isinstance(item, dict) and isinstance(item["vhost"], str) and isinstance(item["name"], str)):
-        raise TypeError("a queue without vhost and name")
+def _checked(item: Any, texts: tuple[str, ...]) -> dict[str, Any]:
+    if not (isinstance(item, dict) and all(isinstance(item[text], str) for text in texts)):
+        raise TypeError(f"an item without {' and '.join(texts)}")
     return item
 
 

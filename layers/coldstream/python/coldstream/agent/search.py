@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 
 DELETED = "deleted at the broker before its names were known; what is pinned here is kept, and not archived"
+UNLISTED = "the management API lists no stream that it may be; its user sees vhosts alone in which it has permissions"
 FIRST_PAUSE_S = 0.25
 
 
@@ -120,7 +121,7 @@ class NameSearch:
         listed = await self._naming.known_since(asyncio.get_running_loop().time())
         streams = [StreamId(vhost, name, self._life) for vhost, name in candidates(self._life, listed)]
         if not streams:
-            return Names(why="the management API lists no stream that it may be; its user has to see every vhost")
+            return Names(why=UNLISTED)
         if not any(self._rules.take(stream) for stream in streams):
             return Names(state="excluded")
         answers = await self._ask(streams, first, another)
