@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup broker newer-brokers sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,11 @@ newer-brokers:  ## Put RabbitMQ 4.0 and 4.3 into .cache/brokers, for tests, wher
 
 sam: .venv-sam/.ready  ## Put SAM CLI into .venv-sam
 
+tools: .venv-tools/.ready  ## Put uv and cyclonedx-py into .venv-tools
+
+pin: tools  ## Write the requirements again, with hashes: UPGRADE=1 for the newest versions, FILES="…" for some
+	@scripts/pin $(if $(UPGRADE),--upgrade) $(FILES)
+
 emulators: .venv-localstack/.ready  ## Put LocalStack into .venv-localstack, and fetch DynamoDB Local
 	@scripts/dynamodb-local/fetch
 
@@ -47,7 +52,7 @@ java:  ## Install Debian's Java where that may be done
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
-test: setup broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
+test: setup tools broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py -k "not memory"
 
@@ -66,9 +71,10 @@ format: setup  ## Let ruff format the code
 bench: setup broker java  ## Measure speed and memory, and write docs/benchmarks.md
 	@$(BIN)/python -m bench
 
-sam-build: sam  ## Check the template and build it, for sam deploy
+sam-build: setup tools sam  ## Check the template and build it, with the layer's bill of materials, for sam deploy
 	@SAM_CLI_TELEMETRY=0 .venv-sam/bin/sam validate --lint --region us-east-1
 	@SAM_CLI_TELEMETRY=0 PATH="$(CURDIR)/.venv-sam/bin:$$PATH" sam build
+	@$(BIN)/python scripts/sbom.py layer --to .aws-sam/build/Layer/sbom.cdx.json
 
 sam-local: setup sam docker  ## The functions in Docker as Lambda runs them, with commands to paste
 	@$(BIN)/python scripts/sam_local.py
@@ -76,11 +82,18 @@ sam-local: setup sam docker  ## The functions in Docker as Lambda runs them, wit
 localstack: setup emulators  ## Everything on LocalStack and DynamoDB Local, with commands to paste
 	@$(BIN)/python scripts/localstack.py
 
-spark-package: setup  ## What spark-submit and EMR Serverless need, into build/spark: ARCHITECTURE=x86_64 or aarch64
+spark-package: setup tools  ## What spark-submit and EMR Serverless need, into build/spark: ARCHITECTURE=x86_64 or aarch64
 	@$(BIN)/python scripts/spark_package.py --architecture $(or $(ARCHITECTURE),x86_64)
 
 spark-local: setup java  ## Compaction and replay by spark-submit on an archive of this machine, with commands to paste
 	@$(BIN)/python scripts/spark_local.py
+
+wheel: setup tools  ## The wheel of coldstream into dist, and what the agent's installation consists of
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@$(BIN)/python scripts/sbom.py agent --to dist/agent.cdx.json
+
+sbom: setup tools  ## What layer, agent and Spark jobs consist of, by version and hash, as CycloneDX into build/sbom
+	@$(BIN)/python scripts/sbom.py
 
 generate: setup  ## Write again what is generated from the code: docs/openapi.json, docs/*.schema.json
 	@$(BIN)/python scripts/generate.py

@@ -4,6 +4,7 @@
 - coldstream.zip, for --py-files: the packages `coldstream` and `coldstream_spark`
 - dependencies.tar.gz, for --archives: what they import from others but Spark itself, as requirements-spark.txt pins it,
   for the Python 3.11 that EMR has; unpacked, its directory belongs on PYTHONPATH
+- sbom.cdx.json: what those are, as CycloneDX
 
 The same sources and pins give the same bytes. The archive takes about 20 s, and 100 MB from the registry;
 `--without-dependencies` leaves it out.
@@ -21,6 +22,8 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from scripts.sbom import write_sbom
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "spark"
@@ -57,6 +60,7 @@ def write_zip(target: Path) -> None:
 def install(directory: Path, architecture: str) -> None:
     """Put the pinned requirements, as wheels for EMR, into a directory that is not there yet."""
     options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary", ":all:"]
+    options.append("--require-hashes")
     platform = [option for library in LIBRARIES for option in ("--platform", f"{library}_{architecture}")]
     target = ["--target", str(directory), "--implementation", "cp", "--python-version", PYTHON, *platform]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, *target, "-r", str(REQUIREMENTS)], check=True)
@@ -101,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as directory:
             install(Path(directory, "dependencies"), options.architecture)
             write_tar(options.to / "dependencies.tar.gz", Path(directory, "dependencies"))
+        write_sbom("spark", options.to / "sbom.cdx.json")
     for path in sorted(options.to.iterdir()):
         print(f"{path.stat().st_size / 1e6:8.1f} MB  {path}")
     return 0

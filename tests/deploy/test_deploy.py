@@ -160,4 +160,6 @@ def test_the_container_is_built_of_files_that_there_are_and_runs_as_the_broker()
         assert (ROOT / source).exists(), source
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert users == ["${BROKER_UID}:${BROKER_GID}"]
-    assert "--constraint" in " ".join(lines)
+    installs = [step for line in lines if line.startswith("RUN") for step in line.split("&&") if " -r " in step]
+    assert installs
+    assert all("--require-hashes" in step for step in installs)
