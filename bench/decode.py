@@ -46,7 +46,7 @@ class Case:
 def measure() -> Section:
     """Measure three shapes of message."""
     plain = list(_plain_messages())
-    rich = list(_rich_messages())
+    rich = list(rich_messages())
     cases = [
         Case("data only; body", _chunks(plain), _body),
         Case("data only, sub-batches of 10, gzip; body", _chunks(plain, Compression.GZIP), _body),
@@ -139,7 +139,7 @@ def _plain_messages() -> Iterator[bytes]:
         yield b"\x00\x53\x75\xa0" + bytes((BODY_BYTES,)) + data[number : number + BODY_BYTES]
 
 
-def _rich_messages() -> Iterator[bytes]:
+def rich_messages() -> Iterator[bytes]:
     """Yield messages as applications send them: four standard properties, four of their own."""
     for number in range(CHUNKS * MESSAGES_A_CHUNK):
         yield bytes(

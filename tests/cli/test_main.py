@@ -206,6 +206,16 @@ def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli) -> None:
     assert "complete -o default -F _coldstream_completion coldstream" in done.out
 
 
+def test_completion_is_installed_for_the_shell_that_is_named(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "coldstream", "--install-completion", "bash"]
+    subprocess.run(command, capture_output=True, check=True, env=environment)
+    (line,) = (tmp_path / ".bashrc").read_text().split("\n")[-2:-1]
+    asked = f"{line}\ncomplete -p coldstream"
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "complete -o default -F _coldstream_completion coldstream\n"
+
+
 def test_a_shell_completes_names_of_streams_where_the_resolver_tells_them(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

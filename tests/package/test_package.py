@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
 from email.message import Message
 from email.parser import Parser
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,17 @@ OF_EXTRA = {
     "replay": ["coldstream.replay", "coldstream.rows"],
     "spark": ["coldstream_spark"],
 }
+BELOW = {
+    "agent": {"agent", "consumer", "cli"},
+    "cli": {"cli"},
+    "live": {"consumer"},
+    "local": {"local"},
+    "replay": {"replay"},
+    "rows": {"replay"},
+    "spark": {"spark", "replay"},
+}
+"""Of which extras a package of ours imports modules, beside what is always there."""
+
 PLAIN = ["format", "manifest", "store", "archive", "compact", "serve", "runtime"]
 
 IMPORT_ALL = """
@@ -101,6 +115,27 @@ def test_every_module_of_an_extra_is_known_to_be_of_it() -> None:
         if name != "coldstream"
     }
     assert declared == EXTRAS
+
+
+def imported(path: Path) -> set[str]:
+    """Return the packages of others that a module imports when it is imported."""
+    tree = ast.parse(path.read_text())
+    nodes = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"coldstream", "coldstream_spark"}
+
+
+def test_what_is_imported_is_declared_and_not_there_by_chance() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    plain = {re.split(r"[\[<>=]", requirement)[0].replace("-", "_") for requirement in project["dependencies"]} | {
+        "botocore"
+    }
+    for root in (ROOT / "layers/coldstream/python/coldstream", ROOT / "spark"):
+        for path in root.rglob("*.py"):
+            package = "spark" if root.name == "spark" else path.relative_to(root).parts[0]
+            extras = BELOW.get(package, set())
+            assert {EXTRAS.get(name, "plain") for name in imported(path) - plain - {"py4j"}} <= extras, path
 
 
 def test_plain_it_is_what_the_functions_and_a_reader_need(install: Install) -> None:

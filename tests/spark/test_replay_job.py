@@ -143,6 +143,16 @@ def test_a_stream_is_replayed_in_order_each_message_once_whatever_dies(
     assert found == [*map(source.message, range(400)), b"the end"]
 
 
+def test_messages_that_no_queue_takes_fail_the_job_unless_allowed(orders: Emulated, job: Job, broker: Broker) -> None:
+    uri = f"amqp://guest:guest@{broker.host}:{broker.amqp_port}/%2F"
+    target = ("--stream", "orders", "--to", "5", "--to-exchange", "amq.topic", "--amqp-broker", uri)
+    code, summary = job(*target)
+    assert (code, summary["complete"]) == (3, False)
+    assert "no queue is bound for its routing key" in summary["errors"][0]
+    code, summary = job(*target, "--allow-unroutable")
+    assert (code, summary["complete"], summary["streams"][0]["unroutable"]) == (0, True, 5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -150,6 +160,7 @@ def test_a_stream_is_replayed_in_order_each_message_once_whatever_dies(
         (("--stream", "orders", "--to-parquet", "t", "--partition-by", "week"), 2),
         (("--stream", "orders", "--to-stream", "t", "--broker", "amqp://localhost"), 2),
         (("--stream", "orders", "--to-stream", "t", "--rate", "0"), 2),
+        (("--stream", "orders", "--to-parquet", "t", "--from", "now-1h"), 2),
         (("--stream", "orders", "--to-parquet", "t", "--transform", "no:thing"), 2),
     ],
 )

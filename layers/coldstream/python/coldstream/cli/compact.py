@@ -119,8 +119,8 @@ def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Polic
         oldest = table.log_from_offset(stream.incarnation, head.first_offset, 1).entries[0]
         if oldest.greatest_timestamp >= policy.older_than:
             newest = format_timestamp(oldest.greatest_timestamp)
-            what = f"all {head.fragments} fragments have chunks younger than --older-than {older_than}"
-            typer.echo(printable(f"{stream}: {what}, and are left alone; the oldest one goes up to {newest}"), err=True)
+            what = f"none of its fragments ({head.fragments}) is older than --older-than {older_than}"
+            typer.echo(printable(f"{stream}: {what}; the oldest has chunks up to {newest}"), err=True)
 
 
 def _show_prospects(prospects: list[Prospect]) -> None:

@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
 
 
 HELP = (
-    "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream or object;"
+    "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream, object or queue;"
     " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 130 interrupted."
 )
 
