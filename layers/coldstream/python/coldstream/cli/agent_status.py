@@ -94,7 +94,7 @@ def _row(stream: StreamStatus, now: TimestampMs) -> tuple[object, ...]:
         size_text(stream.pinned_bytes),
         size_text(stream.orphaned_bytes),
         _duration_text(stream.retention_left_s),
-        stream.complete_from,
+        stream.complete_from or None,
         stream.last_failure,
     )
 

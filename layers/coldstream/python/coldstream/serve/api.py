@@ -128,6 +128,11 @@ class DescriptionBody(_Body):
     messages: Count = Field(description="Those in user chunks; the others are the broker's own tracking records")
     data_bytes: Count = Field(description="Size of the chunks")
     object_bytes: Count = Field(description="Size of the fragments' objects")
+    before: GapBody | None = Field(
+        default=None,
+        description="The offsets before the first archived one, and why they are not archived; null where there are"
+        " none, or nothing is archived",
+    )
     gaps: list[GapBody] = Field(description="The first 100 gaps")
     gap_count: Count = Field(description="All gaps")
     quarantined: Count = Field(description="Segments that failed verification and were set aside")
@@ -149,6 +154,7 @@ class DescriptionBody(_Body):
             messages=head.messages,
             data_bytes=head.data_bytes,
             object_bytes=head.object_bytes,
+            before=None if description.before is None else GapBody.of(description.before),
             gaps=[GapBody.of(gap) for gap in description.gaps],
             gap_count=head.gaps,
             quarantined=head.quarantined,
@@ -173,7 +179,8 @@ class DescriptionBody(_Body):
             gaps=self.gap_count,
             quarantined=self.quarantined,
         )
-        return Description(head, tuple(gap.value() for gap in self.gaps))
+        before = None if self.before is None else self.before.value()
+        return Description(head, tuple(gap.value() for gap in self.gaps), before)
 
 
 class RangeBody(_Body):
