@@ -20,9 +20,11 @@ from coldstream.agent.run import run_agent
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.live.address import BrokerAddress
 from coldstream.local.stack import LocalStack
+from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST
 from coldstream.serve.answer import Description
 from coldstream.serve.client import ResolverClient
+from coldstream.units import Offset
 from tests.support.broker import Broker
 
 SEGMENT_BYTES = 100_000
@@ -101,6 +103,7 @@ class Story:
             loop.call_soon_threadsafe(running.cancel)
             thread.join(WAIT_S)
             loop.close()
+        assert running.cancelled(), "the agent has ended by itself"
 
     def consumer(self, **options: object) -> coldstream.BlockingConsumer:
         return coldstream.BlockingConsumer(
@@ -152,6 +155,9 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert err.reason is not None
         assert "retention" in err.reason
         assert given
+        described = story.description()
+        assert described is not None
+        assert described.after == Gap(Offset(err.first_offset), Offset(err.next_offset), err.reason)
         with story.consumer(on_gap="skip") as consumer:
             messages = consumer.messages()
             taken = [next(messages).offset for _ in range(len(given) + len(live))]

@@ -125,7 +125,13 @@ def test_a_description_says_why_the_archive_begins_where_it_does() -> None:
     record_missing(late.table, late.stream, Loss(Offset(0), Offset(45), "retention", NOW))
     late.table.requests.clear()
     assert resolver.describe("/", "late").before == Gap(Offset(0), Offset(40), "retention")
-    assert late.table.requests == {"GetItem": 1, "Query": 1}
+    assert late.table.requests == {"GetItem": 1, "Query": 2}
+
+
+def test_a_description_says_what_is_lost_behind_the_tail(resolver: Resolver, archive: ChunkArchive) -> None:
+    assert resolver.describe("/", "orders").after is None
+    record_missing(archive.table, STREAM, Loss(Offset(30), Offset(70), "retention", NOW))
+    assert resolver.describe("/", "orders").after == Gap(Offset(30), Offset(70), "retention")
 
 
 def test_a_stream_with_nothing_but_a_quarantined_segment_is_described(resolver: Resolver) -> None:

@@ -90,6 +90,9 @@ def _show(description: Description) -> None:
     if (before := description.before) is not None:
         reason = before.reason or "nobody has said why; the broker may have deleted them before an agent came"
         write(f"{'before the first':<18}{before.first_offset} to {before.next_offset - 1}: {printable(reason)}")
+    if (after := description.after) is not None:
+        reason = after.reason or "lost"
+        write(f"{'behind the tail':<18}{after.first_offset} to {after.next_offset - 1}: {printable(reason)}")
     for gap in description.gaps:
         reason = gap.reason or "not archived yet, or lost"
         write(f"{'':18}{gap.first_offset} to {gap.next_offset - 1}: {printable(reason)}")

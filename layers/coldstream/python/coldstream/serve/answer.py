@@ -128,12 +128,14 @@ class Answer:
 class Description:
     """The state of a stream as a whole, and its first gaps: `head.gaps` says how many there are.
 
-    `before` is what is missing before the first archived offset, None where the archive begins with the stream.
+    `before` is what is missing before the first archived offset, None where the archive begins with the stream;
+    `after` what is known to be lost right behind the tail, None where the broker goes on there.
     """
 
     head: Head
     gaps: tuple[Gap, ...]
     before: Gap | None = None
+    after: Gap | None = None
 
     @property
     def complete_from(self) -> Offset | None:

@@ -133,6 +133,11 @@ class DescriptionBody(_Body):
         description="The offsets before the first archived one, and why they are not archived; null where there are"
         " none, or nothing is archived",
     )
+    after: GapBody | None = Field(
+        default=None,
+        description="The offsets right behind the tail, where it is known that they are lost: the broker goes on after"
+        " them; null where it goes on at the tail",
+    )
     gaps: list[GapBody] = Field(description="The first 100 gaps")
     gap_count: Count = Field(description="All gaps")
     quarantined: Count = Field(description="Segments that failed verification and were set aside")
@@ -155,6 +160,7 @@ class DescriptionBody(_Body):
             data_bytes=head.data_bytes,
             object_bytes=head.object_bytes,
             before=None if description.before is None else GapBody.of(description.before),
+            after=None if description.after is None else GapBody.of(description.after),
             gaps=[GapBody.of(gap) for gap in description.gaps],
             gap_count=head.gaps,
             quarantined=head.quarantined,
@@ -179,8 +185,12 @@ class DescriptionBody(_Body):
             gaps=self.gap_count,
             quarantined=self.quarantined,
         )
-        before = None if self.before is None else self.before.value()
-        return Description(head, tuple(gap.value() for gap in self.gaps), before)
+        return Description(
+            head,
+            tuple(gap.value() for gap in self.gaps),
+            None if self.before is None else self.before.value(),
+            None if self.after is None else self.after.value(),
+        )
 
 
 class RangeBody(_Body):

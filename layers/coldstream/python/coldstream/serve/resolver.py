@@ -13,6 +13,7 @@ from coldstream.manifest.stream import Incarnation, StreamId, check_name, incarn
 from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.resolve import ResolveRequest, resolve
+from coldstream.serve.tail import past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
 from coldstream.units import Offset, TimestampMs, now_ms
 
@@ -55,14 +56,16 @@ class Resolver:
     def describe(self, vhost: str, name: str, life: str | None = None) -> Description:
         """Describe a stream, also an empty one.
 
-        Cost: one GetItem, one Query if it has gaps, and one if the archive begins later than the stream.
+        Cost: one GetItem, one Query if it has gaps, one if the archive begins later than the stream, and that of
+        `past_tail` if anything was lost.
         """
         stream = self._stream(vhost, name, life)
         head = self.table.head(stream.incarnation)
         if head is None or head.stream != stream:
             raise StreamNotFoundError(f"no {stream}, incarnation {stream.incarnation}")
         gaps = self.table.gaps(stream.incarnation, MAX_GAPS) if head.gaps else ()
-        return Description(head, gaps, self._before(head))
+        after = None if head.next_offset is None else past_tail(self.table, head, head.next_offset)
+        return Description(head, gaps, self._before(head), after if isinstance(after, Gap) else None)
 
     def _before(self, head: Head) -> Gap | None:
         if not head.first_offset:
