@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent import delivery, proof
+from coldstream.agent import delivery, losses, proof
+from coldstream.agent.losses import UNSEEN
 from coldstream.agent.rules import Rules
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 from tests.support.node import Node
-from tests.support.rig import Rig, make_quick
+from tests.support.rig import Rig, make_quick, told
 
 
 @pytest.fixture(autouse=True)
@@ -156,6 +158,56 @@ async def test_what_was_deleted_while_the_agent_was_away_is_a_loss_that_is_told(
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
     assert (newest, newest) not in rig.archived
     assert [entry for entry in rig.archived if entry[0] < active_end][-1][1] == active_end
+
+
+async def test_what_was_deleted_before_the_agent_came_is_told_and_the_rest_archived(rig):
+    rig.stream.publish(500)
+    rig.stream.retain(3)
+    first, *_, active = (int(path.stem) for path in rig.stream.segments)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.archived and rig.archived[-1][1] == active)
+        await told(rig, archiver)
+        status = await archiver.status(None)
+    assert rig.archived[0][0] == first
+    assert rig.bus.lost == [(0, first, UNSEEN)]
+    assert (status.complete_from, status.incomplete_because) == (first, UNSEEN)
+
+
+async def test_what_was_deleted_while_the_agent_was_away_is_told_though_nothing_rolls(rig):
+    rig.stream.publish(200)
+    async with rig.running():
+        await rig.catches_up()
+    tail = rig.archived_to
+    shutil.rmtree(rig.tmp_path / "state")
+    rig.stream.publish(500)
+    rig.stream.retain(1)
+    (begins,) = (int(path.stem) for path in rig.stream.segments)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.bus.lost)
+        await told(rig, archiver)
+    assert [loss[:2] for loss in rig.bus.lost] == [(tail, begins)]
+    assert rig.archived_to == tail
+
+
+async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
+    """Its broker has deleted it as well; it pinned all, and waits for the function to come back."""
+    other = Rig(rig.tmp_path / "other", node, rig.stream)
+    other.archive, other.bus = rig.archive, rig.bus
+    rig.functions_run = other.functions_run = False
+    rig.stream.publish(500)
+    async with other.running():
+        await rig.until(lambda: rig.bus.announced)
+        rig.stream.publish(200)
+        await rig.until(lambda: int(rig.stream.segments[-1].stem) in other.pins)
+        rig.stream.retain(1)
+        (begins,) = (int(path.stem) for path in rig.stream.segments)
+        async with rig.running() as archiver:
+            await rig.until(lambda: archiver.losses.are_suspected)
+            await asyncio.sleep(5 * losses.PATIENCE_S)
+            rig.functions_run = other.functions_run = True
+            await rig.until(lambda: rig.archived_to == begins)
+            await told(rig, archiver)
+    assert rig.bus.lost == []
 
 
 async def test_a_deleted_stream_is_archived_as_far_as_it_was_proven_and_the_rest_is_told(rig, node):

@@ -236,6 +236,19 @@ async def test_a_broker_that_does_not_know_a_stream_for_a_moment_costs_nothing(w
     assert world.bus.lost == []
 
 
+async def test_what_retention_deleted_while_the_agent_was_away_is_told_though_no_segment_ends(world: World) -> None:
+    world.declare(1000, 8)
+    async with world.agent():
+        await until(lambda: world.archived_to(1000) == 80)
+    assert world.log is not None
+    del world.log.chunks[:]
+    world.log.add(chunk_id=130)
+    async with world.agent():
+        await until(lambda: world.bus.lost)
+    assert [loss[:2] for loss in world.bus.lost] == [(80, 130)]
+    assert world.archived_to(1000) == 80
+
+
 @pytest.mark.parametrize("stream", [StreamId(*ORDERS, life(1000)), None])
 async def test_losses_that_were_not_told_are_told_after_a_restart(world: World, stream: StreamId | None) -> None:
     world.declare(1000, 8)

@@ -38,17 +38,24 @@ def test_the_stream_that_is_farthest_behind_comes_first(agent: Agent, capsys: py
         agent_status(
             stream_status(name="late", oldest_unarchived_at=NOW - 60_000),
             stream_status(name="done", archived_to=1100, retention_left_s=None),
-            stream_status(name="latest", oldest_unarchived_at=NOW - 7_200_000, last_failure="S3 does not answer"),
+            stream_status(
+                name="latest",
+                oldest_unarchived_at=NOW - 7_200_000,
+                complete_from=90,
+                last_failure="S3 does not answer",
+            ),
             stream_status(vhost=None, name=None, incarnation=Incarnation("__new_1"), oldest_unarchived_at=None),
         )
     )
     status(url=agent.url)
     assert capsys.readouterr().out == (
-        "vhost  stream   state      behind  offsets behind  pinned   only here  retention left  failure\n"
-        "/      latest   announced  2 h                400  2.9 KiB  1000 B     60 min          S3 does not answer\n"
-        "/      late     announced  60 s               400  2.9 KiB  1000 B     60 min          -\n"
-        "/      done     announced  0 s                  0  2.9 KiB  1000 B     -               -\n"
-        "-      __new_1  announced  -                  400  2.9 KiB  1000 B     60 min          -\n"
+        "vhost  stream   state      behind  offsets behind  pinned   only here  retention left  complete from"
+        "  failure\n"
+        "/      latest   announced  2 h                400  2.9 KiB  1000 B     60 min          90           "
+        "  S3 does not answer\n"
+        "/      late     announced  60 s               400  2.9 KiB  1000 B     60 min          -              -\n"
+        "/      done     announced  0 s                  0  2.9 KiB  1000 B     -               -              -\n"
+        "-      __new_1  announced  -                  400  2.9 KiB  1000 B     60 min          -              -\n"
     )
 
 

@@ -92,6 +92,57 @@ async def test_a_gap_that_nobody_explains_may_yet_be_filled(world: World) -> Non
     assert GAP_WAIT_S <= await run_into_a_gap(world, None) < GAP_WAIT_S + 30
 
 
+def lose_what_follows_the_tail(world: World) -> None:
+    """Have retention delete what is not archived, before and while a tracking chunk begins what is left."""
+    world.is_unaware = False
+    chunks(world, 8)
+    world.archive(4)
+    world.track()
+    chunks(world, 2)
+    world.retain(3)
+    world.lost[12] = 24, "retention"
+
+
+@in_a_world
+async def test_what_is_lost_past_the_tail_is_raised_at_once(world: World) -> None:
+    lose_what_follows_the_tail(world)
+    began = asyncio.get_running_loop().time()
+    reading = Following(world)
+    with pytest.raises(GapError) as gap:
+        await reading.task
+    assert (gap.value.first_offset, gap.value.next_offset, gap.value.reason) == (12, 24, "retention")
+    assert asyncio.get_running_loop().time() - began < 20
+    assert reading.offsets == list(range(12))
+
+
+@in_a_world
+async def test_what_is_lost_past_the_tail_is_passed_over_to_where_the_broker_begins(world: World) -> None:
+    lose_what_follows_the_tail(world)
+    reading = Following(world, on_gap="skip")
+    await reading.settled(world.next_offset)
+    chunks(world, 2)
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets == [*range(12), *range(25, 37)]
+    assert [(gap.first_offset, gap.next_offset) for gap in reading.intake.gaps] == [(12, 24)]
+
+
+@in_a_world
+async def test_a_broker_that_begins_with_a_stored_offset_is_read_on_without_the_archive(world: World) -> None:
+    world.is_unaware = False
+    chunks(world, 4)
+    world.archive(4)
+    world.track()
+    chunks(world, 1)
+    world.retain(2)
+    began = asyncio.get_running_loop().time()
+    reading = Following(world)
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets == world.messages()
+    assert asyncio.get_running_loop().time() - began < 60
+
+
 @in_a_world
 async def test_a_stream_that_is_deleted_keeps_its_gaps(world: World) -> None:
     chunks(world, 20)

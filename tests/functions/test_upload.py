@@ -122,6 +122,14 @@ def test_a_second_history_rings_the_alarm_of_quarantines_and_a_second_copy_does_
         assert s3_objects.info(segment.staged_key) is None
 
 
+def test_what_no_agent_ever_saw_is_written_down_without_an_alarm(app, dynamo_table, capsys):
+    unseen = SegmentLost(STREAM, Offset(0), Offset(40), "deleted before", unseen=True)
+    assert app.lambda_handler(sqs_event(envelope(unseen)), Context()) == {"batchItemFailures": []}
+    (loss,) = dynamo_table.missing(STREAM.incarnation)
+    assert (loss.first_offset, loss.next_offset, loss.reason) == (0, 40, "deleted before")
+    assert json.loads(capsys.readouterr().out)["SegmentsLost"] == [0.0]
+
+
 def test_a_whole_batch_that_fails_is_named_record_by_record(app):
     answer = app.lambda_handler(sqs_event("{}", "[]"), Context())
     assert [failure["itemIdentifier"] for failure in answer["batchItemFailures"]] == ["message-0", "message-1"]

@@ -50,6 +50,7 @@ def envelope(event: SegmentRolled | SegmentLost) -> dict[str, Any]:
 )
 def test_an_event_comes_back_as_it_was_written(vhost: str, name: str) -> None:
     events = [rolled(vhost, name), replace(rolled(vhost, name), cut_every_ms=20_000), lost(vhost, name, name)]
+    events.append(replace(lost(vhost, name), unseen=True))
     for event in events:
         assert event_of(json.dumps(envelope(event))) == event
 
@@ -159,6 +160,7 @@ def test_what_is_not_of_the_schema_is_refused_by_its_field(path: str, value: Any
         ("detail.lost.next_offset", 10, "lost"),
         ("detail.lost.next_offset", 2**64, "detail.lost.next_offset"),
         ("detail.lost.size_bytes", 1, "detail.lost.size_bytes"),
+        ("detail.unseen", False, "detail.unseen"),
         ("detail.reason", None, "detail.reason"),
         ("detail.reason", "", "detail.reason"),
         ("detail.reason", 7, "detail.reason"),

@@ -6,7 +6,7 @@ import pytest
 
 from coldstream.archive.missing import record_missing
 from coldstream.errors import InvalidNameError, InvalidQueryError, StreamNotFoundError
-from coldstream.manifest.entry import Gap, Quarantine
+from coldstream.manifest.entry import Gap, Loss, Quarantine
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
@@ -114,6 +114,24 @@ def test_a_description_tells_the_whole_and_the_gaps(resolver: Resolver, archive:
     assert (description.head.first_offset, description.head.next_offset) == (0, 30)
     assert description.gaps == (Gap(Offset(10), Offset(20)),)
     assert archive.table.requests == {"GetItem": 1, "Query": 1}
+
+
+def test_a_description_says_why_the_archive_begins_where_it_does() -> None:
+    late = ChunkArchive(stream=StreamId("/", "late", Incarnation("__late_1763700000000000000")))
+    late.add(40, steady(5, 1, 2))
+    resolver = Resolver(late.table, late.objects, 900)
+    found = resolver.describe("/", "late")
+    assert (found.before, found.complete_from) == (Gap(Offset(0), Offset(40)), 40)
+    record_missing(late.table, late.stream, Loss(Offset(0), Offset(45), "retention", NOW))
+    late.table.requests.clear()
+    assert resolver.describe("/", "late").before == Gap(Offset(0), Offset(40), "retention")
+    assert late.table.requests == {"GetItem": 1, "Query": 2}
+
+
+def test_a_description_says_what_is_lost_behind_the_tail(resolver: Resolver, archive: ChunkArchive) -> None:
+    assert resolver.describe("/", "orders").after is None
+    record_missing(archive.table, STREAM, Loss(Offset(30), Offset(70), "retention", NOW))
+    assert resolver.describe("/", "orders").after == Gap(Offset(30), Offset(70), "retention")
 
 
 def test_a_stream_with_nothing_but_a_quarantined_segment_is_described(resolver: Resolver) -> None:

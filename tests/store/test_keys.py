@@ -47,6 +47,14 @@ def test_what_a_cluster_stages_lies_one_level_deeper() -> None:
     assert ours.quarantined(LIFE, Offset(0), "e") == KEYS.quarantined(LIFE, Offset(0), "e")
 
 
+def test_the_key_of_a_staged_segment_tells_its_offsets() -> None:
+    key = KEYS.staged(LIFE, Offset(7), Offset(MAX_OFFSET))
+    assert key.startswith(KEYS.staging(LIFE))
+    assert KEYS.staged_offsets(key) == (7, MAX_OFFSET)
+    assert KEYS.staged_offsets(KEYS.fragment(LIFE, Offset(7))) is None
+    assert KEYS.staged_offsets(f"{key}.json") is None
+
+
 def test_a_quarantined_segment_is_told_from_others_by_its_etag() -> None:
     assert KEYS.quarantined(LIFE, Offset(7), '"0a1b-2"') == (
         f"archive/quarantine/{LIFE}/00000000000000000007-0a1b-2.segment"

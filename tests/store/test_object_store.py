@@ -250,6 +250,15 @@ def test_uploads_are_those_to_exactly_the_key_oldest_first(objects: ObjectStore)
     assert objects.uploads(KEY[:-2]) == ()
 
 
+def test_keys_and_uploads_are_listed_by_their_prefix(objects: ObjectStore) -> None:
+    for key in ("some/2", "some/1", "same/1"):
+        objects.put_new(key, io.BytesIO(DATA), size_bytes=len(DATA), crc32=crc32(DATA))
+    uploads = {(key, objects.create_upload(key)) for key in ("some/3", "some/4")}
+    objects.create_upload("same/3")
+    assert list(objects.keys("some/")) == ["some/1", "some/2"]
+    assert set(objects.uploads_under("some/")) == uploads
+
+
 def test_an_aborted_upload_is_gone(objects: ObjectStore) -> None:
     upload_id, _ = put_parts(objects, DATA)
     objects.abort_upload(KEY, upload_id)

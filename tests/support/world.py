@@ -77,6 +77,8 @@ class World:
         self.retains = True
         self.archived: dict[int, list[Chunk]] = {}
         self.reasons: dict[int, str] = {}
+        self.lost: dict[int, tuple[int, str]] = {}
+        """What is told to be lost past a tail: up to which offset, and why."""
         self.is_up = True
         self.answers = True
         self.now = 1_000
@@ -318,7 +320,12 @@ class FakeReading:
             chunks = world.archived[life]
             at = self._attach(chunks, spec)
             if at == len(chunks):
-                self.tail = chunks[-1].header.next_offset
+                tail = chunks[-1].header.next_offset
+                if (lost := world.lost.get(tail)) is not None and not (
+                    isinstance(spec, AtOffset) and spec.offset > tail
+                ):
+                    raise GapError(STREAM, tail, *lost)
+                self.tail = tail
                 return
             first = chunks[at].header.chunk_id
             before = chunks[at - 1].header.next_offset if at else None

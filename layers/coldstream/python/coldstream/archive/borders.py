@@ -7,7 +7,7 @@ A time border lies behind a user chunk, when
 - the segment ends without another user chunk.
 
 So borders depend on the chunks alone, whoever looks and whenever. They lie behind user chunks, before the tracking
-chunks that may follow, because only of user chunks can be known that they are committed: brokers deliver no others.
+chunks that may follow, because only user chunks are known in time to be committed: brokers deliver no others unasked.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _row(stream: StreamStatus, now: TimestampMs) -> tuple[object, ...]:
         size_text(stream.pinned_bytes),
         size_text(stream.orphaned_bytes),
         duration_text(stream.retention_left_s),
-        stream.complete_from,
+        stream.complete_from or None,
         stream.last_failure,
     )
 

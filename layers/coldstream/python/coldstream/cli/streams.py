@@ -161,6 +161,7 @@ def _show(description: Description) -> None:
         ("stream", head.stream.name),
         ("incarnation", head.stream.incarnation),
         ("first offset", head.first_offset),
+        ("complete from", description.complete_from),
         ("tail", head.next_offset),
         ("first chunk at", _time(head.first_timestamp)),
         ("newest chunk at", _time(head.greatest_timestamp)),
@@ -175,6 +176,12 @@ def _show(description: Description) -> None:
     ]
     for label, value in lines:
         write(f"{label:<18}{printable(value)}")
+    if (before := description.before) is not None:
+        reason = before.reason or "nobody has said why; the broker may have deleted them before an agent came"
+        write(f"{'before the first':<18}{before.first_offset} to {before.next_offset - 1}: {printable(reason)}")
+    if (after := description.after) is not None:
+        reason = after.reason or "lost"
+        write(f"{'behind the tail':<18}{after.first_offset} to {after.next_offset - 1}: {printable(reason)}")
     for gap in description.gaps:
         reason = gap.reason or "not archived yet, or lost"
         write(f"{'':18}{gap.first_offset} to {gap.next_offset - 1}: {printable(reason)}")

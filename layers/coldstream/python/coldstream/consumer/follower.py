@@ -1,9 +1,10 @@
 """Follow one stream without end: out of the archive up to its tail, then live, and back where retention was faster.
 
 Live, a chunk whose id is past the offset that is expected leaves offsets out. Either they are tracking chunks, which
-brokers do not deliver, or retention has deleted what a slow reader had not got to, about which brokers say nothing. The
-broker's first chunk, asked for after that, tells: where it begins at or before the offset expected, nothing from there
-on had been deleted, so nothing was left out of what had been delivered by then. Otherwise the archive has it.
+consumers are not sent, or retention has deleted what a slow reader had not got to, about which brokers say nothing. The
+broker's first chunk, of any type, asked for after that, tells: where it begins at or before the offset expected,
+nothing from there on had been deleted, so nothing was left out of what had been delivered by then. Otherwise the
+archive has it.
 """
 
 from __future__ import annotations

@@ -126,7 +126,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The state of a stream as a whole, and its first gaps: `head.gaps` says how many there are."""
+    """The state of a stream as a whole, and its first gaps: `head.gaps` says how many there are.
+
+    `before` is what is missing before the first archived offset, None where the archive begins with the stream;
+    `after` what is known to be lost right behind the tail, None where the broker goes on there.
+    """
 
     head: Head
     gaps: tuple[Gap, ...]
+    before: Gap | None = None
+    after: Gap | None = None
+
+    @property
+    def complete_from(self) -> Offset | None:
+        """The offset from which on nothing is missing up to the tail; None where too many gaps are there to tell."""
+        if self.head.gaps > len(self.gaps):
+            return None
+        return self.gaps[-1].next_offset if self.gaps else self.head.first_offset

@@ -128,6 +128,16 @@ class DescriptionBody(_Body):
     messages: Count = Field(description="Those in user chunks; the others are the broker's own tracking records")
     data_bytes: Count = Field(description="Size of the chunks")
     object_bytes: Count = Field(description="Size of the fragments' objects")
+    before: GapBody | None = Field(
+        default=None,
+        description="The offsets before the first archived one, and why they are not archived; null where there are"
+        " none, or nothing is archived",
+    )
+    after: GapBody | None = Field(
+        default=None,
+        description="The offsets right behind the tail, where it is known that they are lost: the broker goes on after"
+        " them; null where it goes on at the tail",
+    )
     gaps: list[GapBody] = Field(description="The first 100 gaps")
     gap_count: Count = Field(description="All gaps")
     quarantined: Count = Field(description="Segments that failed verification and were set aside")
@@ -149,6 +159,8 @@ class DescriptionBody(_Body):
             messages=head.messages,
             data_bytes=head.data_bytes,
             object_bytes=head.object_bytes,
+            before=None if description.before is None else GapBody.of(description.before),
+            after=None if description.after is None else GapBody.of(description.after),
             gaps=[GapBody.of(gap) for gap in description.gaps],
             gap_count=head.gaps,
             quarantined=head.quarantined,
@@ -173,7 +185,12 @@ class DescriptionBody(_Body):
             gaps=self.gap_count,
             quarantined=self.quarantined,
         )
-        return Description(head, tuple(gap.value() for gap in self.gaps))
+        return Description(
+            head,
+            tuple(gap.value() for gap in self.gaps),
+            None if self.before is None else self.before.value(),
+            None if self.after is None else self.after.value(),
+        )
 
 
 class RangeBody(_Body):

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.entry import Gap, Head
+from coldstream.manifest.missing import with_reason
 from coldstream.manifest.stream import Incarnation, StreamId, check_name, incarnation
 from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.resolve import ResolveRequest, resolve
+from coldstream.serve.tail import past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
-from coldstream.units import TimestampMs, now_ms
+from coldstream.units import Offset, TimestampMs, now_ms
 
 NAMES_KEPT_S = 10.0
 """How long a stream that was declared again may go unnoticed by those who do not name the incarnation."""
@@ -51,13 +54,24 @@ class Resolver:
         return resolve(request, self.table, self.objects, now=self.now(), url_expiry_s=self.url_expiry_s)
 
     def describe(self, vhost: str, name: str, life: str | None = None) -> Description:
-        """Describe a stream, also an empty one. Cost: one GetItem, and one Query if it has gaps."""
+        """Describe a stream, also an empty one.
+
+        Cost: one GetItem, one Query if it has gaps, one if the archive begins later than the stream, and that of
+        `past_tail` if anything was lost.
+        """
         stream = self._stream(vhost, name, life)
         head = self.table.head(stream.incarnation)
         if head is None or head.stream != stream:
             raise StreamNotFoundError(f"no {stream}, incarnation {stream.incarnation}")
         gaps = self.table.gaps(stream.incarnation, MAX_GAPS) if head.gaps else ()
-        return Description(head, gaps)
+        after = None if head.next_offset is None else past_tail(self.table, head, head.next_offset)
+        return Description(head, gaps, self._before(head), after if isinstance(after, Gap) else None)
+
+    def _before(self, head: Head) -> Gap | None:
+        if not head.first_offset:
+            return None
+        missing = tuple(self.table.missing(head.stream.incarnation)) if head.losses or head.quarantined else ()
+        return with_reason(Gap(Offset(0), head.first_offset), missing)
 
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
         """List streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor, limit)."""
