@@ -25,7 +25,8 @@ from typing import Any
 from uuid import uuid4
 
 from coldstream_spark.place import Place
-from coldstream_spark.tables import TableJob, follow
+from coldstream_spark.summary import TELL_S
+from coldstream_spark.tables import TableJob
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
@@ -45,7 +46,6 @@ from coldstream.replay.transform import load_function
 from coldstream.replay.wanted import check_start, find_source, parse_bounds
 from coldstream.units import now_ms
 
-TELL_S = 5
 _PLACE = ("table", "bucket", "endpoint")
 
 
@@ -211,25 +211,11 @@ def _into_broker(spark: SparkSession, sources: Sequence[Source], task: Task) -> 
 
 def _into_table(spark: SparkSession, job: TableJob, place: Place) -> int:
     began = time.monotonic()
-    query = job.start(spark, place)
-    try:
-        done = follow(query, TELL_S, _tell)
-    finally:
-        query.stop()
-    write_json(
-        {
-            "target": job.path,
-            "streams": [
-                {"vhost": one.stream.vhost, "stream": one.stream.name, "incarnation": one.stream.incarnation}
-                for one in job.sources
-            ],
-            **done,
-            "complete": True,
-            "seconds": round(time.monotonic() - began, 3),
-            "errors": [],
-        }
-    )
-    return ExitCode.OK
+    done = job.run(spark, place, _tell)
+    for problem in done.problems:
+        _tell(f"not complete: {problem}")
+    write_json(done.to_dict() | {"seconds": round(time.monotonic() - began, 3), "errors": done.problems})
+    return ExitCode.UNEXPECTED if done.problems else ExitCode.OK
 
 
 def _reached(sources: Sequence[Source], task: Task) -> str:

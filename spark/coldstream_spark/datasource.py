@@ -51,8 +51,6 @@ class ColdstreamDataSource(DataSource):
         from coldstream_spark.streaming import ColdstreamStreamReader  # noqa: PLC0415  batches do without
 
         self._check(schema)
-        if self._parsed.has_end:
-            raise InvalidSettingError("options of where to end", "are not for streaming queries")
         return ColdstreamStreamReader(self._parsed)
 
     def _check(self, schema: StructType) -> None:

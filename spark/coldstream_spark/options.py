@@ -72,7 +72,6 @@ class Options:
     columns: tuple[str, ...]
     start: Bound
     end: Bound
-    has_end: bool
     min_partitions: int
     max_records: int | None
     max_bytes: int | None
@@ -106,7 +105,6 @@ class Options:
             columns=_columns(options.get("columns")),
             start=start,
             end=end,
-            has_end=any(name.startswith("ending") for name in options),
             min_partitions=_number(options, "minPartitions") or 1,
             max_records=_number(options, "maxRecordsPerTrigger"),
             max_bytes=_number(options, "maxBytesPerTrigger"),

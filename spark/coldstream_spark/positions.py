@@ -26,6 +26,23 @@ Positions = Mapping[str, Position]
 """By the name of the stream; one that is not there is read from its first archived offset on."""
 
 
+def never_back(before: Positions, now: Positions) -> Positions:
+    """Return where a query is that was at `before`: one that is told of less stays where it was.
+
+    So does a stream that is not found any more: begun anew, it would be read twice.
+    """
+    return {**before, **{name: one for name, one in now.items() if _is_before(before.get(name), one)}}
+
+
+def is_past(now: Positions, ends: Positions) -> bool:
+    """Return whether a query that is at `now` has read all up to `ends`."""
+    return all(not _is_before(now.get(name), end) for name, end in ends.items())
+
+
+def _is_before(now: Position | None, end: Position) -> bool:
+    return now is None or now.stream != end.stream or now.offset < end.offset
+
+
 def to_json(positions: Positions) -> dict[str, Any]:
     """Return what Spark writes down, the same for the same positions."""
     return {

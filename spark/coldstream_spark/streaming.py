@@ -1,14 +1,14 @@
 """Streaming queries: what is archived, in batches that Spark keeps account of.
 
 From 4.2 on Spark tells the source where it is when it asks how far the next batch may reach, and before a query with
-Trigger.AvailableNow. Before that, a source has to remember what it answered; after a restart it does not know, and so
-the first batch is not limited.
+Trigger.AvailableNow. Before that it does not say which trigger a query has, and takes the first answer for all that an
+AvailableNow query is to read: so there every batch goes as far as the archive, whatever the limits.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +16,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from coldstream.errors import IncarnationError
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, AtOffset
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.scan import offset_of, plan_scan
+from coldstream.serve.scan import offset_of
 from coldstream.store.ports import ManifestReads
 from coldstream.units import MIN_TIMESTAMP_MS, Offset
 from coldstream_spark.datasource import Task, read_task
+from coldstream_spark.limits import within
 from coldstream_spark.options import Options
 from coldstream_spark.plan import Range, find_streams, lose, plan_parts
-from coldstream_spark.positions import Position, Positions, from_json, to_json
+from coldstream_spark.positions import Position, Positions, from_json, never_back, to_json
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -34,8 +35,13 @@ try:
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
+
+    SAYS_WHERE_IT_IS = True
 except ImportError:  # before Spark 4.2
+    SAYS_WHERE_IT_IS = False
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
+
+_log = logging.getLogger(__name__)
 
 
 class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,7 +50,8 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, options: Options) -> None:
         self._options = options
         self._target: Positions | None = None
-        self._reached: Positions | None = None
+        self._reached: Positions = {}
+        self._is_told = False
 
     @property
     def _table(self) -> ManifestReads:
@@ -74,14 +81,18 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(  # noqa: N802  Spark's name
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return how far the next batch goes: to the tails, or to those of when the query began, within the limits."""
-        before = self._reached if start is None else from_json(start, self._options.vhost)
-        reached = self._target or self._tails()
-        is_limited = self._options.max_records or self._options.max_bytes
-        if is_limited and before is not None and (limit is None or not isinstance(limit, ReadAllAvailable)):
-            reached = self._within(before, reached)
-        # A stream that is not found any more stays where it was.
-        self._reached = {**(before or {}), **reached}
+        """Return how far the next batch goes: to the ends, or to those of when the query began, within the limits."""
+        options = self._options
+        before = self._reached if start is None else from_json(start, options.vhost)
+        reached = self._ends() if self._target is None else self._target
+        if options.max_records or options.max_bytes:
+            if start is None:
+                self._tell_of_limits()
+            elif not isinstance(limit, ReadAllAvailable):
+                reached = within(
+                    self._table, before, reached, records=options.max_records, size_bytes=options.max_bytes
+                )
+        self._reached = never_back(before, reached)
         return to_json(self._reached)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
@@ -93,12 +104,12 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Return the tails."""
-        return to_json(self._tails())
+        """Return the ends."""
+        return to_json(self._ends())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """Fix how far the query goes."""
-        self._target = self._tails()
+        self._target = self._ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan a batch. Raises GapError, and IncarnationError for a stream that was declared again meanwhile."""
@@ -117,6 +128,11 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the checkpoint is Spark's, and nothing waits here for being read."""
+
+    def _tell_of_limits(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _log.warning("Spark before 4.2 has no limits for a source in Python: each batch is all that is archived")
 
     def _ranges(self, before: Position | None, until: Position) -> Iterator[Range]:
         """Yield what lies between two positions; where the stream was declared again, the end of its old life first."""
@@ -138,65 +154,18 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                 " failOnDataLoss=false"
             )
 
-    def _tails(self) -> Positions:
-        """Return the ends of all streams that match now, of those that anything is archived of."""
+    def _ends(self) -> Positions:
+        """Return how far all streams that match can be read now, of those that anything is archived of."""
+        table, options = self._table, self._options
         found = {}
-        for stream in find_streams(self._table, self._options, may_miss=True):
+        for stream in find_streams(table, options, may_miss=True):
             tail = self._tail(stream)
             if tail is not None:
-                found[stream.name] = Position(stream, tail)
+                spec = options.end.of(stream.name)
+                end = tail if spec == NEXT else offset_of(table, options.place.open_bucket(), stream, spec)
+                found[stream.name] = Position(stream, min(tail, end))
         return found
 
     def _tail(self, stream: StreamId) -> Offset | None:
         head = self._table.head(stream.incarnation)
         return None if head is None else head.next_offset
-
-    def _within(self, before: Positions, tails: Positions) -> Positions:
-        """Return positions that the limits allow, divided among the streams that have more, the smallest backlog first.
-
-        Another life of a stream is entered at its beginning, after what is left of the old one, which is not limited.
-        """
-        starts: dict[str, Offset] = {}
-        for name, tail in tails.items():
-            position = before.get(name)
-            if position is not None and position.stream == tail.stream:
-                starts[name] = position.offset
-            else:
-                starts[name] = _first(self._table, tail.stream)
-        waiting = sorted(
-            (name for name in tails if starts[name] < tails[name].offset),
-            key=lambda name: (tails[name].offset - starts[name], name),
-        )
-        records, size_bytes = self._options.max_records, self._options.max_bytes
-        reached = {name: replace(tail, offset=max(starts[name], Offset(0))) for name, tail in tails.items()}
-        for number, name in enumerate(waiting):
-            share = len(waiting) - number
-            end = tails[name].offset
-            if records is not None:
-                end = min(end, Offset(starts[name] + -(-records // share)))
-            if size_bytes is not None:
-                end, taken = _reach(self._table, tails[name].stream, starts[name], end, -(-size_bytes // share))
-                size_bytes = max(0, size_bytes - taken)
-            if records is not None:
-                records = max(0, records - (end - starts[name]))
-            reached[name] = replace(tails[name], offset=end)
-        return reached
-
-
-def _first(table: ManifestReads, stream: StreamId) -> Offset:
-    head = table.head(stream.incarnation)
-    return Offset(0) if head is None or head.first_offset is None else head.first_offset
-
-
-def _reach(table: ManifestReads, stream: StreamId, start: Offset, end: Offset, most_bytes: int) -> tuple[Offset, int]:
-    """Return up to where, at most `end`, about that many bytes of chunks reach, and how many they are."""
-    taken = 0
-    if not most_bytes:
-        return start, 0
-    for step in plan_scan(table, stream, start, end, slice_bytes=1):
-        if isinstance(step, Gap):
-            continue
-        if taken and taken + step.data_bytes > most_bytes:
-            return step.start, taken
-        taken += step.data_bytes
-    return end, taken

@@ -6,13 +6,15 @@
 
 The checkpoint knows how far the table is, and the log of the sink which files of which batch are part of it. So a run
 goes on where the one before ended, or was killed. Readers other than Spark see the files of failed tasks, too.
+
+Before 4.2 Spark makes one batch of all that an AvailableNow query is to read (streaming.py). There a run is several
+queries, each of which is told to end a batch further.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,13 +23,17 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody knows it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coldstream.errors import InvalidQueryError
 from coldstream.replay.source import Source
 from coldstream.replay.tables.layout import FileFormat, PartitionColumn, Partitioning
 from coldstream.replay.tables.transform import Transform
 from coldstream_spark import register
+from coldstream_spark.checkpoint import Checkpoint
+from coldstream_spark.limits import within
 from coldstream_spark.place import Place
+from coldstream_spark.positions import Position, Positions, is_past, never_back
 from coldstream_spark.schema import COLUMNS, spark_schema
+from coldstream_spark.streaming import SAYS_WHERE_IT_IS
+from coldstream_spark.summary import TableSummary, Telling
 
 BATCH_BYTES = 4 << 30
 """Of chunks, in one micro-batch at most: what a run that is killed has to do again."""
@@ -53,14 +59,39 @@ class TableJob:
         """Where the checkpoint is."""
         return self.checkpoint or f"{self.path.rstrip('/')}/_coldstream/checkpoint"
 
-    def start(self, spark: SparkSession, place: Place) -> StreamingQuery:
-        """Start the query. Raises InvalidQueryError where the checkpoint is of another replay."""
-        ends = self._claim(spark)
+    def run(self, spark: SparkSession, place: Place, tell: Callable[[str], None]) -> TableSummary:
+        """Replay until all is in the table, or Spark gets no further.
+
+        Raises InvalidQueryError where the checkpoint is of another replay, and StreamingQueryException, after which all
+        that was committed stays.
+        """
+        checkpoint = Checkpoint(spark, self.checkpoint_path, self.sources[0].stream.vhost)
+        checkpoint.claim(self._asked())
         register(spark)
-        options = self._options(place)
-        rows = spark.readStream.format("coldstream").options(**options).load()
-        if ends is not None:
-            rows = rows.where(_before(ends))
+        starts = {source.stream.name: Position(source.stream, source.start) for source in self.sources}
+        ends = {source.stream.name: Position(source.stream, source.end) for source in self.sources}
+        before = now = starts | dict(checkpoint.committed())
+        telling = Telling(tell)
+        while not is_past(now, ends):
+            query = self._start(spark, place, self._next(place, now, checkpoint.begun(), ends))
+            try:
+                telling.follow(query)
+            finally:
+                query.stop()
+            last, now = now, starts | dict(checkpoint.committed())
+            if now == last:
+                break
+        return TableSummary(self.path, self.sources, before, now, telling.messages, telling.batches)
+
+    def _next(self, place: Place, now: Positions, begun: Positions, ends: Positions) -> Positions:
+        """Return where the next query ends."""
+        if SAYS_WHERE_IT_IS:
+            return ends
+        # A batch that was begun ends where it was to: what follows begins there.
+        return never_back(begun, within(place.open_table(), now, ends, size_bytes=BATCH_BYTES))
+
+    def _start(self, spark: SparkSession, place: Place, ends: Positions) -> StreamingQuery:
+        rows = spark.readStream.format("coldstream").options(**self._options(place, ends)).load()
         if self.transform is not None:
             rows = _transformed(rows, self.transform)
         columns = [column for column in self.partitioning.columns if column is not PartitionColumn.STREAM]
@@ -78,27 +109,28 @@ class TableJob:
         )
         return writer.start()
 
-    def _options(self, place: Place) -> dict[str, str]:
+    def _options(self, place: Place, ends: Positions) -> dict[str, str]:
         first = self.sources[0]
         starts = {source.stream.name: source.start or "earliest" for source in self.sources}
         options = {
             "streams": json.dumps(list(starts)),
             "vhost": first.stream.vhost,
             "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps({name: ends[name].offset for name in starts}),
             "failOnDataLoss": str(not first.skip_gaps).lower(),
-            "maxBytesPerTrigger": str(BATCH_BYTES),
             "table": place.table,
             "bucket": place.bucket,
         }
+        if SAYS_WHERE_IT_IS:
+            options["maxBytesPerTrigger"] = str(BATCH_BYTES)
         if len(self.sources) == 1:
             options["incarnation"] = first.stream.incarnation
         endpoint = dict(place.variables).get("AWS_ENDPOINT_URL")
         return options | ({"endpoint": endpoint} if endpoint else {})
 
-    def _claim(self, spark: SparkSession) -> Mapping[str, int] | None:
-        """Write down what the checkpoint is of, or check it; return where each stream ends, None for the tails."""
+    def _asked(self) -> dict[str, Any]:
         start, end = self.asked
-        settings: dict[str, Any] = {
+        return {
             "streams": sorted(source.stream.name for source in self.sources),
             "vhost": self.sources[0].stream.vhost,
             "from": start,
@@ -106,36 +138,6 @@ class TableJob:
             "format": self.form,
             "partition_by": str(self.partitioning),
         }
-        ends = None if end is None else {source.stream.name: source.end for source in self.sources}
-        there = _read(spark, f"{self.checkpoint_path}/replay.json")
-        if there is None:
-            _write(spark, f"{self.checkpoint_path}/replay.json", json.dumps(settings | {"ends": ends}).encode())
-            return ends
-        found = json.loads(there)
-        other = [name for name, value in settings.items() if found.get(name) != value]
-        if other:
-            was = ", ".join(f"{name} {found.get(name)}" for name in other)
-            raise InvalidQueryError("--checkpoint", f"{self.checkpoint_path} is of another replay: {was}")
-        known: Mapping[str, int] | None = found["ends"]
-        return known
-
-
-def follow(query: StreamingQuery, tell_s: float, tell: Callable[[str], None]) -> dict[str, int]:
-    """Wait for a query's end, with a line every few seconds; return what it did. Raises StreamingQueryException."""
-    batches: dict[int, int] = {}
-    told = began = time.monotonic()
-    is_over = False
-    while not is_over:
-        is_over = bool(query.awaitTermination(1))
-        for progress in query.recentProgress:
-            batches[progress.batchId] = progress.numInputRows
-        now = time.monotonic()
-        if now - told >= tell_s:
-            told = now
-            messages = sum(batches.values())
-            tell(f"{messages:,} messages in {len(batches)} batches, {messages / (now - began):,.0f} a second")
-    done = {number: rows for number, rows in batches.items() if rows}
-    return {"messages": sum(done.values()), "batches": len(done)}
 
 
 _COMPRESSION = {FileFormat.PARQUET: "zstd", FileFormat.JSONL: "none", FileFormat.JSONL_GZIP: "gzip"}
@@ -163,12 +165,6 @@ def _aware(value: Any) -> Any:
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
-def _before(ends: Mapping[str, int]) -> Column:
-    return F.coalesce(
-        *(F.when(F.col("stream") == name, F.col("offset") < end) for name, end in ends.items()), F.lit(False)
-    )
-
-
 def _part(column: PartitionColumn) -> Column:
     """Return date or hour of the chunk in UTC, whatever the session's zone."""
     seconds = F.unix_seconds("chunk_timestamp")
@@ -190,31 +186,3 @@ def _text(column: Column) -> Column:
 
 def _base64(column: Column) -> Column:
     return F.when(_text(column).isNull(), F.base64(column))
-
-
-def _read(spark: SparkSession, path: str) -> bytes | None:
-    """Read a small file of whichever file system Hadoop has for the path."""
-    files, name = _files(spark, path)
-    if not files.exists(name):
-        return None
-    stream = files.open(name)
-    try:
-        return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
-
-
-def _write(spark: SparkSession, path: str, content: bytes) -> None:
-    files, name = _files(spark, path)
-    stream = files.create(name, True)
-    try:
-        stream.write(bytearray(content))
-    finally:
-        stream.close()
-
-
-def _files(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    context = spark.sparkContext
-    jvm: Any = context._jvm  # noqa: SLF001  PySpark has no files of its own
-    name = jvm.org.apache.hadoop.fs.Path(path)
-    return name.getFileSystem(context._jsc.hadoopConfiguration()), name  # noqa: SLF001

@@ -77,11 +77,86 @@ def test_a_range_ends_where_it_is_told_and_stays_that_of_its_checkpoint(
     spark: Any, orders: Emulated, job: Job, tmp_path: Path
 ) -> None:
     arguments = ("--stream", "orders", "--to-parquet", tmp_path, "--from", 7)
-    assert job(*arguments, "--to", 23)[0] == 0
+    code, summary = job(*arguments, "--to", 23)
+    assert (code, summary["messages"], summary["complete"]) == (0, 16, True)
+    (stream,) = summary["streams"]
+    assert [stream[name] for name in ("from", "to", "resumed_at", "done_to", "complete")] == [7, 23, 7, 23, True]
     assert offsets(spark, tmp_path) == list(range(7, 23))
     assert job(*arguments, "--to", 23)[1]["messages"] == 0
     assert job(*arguments) == (2, {})
     assert offsets(spark, tmp_path) == list(range(7, 23))
+
+
+def test_what_lies_past_the_end_is_not_read(spark: Any, orders: Emulated, job: Job, tmp_path: Path, s3: Any) -> None:
+    """The second fragment is not there any more."""
+    bucket = orders.options["bucket"]
+    s3.delete_object(Bucket=bucket, Key=max(one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"]))
+    code, summary = job("--stream", "orders", "--to-parquet", tmp_path, "--to", 18)
+    assert (code, summary["messages"]) == (0, 18)
+
+
+def test_an_end_that_is_not_archived_yet_is_reached_by_a_later_run(
+    spark: Any, archive: Emulated, job: Job, tmp_path: Path
+) -> None:
+    stream = archive.stream("orders")
+    stream.add(0, chunks(2))
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path, "--to", "1970-01-01T00:00:04Z")
+    assert job(*arguments)[1]["streams"][0]["to"] == 10
+    stream.stored = {}
+    stream.add(10, chunks(5, start_ms=3_000))
+    code, summary = job(*arguments)
+    assert (code, summary["messages"], summary["streams"][0]["done_to"]) == (0, 5, 15)
+    assert offsets(spark, tmp_path) == list(range(15))
+
+
+def test_every_run_ends_where_the_archive_does_in_batches_of_bounded_size(
+    spark: Any, archive: Emulated, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coldstream_spark.tables.BATCH_BYTES", 500)
+    stream = archive.stream("orders", sparse_bytes=1)
+    stream.add(0, chunks(4))
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path)
+    for number, tail in enumerate((20, 40)):
+        code, summary = job(*arguments)
+        assert (code, summary["messages"], summary["complete"]) == (0, 20, True)
+        assert summary["batches"] >= 2
+        assert [summary["streams"][0][name] for name in ("resumed_at", "done_to")] == [tail - 20, tail]
+        assert offsets(spark, tmp_path) == list(range(tail))
+        if not number:
+            stream.stored = {}
+            stream.add(20, chunks(4, start_ms=9_000))
+
+
+def test_a_batch_that_a_killed_run_had_begun_ends_where_it_was_to(
+    spark: Any, archive: Emulated, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = archive.stream("orders", sparse_bytes=1)
+    stream.add(0, chunks(4))
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path)
+    job(*arguments)
+    spark_has = tmp_path / "_coldstream/checkpoint/commits/0", tmp_path / "_spark_metadata/0"
+    for lost, messages in ((spark_has, 20), (spark_has[:1], 0)):
+        for path in lost:
+            path.unlink()
+            path.with_name(f".{path.name}.crc").unlink()
+        monkeypatch.setattr("coldstream_spark.tables.BATCH_BYTES", 300)
+        code, summary = job(*arguments)
+        assert (code, summary["messages"], summary["complete"]) == (0, messages, True)
+        assert summary["streams"][0]["resumed_at"] == 0
+        assert offsets(spark, tmp_path) == list(range(20))
+
+
+def test_what_spark_leaves_out_is_told_and_the_run_has_failed(
+    spark: Any, orders: Emulated, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--stream", "orders", "--to-parquet", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("coldstream_spark.tables.TableJob._next", lambda _, __, now, *___: now)
+        code, summary = job(*arguments)
+    assert (code, summary["messages"], summary["complete"]) == (1, 0, False)
+    assert summary["streams"][0]["done_to"] == 0
+    assert "read to offset 0, and not to 40" in summary["errors"][0]
+    assert job(*arguments)[1]["complete"] is True
 
 
 def test_a_task_that_fails_ends_the_run_and_the_next_one_goes_on_with_every_row_once(

@@ -156,12 +156,6 @@ def test_another_schema_is_refused() -> None:
         source.reader(spark_schema(["offset"]))
 
 
-def test_a_streaming_query_has_no_end() -> None:
-    source = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b", "endingOffsets": "5"})
-    with pytest.raises(InvalidSettingError, match="not for streaming"):
-        source.streamReader(source.schema())
-
-
 def at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 

@@ -167,9 +167,34 @@ def test_another_sources_checkpoint_is_refused(archive: Emulated, text: str) -> 
         query.next_batch()
 
 
-def test_spark_before_4_2_does_not_say_where_it_is(archive: Emulated) -> None:
+@pytest.mark.parametrize(("end", "last"), [({"endingOffset": 13}, 12), ({"endingTimestamp": 3_500}, 14)])
+def test_a_query_goes_no_further_than_it_is_told(archive: Emulated, end: dict[str, int], last: int) -> None:
+    orders = archive.stream("orders")
+    orders.add(0, chunks(2))
+    query = Query(archive, stream="orders", maxRecordsPerTrigger=8, **end)
+    assert joined(query.all_batches()) == list(range(10))
+    orders.add(10, chunks(3, start_ms=3_000))
+    assert joined(query.all_batches()) == list(range(10, last + 1))
+
+
+def test_a_query_never_goes_back(archive: Emulated) -> None:
+    archive.stream("orders").add(0, chunks(2))
+    query = Query(archive, stream="orders")
+    query.next_batch()
+    lower = Query(archive, stream="orders", endingOffset=5)
+    lower.checkpoint = query.checkpoint
+    assert lower.next_batch() == []
+    assert lower.checkpoint == query.checkpoint
+
+
+def test_before_4_2_spark_gives_no_position_and_gets_all_there_is(
+    archive: Emulated, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its first answer is all that a query with AvailableNow reads, so limits would be an end."""
     archive.stream("orders").add(0, chunks(4))
-    reader = Query(archive, stream="orders", maxRecordsPerTrigger=8).reader()
-    reader.initialOffset()
-    reached = [reader.latestOffset()["streams"]["orders"]["offset"] for _ in range(4)]
-    assert reached == [8, 16, 20, 20]
+    query = Query(archive, stream="orders", maxRecordsPerTrigger=8, maxBytesPerTrigger=1)
+    for start in (0, 10):
+        reader, checkpoint = query.reader(), json.loads(query.checkpoint.replace('"offset": 0', f'"offset": {start}'))
+        assert reader.partitions(checkpoint, checkpoint) == []
+        assert [reader.latestOffset()["streams"]["orders"]["offset"] for _ in range(2)] == [20, 20]
+    assert "has no limits" in caplog.text
