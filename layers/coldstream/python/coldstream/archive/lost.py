@@ -23,8 +23,8 @@ class SegmentLost:
     first_offset: Offset
     next_offset: Offset
     reason: str
-    unseen: bool = False
     cluster: Cluster = NO_CLUSTER
+    unseen: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.first_offset < self.next_offset <= MAX_OFFSET:
