@@ -30,8 +30,8 @@ from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 READS = 3
 """Of what shows half of a change."""
 
-MAX_AT_ONCE = 50
-"""Entries read as they are at one moment."""
+MAX_AT_ONCE = 99
+"""Entries that can be read as they are at one moment, with the head."""
 
 PAGE_ENTRIES = 8
 """Read at a time where the log is read backwards."""
@@ -55,8 +55,8 @@ def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, l
     Cost: one Query; for `next` one GetItem; for a timestamp two Queries, past the last chunk one and a GetItem. A gap
     costs a GetItem, for its reason. At the tail, and past it, that of `past_tail` is added. A timestamp costs two more
     Queries or a few where the index by time lags behind a change that matters to it, or a clock ran backwards; `last`
-    one more for every eight fragments at the end that hold no user chunk. Raises StreamNotFoundError, also where
-    nothing is archived yet; UnavailableError where what was read showed half of a change each time.
+    one more where the last fragment holds no user chunk, and one for every eight of those. Raises StreamNotFoundError,
+    also where nothing is archived yet; UnavailableError where what was read showed half of a change each time.
     """
     match start:
         case AtEnd("first"):
@@ -104,11 +104,8 @@ def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
             if entry.last_user_chunk is not None:
                 break
         entries = tuple(reversed(nearest_first))
-        if any(after.first_offset > before.next_offset for before, after in pairwise(entries)):
-            # What came into a hole between two of them, while they were read, is not told by the tail.
-            page = _at_once(table, stream, entries)
-            if page is None or _tail(stream, page.head) != tail:
-                continue
+        if len(entries) > 1 and not _are_last(table, stream, entries):
+            continue
         user = entries[0].last_user_chunk
         if user is not None:
             return Attachment(entries, Place(user.chunk_id, user.timestamp, user.position), end.head)
@@ -116,6 +113,20 @@ def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
         if found is not None:
             return found
     raise _being_changed(stream)
+
+
+def _are_last(table: ManifestReads, stream: StreamId, entries: Sequence[FragmentEntry]) -> bool:
+    """Tell whether there was a moment when these were the last entries, without any between them.
+
+    What was filled in while they were read may have come after another that was appended then. Cost: one GetItem;
+    where there are holes between them, which may have been filled by then, one TransactGetItems.
+    """
+    if all(after.first_offset <= before.next_offset for before, after in pairwise(entries)):
+        head = table.head(stream.incarnation)
+    else:
+        page = _at_once(table, stream, entries)
+        head = None if page is None else page.head
+    return head is not None and head.next_offset == entries[-1].next_offset
 
 
 def _at_timestamp(

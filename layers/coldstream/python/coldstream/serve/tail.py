@@ -35,21 +35,26 @@ def past_tail(table: ManifestReads, head: Head, offset: Offset) -> Tail | Gap | 
     What is missing joins where it touches, and so a gap may begin before `offset`, and never before the tail. Where
     `offset` is past what is missing, the answer is that end, and not the tail. None when the log has gone on meanwhile.
 
-    Cost: nothing where nothing of the stream is missing, else one Query for losses, and one for segments in quarantine;
-    before a gap is told, another of each, and one that shows that its offsets have not been archived after all.
+    Cost: nothing where nothing of the stream is missing, else one Query for losses, and one for segments in quarantine.
+    Where that finds any past the tail, one that shows that they have not been archived after all, and before a gap is
+    told, another for losses, and for segments in quarantine.
     """
     assert head.next_offset is not None
     life, tail = head.stream.incarnation, head.next_offset
     kinds: list[type[Missing]] = [*([Loss] if head.losses else []), *([Quarantine] if head.quarantined else [])]
     missing = [one for kind in kinds for one in table.missing_before(life, kind, offset, NEAREST)]
-    if all(one.next_offset <= offset for one in missing):
-        return Tail(max((tail, *(one.next_offset for one in missing))))
-    missing += [one for kind in kinds for one in table.missing_after(life, kind, offset, FOLLOWING)]
+    if all(one.next_offset <= tail for one in missing):
+        return Tail(tail)
+    is_missing = any(one.next_offset > offset for one in missing)
+    if is_missing:
+        missing += [one for kind in kinds for one in table.missing_after(life, kind, offset, FOLLOWING)]
     # What is missing was read after the head: by now it may be archived.
     page = table.log_from_offset(life, offset, 1)
     if page.entries or page.head is None or page.head.next_offset != tail:
         return None
-    return with_reason(_run(missing, tail, offset), missing)
+    if is_missing:
+        return with_reason(_run(missing, tail, offset), missing)
+    return Tail(max(one.next_offset for one in missing))
 
 
 def _run(missing: Iterable[Missing], tail: Offset, offset: Offset) -> Gap:
