@@ -7,14 +7,23 @@ import random
 
 import pytest
 
-from coldstream.compact.savings import Savings, dry_run_summary, prospect_of, savings_of
+from coldstream.compact.blocks import plan_blocks
+from coldstream.compact.commit import commit
+from coldstream.compact.merge import Requests, requests_of
+from coldstream.compact.parts import MIN_PART_BYTES as BORDER
+from coldstream.compact.rewrite import PART_BYTES
+from coldstream.compact.savings import Savings, dry_run_summary, prospect_of, savings_of, write_units
+from coldstream.compact.sweep import sweep
+from coldstream.compact.write import write_group
+from coldstream.manifest.change import Change
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
 from coldstream.store.memory import MemoryTable
 from coldstream.units import MIB
-from tests.compact.samples import Fragments
-from tests.support.archive import NOW, ChunkArchive, steady
-from tests.support.compacting import LONG_AFTER, options_of, run
+from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes
+from tests.support.archive import NOW, STREAM, ChunkArchive, steady
+from tests.support.compacting import LONG_AFTER, log_of, options_of, run
+from tests.support.compaction import Compaction
 
 
 def archive_of(fragments: int) -> ChunkArchive:
@@ -78,8 +87,65 @@ def test_money_is_by_the_list() -> None:
     assert one.saved_usd_a_month == pytest.approx(23.552)
     made = Fragments(*([bytes(1000)] for _ in range(8)))
     merge = savings_of(made.objects, [made.group], options_of())
-    assert merge.cost_usd == pytest.approx(11 * 5e-6 + 16 * 4e-7 + 90 * 6.25e-7)
+    units = 8 * 3 + 8 * 4 + 2 + 3 * (1 + 1 + 1)
+    assert merge.cost_usd == pytest.approx(3 * 5e-6 + 9 * 4e-7 + units * 6.25e-7)
     assert (merge + merge).cost_usd == pytest.approx(2 * merge.cost_usd)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(100,), (100,) * 40, (BORDER, 100, BORDER), (100, 2 * BORDER, 100), (BORDER // 2,) * 5, (BORDER,) * 3],
+)
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_the_requests_of_s3_that_are_told_are_those_that_are_made(sizes: tuple[int, ...], encoding: Encoding) -> None:
+    made = of_sizes(*sizes)
+    if encoding is Encoding.IDENTITY:
+        told = requests_of(made.group)
+    else:
+        blocks = sum(1 for entry in made.group.entries for _ in plan_blocks(entry))
+        told = Requests(puts=3, gets=1 + blocks)
+    made.objects.requests.clear()
+    written = write_group(made.objects, KEYS, LIFE, made.group, encoding, level=1)
+    count = made.objects.requests
+    puts = ("CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
+    assert told == Requests(sum(count[call] for call in puts), count["GetObject"] + count["HeadObject"])
+    assert written.entry.object_bytes < PART_BYTES or encoding is Encoding.IDENTITY
+
+
+def test_small_fragments_are_read_by_one_request_each() -> None:
+    made = of_sizes(*[200] * 300)
+    write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    assert made.objects.requests["GetObject"] == 300
+
+
+class Counting(MemoryTable):
+    """Adds up what writes cost, by DynamoDB's list: items of a kilobyte."""
+
+    units = 0
+
+    def apply(self, change: Change) -> None:
+        super().apply(change)
+        tombstones = len(change.put_tombstones) + len(change.delete_tombstones)
+        in_index = 1 + len(change.delete_entries) + (change.replace_entry is not None) + len(change.relinks)
+        self.units += 3 * in_index + 2 * (tombstones + (change.event is not None) + len(change.same_entries))
+
+
+@pytest.mark.parametrize("fragments", [1, 2, 4, 5, 9, 50, 130])
+def test_the_units_that_are_told_are_those_that_are_written(fragments: int) -> None:
+    archive = ChunkArchive()
+    archive.table = table = Counting()
+    for number in range(fragments):
+        archive.add(number * 3, steady(3, number))
+    log = log_of(table, STREAM.incarnation)
+    told = write_units(Group(log))
+    table.units = 0
+    merged = Compaction(archive).store(Group(log), Encoding.IDENTITY)
+    assert (
+        commit(table, archive.objects, archive.stream.incarnation, Group(log), merged, now=lambda: NOW) == "committed"
+    )
+    sweep(table, archive.objects, archive.stream.incarnation, LONG_AFTER)
+    # Beside those there are one or two versions that are only looked at.
+    assert told <= table.units <= told + 4
 
 
 def test_what_is_due_to_be_deleted_is_told() -> None:

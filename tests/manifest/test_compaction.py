@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -114,6 +116,35 @@ def test_large_entries_are_removed_in_changes_of_as_many_bytes_as_a_transaction_
         head, removed = change.head, removed + len(change.delete_entries)
         unfinished = unfinished.after(change)
     assert (removed, head.compacting) == (199, None)
+
+
+class Looked(list[FragmentEntry]):
+    """Counts how often an entry is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        assert isinstance(at, int), "no copy of what is left"
+        self.looks += 1
+        return super().__getitem__(at)
+
+    def __iter__(self) -> Iterator[FragmentEntry]:
+        raise AssertionError("all that is left is looked at again")
+
+
+@pytest.mark.parametrize("entries", [1000, 20_000])
+def test_what_is_planned_grows_with_the_group_and_no_faster(entries: int) -> None:
+    group = group_of(entries)
+    change = replacement(group)
+    leftovers = Looked(group.entries)
+    unfinished: Unfinished | None = Unfinished(merged_of(group), leftovers, entries - 1 - len(change.delete_entries))
+    changes = 1
+    while unfinished is not None:
+        change = plan_removal(change.head, unfinished, due_at=DUE)
+        unfinished = unfinished.after(change)
+        changes += 1
+    assert leftovers.looks <= 4 * entries
+    assert changes == 1 + -(-(entries - 1 - FIRST_REMOVALS) // MAX_REMOVALS)
 
 
 def test_links_are_those_of_the_log_and_not_of_when_the_group_was_planned() -> None:

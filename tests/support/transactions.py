@@ -12,6 +12,9 @@ SMALL = {
     "coldstream.manifest.compaction.FIRST_REMOVALS": 3,
     "coldstream.manifest.compaction.MAX_REMOVALS": 4,
     "coldstream.compact.sweep.MAX_SWEPT": 9,
+    "coldstream.compact.savings.FIRST_REMOVALS": 3,
+    "coldstream.compact.savings.MAX_REMOVALS": 4,
+    "coldstream.compact.savings.MAX_SWEPT": 9,
 }
 
 

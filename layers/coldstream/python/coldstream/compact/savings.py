@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coldstream.compact.blocks import plan_blocks
+from coldstream.compact.merge import Requests, requests_of
 from coldstream.compact.options import CompactOptions
 from coldstream.compact.plan import groups_of
+from coldstream.compact.rewrite import PART_BYTES
 from coldstream.compact.sweep import due
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import compress_frame
+from coldstream.manifest.compaction import FIRST_REMOVALS, MAX_REMOVALS, MAX_SWEPT
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
+from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, ByteRange, TimestampMs
@@ -26,22 +31,22 @@ STORAGE_USD = 0.023 / 1024**3
 PUT_USD = 0.005 / 1000
 GET_USD = 0.0004 / 1000
 WRITE_UNIT_USD = 0.625 / 1_000_000
-WRITE_UNITS_AN_ENTRY = 10
-"""For each entry that goes or comes, in transactions, its place in the index by time included."""
 
-PART_BYTES = 8 * MIB
-READ_BYTES = 4 * MIB
 SAMPLE_BYTES = 2 * MIB
-READS_OF_A_FRAGMENT = 2
-REQUESTS_OF_AN_OBJECT = 3
-"""Beside its parts: is it there, begin, complete."""
+ENTRY_BYTES = 400
+"""Of an entry's item, beside its object's key, sparse index and frames."""
+
+EVENT_UNITS = 2
+HEAD_UNITS = 3
+"""For the head: written in each transaction, at two units, and in the index by time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
     """Of what would be compacted: `fragments` of `object_bytes` would become `fragments_after`.
 
-    `is_estimate` says that `object_bytes_after` is one. `cost_usd` is for the requests.
+    `is_estimate` says that `object_bytes_after` is one. `cost_usd` is for the requests, with those that a sweep makes
+    of the old objects later.
     """
 
     fragments: int = 0
@@ -107,11 +112,11 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
     entries = len(group.entries)
     if encoding is Encoding.IDENTITY:
         after = group.identity_bytes
-        puts, gets = REQUESTS_OF_AN_OBJECT + entries, READS_OF_A_FRAGMENT * entries
+        requests = requests_of(group)
     else:
         after = sum(_compressed_bytes(entry, ratio) for entry in group.entries)
-        puts, gets = REQUESTS_OF_AN_OBJECT + -(-after // PART_BYTES), -(-group.object_bytes // READ_BYTES)
-    writes = WRITE_UNITS_AN_ENTRY * (entries + 1)
+        blocks = sum(1 for entry in group.entries for _ in plan_blocks(entry))
+        requests = Requests(puts=2 - -after // PART_BYTES, gets=1 + blocks)
     return Savings(
         fragments=entries,
         fragments_after=1,
@@ -119,8 +124,26 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
         object_bytes_after=after,
         identity_bytes=group.identity_bytes,
         is_estimate=encoding is not Encoding.IDENTITY,
-        cost_usd=puts * PUT_USD + gets * GET_USD + writes * WRITE_UNIT_USD,
+        cost_usd=requests.puts * PUT_USD + requests.gets * GET_USD + write_units(group) * WRITE_UNIT_USD,
     )
+
+
+def write_units(group: Group) -> int:
+    """Count what the writes to DynamoDB cost, about.
+
+    In a transaction a kilobyte of an item is two units, and one more in the index by time. Each entry goes, the last
+    for the merged one; the tombstone of each object comes and goes.
+    """
+    *others, last = (_kib(entry, entry.sparse) for entry in group.entries)
+    merged = max(last, _kib(group.entries[-1], group.sparse()))
+    removals = -(-max(0, len(others) - FIRST_REMOVALS) // MAX_REMOVALS)
+    sweeps = -(-len(group.entries) // MAX_SWEPT)
+    return 3 * (sum(others) + merged) + 2 * 2 * len(group.entries) + EVENT_UNITS + HEAD_UNITS * (1 + removals + sweeps)
+
+
+def _kib(entry: FragmentEntry, sparse: SparseIndex) -> int:
+    frames = 0 if entry.frames is None else len(entry.frames.to_bytes())
+    return -(-(ENTRY_BYTES + len(entry.key) + len(sparse.to_bytes()) + frames) // 1024)
 
 
 def _compressed_bytes(entry: FragmentEntry, ratio: float) -> int:
