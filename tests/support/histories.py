@@ -299,6 +299,14 @@ class History:
         assert len(named) == len(log)
         assert named.isdisjoint(one.key for one in self.table._partitions[LIFE].tombstones.values())
 
+    def _check_past_the_tail(self, found: Attachment | Gap | Tail, offset: int) -> None:
+        if any(one.first_offset <= offset < one.next_offset for one in self.table.missing(LIFE)):
+            assert isinstance(found, Gap)
+            assert found.first_offset <= offset < found.next_offset
+            assert found.reason is not None
+        else:
+            assert isinstance(found, Tail)
+
     def _check_lookups(self) -> None:
         log = self._newest()
         if not log:
@@ -307,7 +315,7 @@ class History:
             found = attach(self.table, STREAM, AtOffset(Offset(offset)), 3)
             right = next((entry for entry in log if entry.next_offset > offset), None)
             if right is None:
-                assert isinstance(found, Tail)
+                self._check_past_the_tail(found, offset)
             elif right.first_offset <= offset or right is log[0]:
                 assert isinstance(found, Attachment)
                 assert found.entries[0] == right
@@ -317,7 +325,7 @@ class History:
             found = attach(self.table, STREAM, AtTimestamp(TimestampMs(timestamp)), 3)
             right = next((entry for entry in log if entry.greatest_timestamp >= timestamp), None)
             if right is None:
-                assert isinstance(found, Tail)
+                self._check_past_the_tail(found, log[-1].next_offset)
             elif isinstance(found, Attachment):
                 assert found.entries[0] == right
             else:
