@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
-from coldstream.archive.coverage import read_coverage
+from coldstream.archive.coverage import Coverage, read_coverage
 from coldstream.errors import ConflictError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import (
     Neighbourhood,
@@ -45,9 +46,12 @@ def commit_fragment(
 
     def attempt() -> bool:
         around = read_neighbourhood(table, stream, entry)
-        if any(other.first_offset < entry.next_offset for other in around.after):
+        overlapping = [other for other in around.after if other.first_offset < entry.next_offset]
+        if overlapping:
             coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
-            if coverage.holds(entry.first_offset, entry.next_offset):
+            # Either may show half of a change. What an entry was ever seen to hold is archived: both count.
+            held = Coverage(tuple(sorted([*overlapping, *coverage.entries], key=attrgetter("first_offset"))))
+            if held.holds(entry.first_offset, entry.next_offset):
                 return False
         while True:
             change = plan_commit(around, entry, now())
