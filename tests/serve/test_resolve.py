@@ -162,16 +162,18 @@ def test_pages_by_cursor_are_the_whole_stream_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_an_ordinary_lookup_is_one_query_and_no_request_to_s3(seed: int) -> None:
+def test_an_ordinary_lookup_is_one_query_or_two_by_time_and_no_request_to_s3(seed: int) -> None:
     archive = random_archive(random.Random(seed), gaps=0)
     chunks = archive.chunks
     times = [chunk.header.timestamp for chunk in chunks]
-    starts: list[OffsetSpec] = [AtOffset(Offset(o)) for o in range(chunks[-1].header.next_offset + 2)]
-    starts += [AtTimestamp(TimestampMs(t)) for t in range(min(times) - 1, max(times) + 2)]
-    starts += [FIRST]
-    for start in starts:
+    for start in (FIRST, *(AtOffset(Offset(offset)) for offset in range(chunks[-1].header.next_offset + 2))):
         ask(archive, start)
         assert archive.table.requests == {"Query": 1}
+        assert not archive.objects.requests
+    for timestamp in range(min(times) - 1, max(times) + 2):
+        at_timestamp(archive, timestamp)
+        is_there = timestamp <= max(times)
+        assert archive.table.requests == ({"Query": 2} if is_there else {"Query": 1, "GetItem": 1})
         assert not archive.objects.requests
     ask(archive, NEXT)
     assert archive.table.requests == {"GetItem": 1}

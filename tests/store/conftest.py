@@ -5,14 +5,33 @@ import time
 
 import pytest
 
+from coldstream.manifest.commit import Change
 from coldstream.store.memory import MemoryObjects, MemoryTable
 from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.visibility import SeededVisibility
 
 
-@pytest.fixture(params=["memory", "dynamo", "lean"])
+class SettledTable(MemoryTable):
+    """The weak double, for one writer who waits for each answer: all shows before the next read."""
+
+    def __init__(self) -> None:
+        super().__init__(SeededVisibility(0, newest=0))
+
+    def apply(self, change: Change) -> None:
+        super().apply(change)
+        self.settle()
+
+
+@pytest.fixture(params=["memory", "settled", "dynamo", "lean"])
 def table(request: pytest.FixtureRequest) -> ManifestTable:
     """Every implementation of the port, in turn."""
-    return MemoryTable() if request.param == "memory" else request.getfixturevalue(f"{request.param}_table")
+    match request.param:
+        case "memory":
+            return MemoryTable()
+        case "settled":
+            return SettledTable()
+        case _:
+            return request.getfixturevalue(f"{request.param}_table")
 
 
 @pytest.fixture(params=["memory", "s3"])

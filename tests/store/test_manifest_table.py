@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -266,6 +267,50 @@ def test_what_is_missing_comes_back_as_it_was_written_losses_first(table: Manife
     head = table.head(LIFE)
     assert head is not None
     assert (head.losses, head.quarantined) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        (Loss, lambda first, following: Loss(Offset(first), Offset(following), "gone", NOW)),
+        (Quarantine, lambda first, following: replace(BAD, first_offset=Offset(first), next_offset=Offset(following))),
+    ],
+)
+def test_what_is_missing_is_read_by_kind_from_an_offset_on_and_backwards(
+    table: ManifestTable, kind: type[Missing], make: Callable[[int, int], Missing]
+) -> None:
+    filled(table, 0, 10)
+    far = MAX_OFFSET - 1
+    ones = [make(first, following) for first, following in ((0, 3), (5, 6), (5, 9), (9, 12), (far, MAX_OFFSET))]
+    for one in (LOST, BAD, *ones):
+        record(table, one)
+    others = [one for one in (LOST, BAD) if isinstance(one, kind)]
+    known = sorted([*others, *ones], key=lambda one: (one.first_offset, one.next_offset))
+    for offset in (0, 4, 5, 6, 9, 30, 125, far, MAX_OFFSET):
+        after = [one for one in known if one.first_offset > offset]
+        before = [one for one in known if one.first_offset <= offset][::-1]
+        for limit in (1, 3, 100):
+            assert table.missing_after(LIFE, kind, Offset(offset), limit) == tuple(after[:limit])
+            assert table.missing_before(LIFE, kind, Offset(offset), limit) == tuple(before[:limit])
+
+
+def test_the_end_of_the_log_is_its_last_entries_and_the_head(table: ManifestTable) -> None:
+    assert table.log_end(LIFE, 2) == LogPage((), None)
+    filled(table, 0, 10, 20, 30)
+    assert offsets(table.log_end(LIFE, 2)) == [10, 20]
+    assert offsets(table.log_end(LIFE, 9)) == [0, 10, 20]
+    assert table.log_end(LIFE, 1).head == table.head(LIFE)
+
+
+def test_entries_are_read_with_the_head_as_of_one_moment(table: ManifestTable) -> None:
+    assert table.log_at_once(LIFE, [Offset(10)]) is None
+    filled(table, 0, 10, 20, 30)
+    page = table.log_at_once(LIFE, [Offset(10), Offset(30)])
+    assert page is not None
+    assert offsets(page) == [0, 20]
+    assert page.entries[0] == table.log_from_offset(LIFE, Offset(0), 1).entries[0]
+    assert page.head == table.head(LIFE)
+    assert table.log_at_once(LIFE, [Offset(10), Offset(25)]) is None
 
 
 def test_a_quarantine_is_found_by_exactly_its_offsets_and_is_the_last_one(table: ManifestTable) -> None:

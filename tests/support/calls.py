@@ -83,6 +83,9 @@ def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iter
             (kind,) = item
             yield Request("dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item", table)
         return
+    if operation == "TransactGetItems":
+        yield from [Request("dynamodb:GetItem", table)] * len(parameters["TransactItems"])
+        return
     assert operation in {"GetItem", "Query"}, operation
     index = parameters.get("IndexName")
     yield Request(f"dynamodb:{operation}", f"{table}/index/{index}" if index else table)

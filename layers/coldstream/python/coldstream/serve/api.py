@@ -87,7 +87,7 @@ class StreamsBody(_Body):
 
 
 class GapBody(_Body):
-    """Offsets that are not archived, between two that are."""
+    """Offsets that are not archived, between two that are; past the tail, offsets that are known to be lost."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_GAP]})
 
@@ -108,7 +108,10 @@ class GapBody(_Body):
 class TailBody(_Body):
     """Where the archive ends."""
 
-    next_offset: OffsetNumber = Field(description="The offset after the last archived one: read on from the broker")
+    next_offset: OffsetNumber = Field(
+        description="The offset after the last archived one, or, where what was asked for is past that, after what is"
+        " known to be lost before it: read on from the broker"
+    )
 
 
 class DescriptionBody(_Body):

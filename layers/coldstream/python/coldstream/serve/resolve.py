@@ -13,9 +13,10 @@ from coldstream.manifest.entry import FragmentEntry, Gap
 from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.serve.answer import Answer, Bounds, Range
-from coldstream.serve.attach import Attachment, Tail, attach
+from coldstream.serve.attach import Attachment, attach
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.places import Place, Slice, exact_place, rough_place, split
+from coldstream.serve.tail import Tail, past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs
 
@@ -69,8 +70,12 @@ def resolve(
     if gap is not None:
         return Answer(request.stream, ranges, gap=gap)
     # A tail below that is of an older head than the entries: there may be more behind them.
-    if found.tail == next_offset:
-        return Answer(request.stream, ranges, tail=next_offset)
+    if found.head is not None and found.head.next_offset == next_offset:
+        match past_tail(table, found.head, next_offset):
+            case Gap() as lost:
+                return Answer(request.stream, ranges, gap=lost)
+            case Tail():
+                return Answer(request.stream, ranges, tail=next_offset)
     return Answer(request.stream, ranges, cursor=Cursor(request.stream.incarnation, next_offset).to_text())
 
 
@@ -94,8 +99,7 @@ def _collect(found: Attachment, start: Place, bounds: Bounds) -> tuple[list[tupl
             if entry.next_offset <= next_offset:
                 continue
             if entry.first_offset > next_offset:
-                is_gap = found.is_current and entry.prior_offset is not None and entry.prior_offset <= next_offset
-                return slices, Gap(next_offset, entry.first_offset) if is_gap else None
+                return slices, Gap(next_offset, entry.first_offset)
             start = rough_place(entry, AtOffset(next_offset))
         for part in split(entry, start, bounds.range_bytes):
             total_bytes += part.data_bytes

@@ -23,10 +23,11 @@ from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.attach import Tail, attach
+from coldstream.serve.attach import attach
 from coldstream.serve.cursor import Cursor
 from coldstream.serve.places import Place, rough_place, split
 from coldstream.serve.stored import stored_chunks
+from coldstream.serve.tail import Tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, MIN_TIMESTAMP_MS, ByteRange, Offset, TimestampMs
 

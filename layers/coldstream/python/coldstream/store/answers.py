@@ -32,6 +32,7 @@ _ALWAYS_THERE = {
     "PutEvents": "FailedEntryCount",
     "PutObject": "ETag",
     "Query": "Items",
+    "TransactGetItems": "Responses",
     "UploadPart": "ETag",
 }
 """What every success of an operation has. Without it, something well-formed was said, but no answer."""

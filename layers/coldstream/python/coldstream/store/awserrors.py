@@ -27,6 +27,7 @@ from urllib3.exceptions import HTTPError
 from coldstream.errors import (
     AccessDeniedError,
     ColdstreamError,
+    ConflictError,
     InvalidSettingError,
     OutcomeUnknownError,
     UnavailableError,
@@ -114,6 +115,8 @@ def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError 
         return UnavailableError(message)
     if code in _DENIED or status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return AccessDeniedError(message)
+    if code == "TransactionCanceledException":
+        return ConflictError(message)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code == "TransactionInProgressException":
         return lost(message)
     return ColdstreamError(message)

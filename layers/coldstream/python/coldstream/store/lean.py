@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _API = "DynamoDB_20120810"
 
+_ALWAYS_THERE: Mapping[Operation, str] = {"Query": "Items", "TransactGetItems": "Responses"}
+
 
 class LeanTable(DynamoReads):
     """Implement `ports.ManifestReads` on the table `name`.
@@ -84,8 +86,9 @@ class LeanTable(DynamoReads):
             found = _whole(status, answer.headers, content)
         if status != HTTPStatus.OK:
             raise _refusal(status, found, operation, what)
-        if operation == "Query" and "Items" not in found:
-            raise UnavailableError(f"{what}: an answer without Items")
+        always = _ALWAYS_THERE.get(operation)
+        if always is not None and always not in found:
+            raise UnavailableError(f"{what}: an answer without {always}")
         return found
 
     @contextmanager

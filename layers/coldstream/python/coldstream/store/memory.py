@@ -1,7 +1,8 @@
 """In-memory doubles of the two ports, for tests and trials.
 
 They keep the rules of the real ones: conditions, all or nothing, checksums. `requests` counts what the real ones would
-have sent, by the name of the AWS call. To make something fail, subclass them.
+have sent, by the name of the AWS call. To make something fail, subclass them. What the real table does not promise,
+`visibility` takes away: transactions that show by half, an index that lags.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from threading import Lock
-from typing import BinaryIO
+from itertools import islice
+from threading import Lock, RLock
+from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 from zlib import crc32 as crc32_of
 
@@ -28,8 +31,30 @@ from coldstream.manifest.commit import MAX_ITEMS, Change
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
-from coldstream.store.sortkeys import check_cursor, missing_key, names_key, quarantine_key, registry_key, tombstone_key
-from coldstream.units import ByteRange, Offset, TimestampMs
+from coldstream.store.sortkeys import (
+    LAST_EVENT,
+    LAST_GAP,
+    LAST_MISSING,
+    LOG_HEAD,
+    MISSING,
+    TOMBSTONES,
+    check_cursor,
+    due_from,
+    event_key,
+    gap_key,
+    log_key,
+    missing_from,
+    missing_key,
+    names_key,
+    quarantine_key,
+    registry_key,
+    time_from,
+    tombstone_key,
+)
+from coldstream.store.visibility import Items, ShownPartition, Visibility, changed
+from coldstream.units import MAX_OFFSET, ByteRange, Offset, TimestampMs
+
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,47 +71,85 @@ class _Partition:
     events: dict[int, JournalEvent] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
 
-    def page(self, log: Iterable[FragmentEntry], limit: int) -> LogPage:
-        """Cut a page off what is left of the log."""
-        entries = tuple(log)
-        return LogPage(entries[:limit], self.head if len(entries) <= limit else None)
+    def items(self, kind: str = "") -> Items:
+        """Return those of a kind, or all of them, by sort key."""
+        found: dict[str, object] = {}
+        if kind in {"", "log"}:
+            found |= {log_key(end): entry for end, entry in self.entries.items()}
+            found |= {} if self.head is None else {LOG_HEAD: self.head}
+        if kind in {"", "gap"}:
+            found |= {gap_key(first): gap for first, gap in self.gaps.items()}
+        if kind in {"", "event"}:
+            found |= {event_key(revision): event for revision, event in self.events.items()}
+        if kind in {"", "loss", "quarantine"}:
+            found |= self.missing
+        if kind in {"", "tombstone"}:
+            found |= self.tombstones
+        return found
 
 
 class MemoryTable:
-    """Implement `ports.ManifestTable` in memory. A read or write looks at all of a stream's entries."""
+    """Implement `ports.ManifestTable` in memory. A read or write looks at all of a stream's entries.
 
-    def __init__(self) -> None:
+    What is written shows at once, or as the visibility says.
+    """
+
+    def __init__(self, visibility: Visibility | None = None) -> None:
         self.requests: Counter[str] = Counter()
+        self._visibility = visibility
         self._partitions: dict[Incarnation, _Partition] = {}
+        self._visible: dict[Incarnation, ShownPartition] = {}
         self._registry: dict[str, StreamId] = {}
-        self._lock = Lock()
+        self._lock = RLock()
+
+    def settle(self) -> None:
+        """Have all that was written show."""
+        with self._lock:
+            for shown in self._visible.values():
+                shown.settle()
 
     def head(self, incarnation: Incarnation) -> Head | None:
         """Return the head."""
-        return self._read("GetItem", incarnation).head
+        return self._get(incarnation, LOG_HEAD, Head)
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         """Return the log from the entry that holds `offset`."""
-        partition = self._read("Query", incarnation)
-        return partition.page(
-            (partition.entries[end] for end in sorted(partition.entries) if end > offset),
-            limit,
-        )
+        return _log_page(self._query(incarnation, log_key(Offset(offset + 1)), LOG_HEAD, limit + 1), limit)
 
     def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
         """Return the log from the first entry that can hold a chunk at or after `timestamp`."""
-        partition = self._read("Query", incarnation)
+        self._count("Query")
+        shown = self._weak(incarnation)
+        if shown is not None:
+            return _log_page(list(islice(shown.query_index(time_from(timestamp)), limit + 1)), limit)
+        partition = self._partitions.get(incarnation, _Partition())
         late = (entry for entry in partition.entries.values() if entry.running_timestamp >= timestamp)
-        return partition.page(sorted(late, key=lambda entry: (entry.running_timestamp, entry.next_offset)), limit)
+        found = sorted(late, key=lambda entry: (entry.running_timestamp, entry.next_offset))
+        return _log_page([*found, partition.head][: limit + 1], limit)
+
+    def log_end(self, incarnation: Incarnation, limit: int) -> LogPage:
+        """Return the last entries, and the head."""
+        found = self._query(incarnation, log_key(Offset(0)), LOG_HEAD, limit + 1, backwards=True)
+        return _log_page(found[::-1], limit)
+
+    def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
+        """Return the entries that end at these offsets, and the head, of one moment."""
+        self._count("TransactGetItems")
+        keys = [*map(log_key, next_offsets), LOG_HEAD]
+        shown = self._weak(incarnation)
+        if shown is not None and shown.conflict(keys) is not None:
+            return None
+        items = self._partitions.get(incarnation, _Partition()).items("log")
+        return _log_page([items[key] for key in keys], len(next_offsets)) if items.keys() >= set(keys) else None
 
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return the log backwards from the entry that ends at or before `offset`."""
-        entries = self._read("Query", incarnation).entries
-        return tuple(entries[end] for end in sorted(entries, reverse=True) if end <= offset)[:limit]
+        found = self._query(incarnation, log_key(Offset(0)), log_key(offset), limit, backwards=True)
+        return _all_of(FragmentEntry, found)
 
     def gap(self, incarnation: Incarnation, first_offset: Offset) -> Gap | None:
         """Return the gap that begins at `first_offset`."""
-        return self._read("GetItem", incarnation).gaps.get(first_offset)
+        return self._get(incarnation, gap_key(first_offset), Gap)
 
     def gaps(
         self,
@@ -96,33 +159,46 @@ class MemoryTable:
         from_offset: Offset = Offset(0),  # noqa: B008  a NewType is its value
     ) -> tuple[Gap, ...]:
         """Return the first gaps from an offset on."""
-        gaps = self._read("Query", incarnation).gaps
-        return tuple(gaps[first] for first in sorted(gaps) if first >= from_offset)[:limit]
+        return _all_of(Gap, self._query(incarnation, gap_key(from_offset), LAST_GAP, limit))
 
     def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
         """Return the gaps backwards from the one that begins before `offset`."""
-        gaps = self._read("Query", incarnation).gaps
-        return tuple(gaps[first] for first in sorted(gaps, reverse=True) if first < offset)[:limit]
+        between = gap_key(Offset(0)), gap_key(offset)
+        found = _all_of(Gap, self._query(incarnation, *between, limit + 1, backwards=True))
+        return tuple(gap for gap in found if gap.first_offset < offset)[:limit]
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
         """Yield what is known to be missing."""
-        missing = self._read("Query", incarnation).missing
-        yield from (missing[key] for key in sorted(missing))
+        for one in self._query(incarnation, MISSING, LAST_MISSING):
+            assert isinstance(one, Missing)
+            yield one
+
+    def missing_before(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins at or before `offset`, nearest first."""
+        between = missing_from(kind, Offset(0)), missing_from(kind, Offset(offset + 1))
+        return _all_of(kind, self._query(incarnation, *between, limit, backwards=True))
+
+    def missing_after(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins after `offset`, in order."""
+        between = missing_from(kind, Offset(offset + 1)), missing_from(kind, Offset(MAX_OFFSET + 1))
+        return _all_of(kind, self._query(incarnation, *between, limit))
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
         """Return what is said of a segment in quarantine."""
-        found = self._read("GetItem", incarnation).missing.get(quarantine_key(first_offset, next_offset))
-        return found if isinstance(found, Quarantine) else None
+        return self._get(incarnation, quarantine_key(first_offset, next_offset), Quarantine)
 
     def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
         """Return the first tombstones that are due."""
-        tombstones = self._read("Query", incarnation).tombstones
-        return tuple(tombstones[key] for key in sorted(tombstones) if tombstones[key].due_at <= due_by)[:limit]
+        found = self._query(incarnation, TOMBSTONES, due_from(TimestampMs(due_by + 1)), limit)
+        return _all_of(Tombstone, found)
 
     def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
         """Yield the events after a revision."""
-        events = self._read("Query", incarnation).events
-        yield from (event for revision, event in sorted(events.items()) if revision > after_revision)
+        yield from _all_of(JournalEvent, self._query(incarnation, event_key(after_revision + 1), LAST_EVENT))
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream. Raises InvalidNameError."""
@@ -146,17 +222,67 @@ class MemoryTable:
         stream = change.head.stream
         with self._lock:
             before = self._partitions.get(stream.incarnation, _Partition())
-            self._partitions[stream.incarnation] = _changed(before, change)
+            after = _changed(before, change)
+            shown = self._weak(stream.incarnation)
+            if shown is not None:
+                conflict = shown.conflict(changed(before.items(), after.items()))
+                if conflict is not None or before is not self._partitions.get(stream.incarnation, before):
+                    raise LostRaceError(f"transaction conflict: {conflict} of {stream} is being written")
+                shown.begin(before.items(), after.items())
+            self._partitions[stream.incarnation] = after
             if before.head is None:
                 self._registry[registry_key(stream.vhost, stream.name, stream.incarnation)] = stream
 
-    def _read(self, call: str, incarnation: Incarnation) -> _Partition:
-        self._count(call)
-        return self._partitions.get(incarnation, _Partition())
+    def _get(self, incarnation: Incarnation, key: str, kind: type[_Kind]) -> _Kind | None:
+        self._count("GetItem")
+        shown = self._weak(incarnation)
+        if shown is None:
+            found = self._partitions.get(incarnation, _Partition()).items(_kind(key)).get(key)
+        else:
+            found = shown.get(key)
+        return found if isinstance(found, kind) else None
+
+    def _query(
+        self, incarnation: Incarnation, first: str, last: str, limit: int | None = None, *, backwards: bool = False
+    ) -> list[object]:
+        """Read a range of keys, both included."""
+        self._count("Query")
+        shown = self._weak(incarnation)
+        if shown is not None:
+            return list(islice(shown.query(first, last, backwards=backwards), limit))
+        items = self._partitions.get(incarnation, _Partition()).items(_kind(first))
+        keys = sorted((key for key in items if first <= key <= last), reverse=backwards)
+        return [items[key] for key in keys[:limit]]
+
+    def _weak(self, incarnation: Incarnation) -> ShownPartition | None:
+        if self._visibility is None:
+            return None
+        with self._lock:
+            if incarnation not in self._visible:
+                newest = partial(self._items, incarnation)
+                self._visible[incarnation] = ShownPartition(self._visibility, newest)
+            return self._visible[incarnation]
+
+    def _items(self, incarnation: Incarnation) -> Items:
+        return self._partitions.get(incarnation, _Partition()).items()
 
     def _count(self, call: str) -> None:
         with self._lock:
             self.requests[call] += 1
+
+
+def _kind(key: str) -> str:
+    return key.partition("#")[0]
+
+
+def _all_of(kind: type[_Kind], found: Iterable[object]) -> tuple[_Kind, ...]:
+    return tuple(one for one in found if isinstance(one, kind))
+
+
+def _log_page(found: Sequence[object], limit: int) -> LogPage:
+    """Cut a page: one item more than it may have was read, so that the head is seen behind the last entry."""
+    head = found[-1] if found and isinstance(found[-1], Head) else None
+    return LogPage(_all_of(FragmentEntry, found)[:limit], head)
 
 
 def _changed(before: _Partition, change: Change) -> _Partition:

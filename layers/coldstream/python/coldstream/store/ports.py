@@ -62,6 +62,18 @@ class ManifestReads(Protocol):
         """
         ...
 
+    def log_end(self, incarnation: Incarnation, limit: int) -> LogPage:
+        """Return the last entries, up to `limit`, and the head. Cost: one Query."""
+        ...
+
+    def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
+        """Return the entries that end at these offsets, up to 99, and the head, all as they are at one moment.
+
+        None where one of them is not there, or a change of one is just being written. Cost: one TransactGetItems, at
+        twice the price of reading them otherwise.
+        """
+        ...
+
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return up to `limit` entries whose next offset is at or below `offset`, nearest first. Cost: one Query."""
         ...
@@ -86,6 +98,21 @@ class ManifestReads(Protocol):
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
         """Yield what is known to be missing, losses first, by first offset. Cost: one Query a page, of thousands."""
+        ...
+
+    def missing_before(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return up to `limit` of one kind of what is missing that begin at or before `offset`, nearest first.
+
+        Cost: one Query.
+        """
+        ...
+
+    def missing_after(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return up to `limit` of one kind of what is missing that begin after `offset`, in order. Cost: one Query."""
         ...
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:

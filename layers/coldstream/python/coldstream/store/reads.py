@@ -7,17 +7,18 @@ first answer must not wait for an SDK to be loaded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from coldstream.errors import ConflictError
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import attributes, sortkeys
 from coldstream.store.attributes import Attributes, attributes_of
 from coldstream.store.ports import LogPage, StreamPage
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
-Operation = Literal["GetItem", "Query"]
+Operation = Literal["GetItem", "Query", "TransactGetItems"]
 
 BY_TIME = "by-time"
 """The index that orders the log of a stream by running timestamp."""
@@ -59,6 +60,22 @@ class DynamoReads(ABC):
         start = sortkeys.time_from(timestamp)
         return _log_page(self._query(incarnation, "#key >= :a", start, limit=limit + 1, index=BY_TIME), limit)
 
+    def log_end(self, incarnation: Incarnation, limit: int) -> LogPage:
+        """Return the last entries, and the head; one Query."""
+        between = sortkeys.log_key(Offset(0)), sortkeys.LOG_HEAD
+        return _log_page(self._query(incarnation, _BETWEEN, *between, limit=limit + 1, backwards=True)[::-1], limit)
+
+    def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
+        """Return the entries that end at these offsets, and the head, of one moment; one TransactGetItems."""
+        keys = [*map(sortkeys.log_key, next_offsets), sortkeys.LOG_HEAD]
+        wanted = [{"Get": {"TableName": self._name, "Key": _key(incarnation, key)}} for key in keys]
+        try:
+            answer = self._call("TransactGetItems", {"TransactItems": wanted}, f"read of {incarnation}")
+        except ConflictError:
+            return None
+        found = [attributes_of(one["Item"]) for one in answer["Responses"] if "Item" in one]
+        return _log_page(found, len(next_offsets)) if len(found) == len(keys) else None
+
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return the log backwards from the entry that ends at or before `offset`; one Query."""
         between = sortkeys.log_key(Offset(0)), sortkeys.log_key(offset)
@@ -94,6 +111,22 @@ class DynamoReads(ABC):
         between = sortkeys.MISSING, sortkeys.LAST_MISSING
         yield from map(attributes.missing_of, self._all(incarnation, _BETWEEN, *between))
 
+    def missing_before(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins at or before `offset`, nearest first; one Query."""
+        between = sortkeys.missing_from(kind, Offset(0)), sortkeys.missing_from(kind, Offset(offset + 1))
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit, backwards=True)
+        return tuple(map(attributes.missing_of, found))
+
+    def missing_after(
+        self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
+    ) -> tuple[Missing, ...]:
+        """Return what begins after `offset`, in order; one Query."""
+        between = sortkeys.missing_from(kind, Offset(offset + 1)), sortkeys.missing_from(kind, Offset(MAX_OFFSET + 1))
+        found = self._query(incarnation, _BETWEEN, *between, limit=limit)
+        return tuple(map(attributes.missing_of, found))
+
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
         """Return what is said of a segment in quarantine; one GetItem."""
         item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
@@ -126,8 +159,7 @@ class DynamoReads(ABC):
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
 
     def _get(self, incarnation: Incarnation, key: str) -> Attributes | None:
-        keys = {"stream": {"S": incarnation}, "item": {"S": key}}
-        wanted = {"TableName": self._name, "Key": keys, "ConsistentRead": True}
+        wanted = {"TableName": self._name, "Key": _key(incarnation, key), "ConsistentRead": True}
         found = self._call("GetItem", wanted, f"read of {incarnation}").get("Item")
         return None if found is None else attributes_of(found)
 
@@ -179,6 +211,10 @@ class DynamoReads(ABC):
         given = {"Limit": limit, "IndexName": index, "ExclusiveStartKey": start}
         parameters |= {name: value for name, value in given.items() if value is not None}
         return self._call("Query", parameters, "query of the manifest")
+
+
+def _key(incarnation: Incarnation, key: str) -> Mapping[str, Any]:
+    return {"stream": {"S": incarnation}, "item": {"S": key}}
 
 
 def _items(page: Mapping[str, Any]) -> list[Attributes]:

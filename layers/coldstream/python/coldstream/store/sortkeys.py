@@ -24,7 +24,7 @@ import re
 from hashlib import sha256
 
 from coldstream.errors import InvalidQueryError
-from coldstream.manifest.entry import Loss, Missing, Tombstone
+from coldstream.manifest.entry import Loss, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
@@ -32,6 +32,7 @@ REGISTRY = "#streams"
 LOG_HEAD = "log#head"
 LAST_GAP = "gap#~"
 MISSING = "loss#"
+QUARANTINES = "quarantine#"
 LAST_MISSING = "quarantine#~"
 LAST_EVENT = "event#~"
 TOMBSTONES = "tombstone#"
@@ -52,14 +53,17 @@ def gap_key(first_offset: Offset) -> str:
 
 def missing_key(one: Missing) -> str:
     """Key of a loss, or of a segment in quarantine."""
-    if isinstance(one, Loss):
-        return f"{MISSING}{one.first_offset:020}-{one.next_offset:020}"
-    return quarantine_key(one.first_offset, one.next_offset)
+    return f"{missing_from(type(one), one.first_offset)}-{one.next_offset:020}"
+
+
+def missing_from(kind: type[Missing], first_offset: Offset) -> str:
+    """Lower bound of the keys of one kind of what is missing that begins at `first_offset` or later."""
+    return f"{MISSING if kind is Loss else QUARANTINES}{first_offset:020}"
 
 
 def quarantine_key(first_offset: Offset, next_offset: Offset) -> str:
     """Key of the quarantine of the segment of `first_offset` up to `next_offset`."""
-    return f"quarantine#{first_offset:020}-{next_offset:020}"
+    return f"{missing_from(Quarantine, first_offset)}-{next_offset:020}"
 
 
 def tombstone_key(one: Tombstone) -> str:

@@ -21,6 +21,12 @@ from coldstream.store.awserrors import SDK_ERRORS, from_aws, is_try_later
 from coldstream.store.items import Item
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 
+_METHODS: Mapping[Operation, str] = {
+    "GetItem": "get_item",
+    "Query": "query",
+    "TransactGetItems": "transact_get_items",
+}
+
 
 class DynamoTable(DynamoReads):
     """Implement `ports.ManifestTable` on the table `name`.
@@ -91,7 +97,7 @@ class DynamoTable(DynamoReads):
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         try:
             client: Any = self._connection().client
-            answer: Mapping[str, Any] = (client.query if operation == "Query" else client.get_item)(**parameters)
+            answer: Mapping[str, Any] = getattr(client, _METHODS[operation])(**parameters)
         except SDK_ERRORS as err:
             raise from_aws(err, what) from err
         return answer

@@ -1,0 +1,153 @@
+"""What readers see of transactions while these are being written: the weak part of the in-memory double.
+
+DynamoDB makes transactions serial among themselves, and a strongly consistent read of one item finds its last state. It
+promises no more: the items of a transaction that is being committed appear one by one, in any order, so a Query, two
+pages, or a GetItem and a Query may show any subset of them, and a later transaction may be whole while an earlier one
+still shows by half. A transaction that touches an item which another is still writing is refused (TransactionConflict).
+The index by time follows the table item by item, each as late as it likes; an item that changes its place there is at
+neither for a while.
+
+    table = MemoryTable(SeededVisibility(seed))     # each item of each read is old or new, by chance
+    table = MemoryTable(policy)                     # anything with `pick(key, states)`, as below
+    table.settle()                                  # all that was written so far shows, everywhere
+
+`apply` returns when a transaction is certain, not when all of it shows: as if another had written it, whose answer is
+still on its way. For a writer that has its answer, call `settle` after it. Without a policy everything shows at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.store.sortkeys import TIME_OF_HEAD, time_key
+
+BY_TIME = "by-time "
+"""Stands before the keys of items that are read in the index by time."""
+
+Items = Mapping[str, object]
+"""The items of one partition, by sort key."""
+
+
+class Visibility(Protocol):
+    """Decides what reads find."""
+
+    def pick(self, key: str, states: int) -> int:
+        """Return which state of an item is found: 0 is the oldest there may be, `states` - 1 the newest.
+
+        Asked for each item of every read, in the order in which they are read, also where there is but one state: it
+        is the place to script an order, to enumerate all of them, or to write to the table between two items of one
+        Query.
+
+        In the table there are two states while a transaction is being written; once the newest is found, all find it
+        from then on. A transaction that touches such an item asks, too: 0 refuses it. In the index (`key` begins with
+        BY_TIME) there are all states since the last `settle`, and after a newer one an older one may be found again.
+        """
+        ...
+
+
+class SeededVisibility:
+    """Picks by chance: the newest state with the probability `newest`, else any other."""
+
+    def __init__(self, seed: int, *, newest: float = 0.5) -> None:
+        self._rng = random.Random(seed)  # noqa: S311  not a secret
+        self._newest = newest
+
+    def pick(self, _: str, states: int) -> int:
+        """Pick by chance."""
+        if states == 1 or self._rng.random() < self._newest:
+            return states - 1
+        return self._rng.randrange(states - 1)
+
+
+class ShownPartition:
+    """What shows of one partition. `items` returns what was written last; not safe for threads that run at once."""
+
+    def __init__(self, visibility: Visibility, items: Callable[[], Items]) -> None:
+        self._visibility = visibility
+        self._items = items
+        self._before: dict[str, object | None] = {}
+        """What items were before the transaction that is still writing them; None where there was none."""
+        self._index: dict[str, list[tuple[str, object] | None]] = {}
+        """The states of each item in the index, with its key there, the oldest first."""
+
+    def conflict(self, keys: Iterable[str]) -> str | None:
+        """Return an item that a transaction is about, and another is still writing; None where there is none."""
+        for key in sorted(keys):
+            if key in self._before:
+                if self._visibility.pick(key, 2) == 0:
+                    return key
+                self._show(key)
+        return None
+
+    def begin(self, before: Items, after: Items) -> None:
+        """Begin to show a transaction, which has no conflict with another."""
+        self._before |= {key: before.get(key) for key in changed(before, after)}
+
+    def settle(self) -> None:
+        """Show all of it."""
+        for key in list(self._before):
+            self._show(key)
+        self._index = {key: states[-1:] for key, states in self._index.items()}
+
+    def get(self, key: str) -> object | None:
+        """Read one item."""
+        if self._visibility.pick(key, 1 + (key in self._before)) == 0 and key in self._before:
+            return self._before[key]
+        self._show(key)
+        return self._items().get(key)
+
+    def query(self, first: str, last: str, *, backwards: bool = False) -> Iterator[object]:
+        """Read the items of a range of keys, both included, one after the other, as they then are."""
+        passed: str | None = None
+        while True:
+            keys = (key for key in self._items().keys() | self._before.keys() if first <= key <= last)
+            if backwards:
+                passed = max((key for key in keys if passed is None or key < passed), default=None)
+            else:
+                passed = min((key for key in keys if passed is None or key > passed), default=None)
+            if passed is None:
+                return
+            found = self.get(passed)
+            if found is not None:
+                yield found
+
+    def query_index(self, first: str) -> Iterator[object]:
+        """Read the index from a key on."""
+        found = []
+        for key in sorted(self._index):
+            states = self._index[key]
+            state = states[self._visibility.pick(BY_TIME + key, len(states))]
+            if state is not None and state[0] >= first:
+                found.append(state)
+        return (item for _, item in sorted(found, key=lambda state: state[0]))
+
+    def _show(self, key: str) -> None:
+        if key not in self._before:
+            return
+        del self._before[key]
+        item = self._items().get(key)
+        states = self._index.get(key, [None])
+        place = _index_key(item)
+        if states[-1] is not None and states[-1][0] != place:
+            states.append(None)
+        if place is not None:
+            states.append((place, item))
+        if states != [None]:
+            self._index[key] = states
+
+
+def changed(before: Items, after: Items) -> Iterator[str]:
+    """Yield the keys of the items that two states of a partition do not share."""
+    return (key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
+
+
+def _index_key(item: object | None) -> str | None:
+    match item:
+        case FragmentEntry():
+            return time_key(item.running_timestamp, item.next_offset)
+        case Head():
+            return TIME_OF_HEAD
+    return None
