@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -27,6 +32,7 @@ from coldstream.serve import http
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
 from coldstream.serve.client import ATTEMPTS, ResolverClient
 from coldstream.serve.problem import problem_of
+from coldstream.serve.reader import Reader
 from coldstream.store.signing import region_of
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import ChunkArchive, steady
@@ -40,6 +46,8 @@ HOSTILE = ["/", "%2F", "a?b&c=d#e", "+", "a+b c", "ü ☃", "a,b,,c", '"quotes"'
 def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "FIRST_DELAY_S", 0.01)
     monkeypatch.setattr(http, "MAX_DELAY_S", 0.02)
+    monkeypatch.delenv("COLDSTREAM_TOKEN", raising=False)
+    monkeypatch.delenv("COLDSTREAM_TOKEN_FILE", raising=False)
 
 
 class Server(ThreadingHTTPServer):
@@ -245,3 +253,122 @@ def test_signing_without_a_region_names_the_setting(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
     with pytest.raises(InvalidSettingError, match="AWS_REGION"):
         ResolverClient(server.url, sign=True)
+
+
+SECRET = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJyZWFkZXIifQ.c2lnbmVk"
+
+
+def sent_by(server: Server, **settings: Any) -> str | None:
+    """Return the header `Authorization` of a request."""
+    with ResolverClient(server.url, **settings) as client:
+        client.streams()
+    return server.asked[-1][1].get("authorization")
+
+
+def test_a_token_is_sent_as_it_is_given(server: Server) -> None:
+    assert sent_by(server, token=SECRET) == f"Bearer {SECRET}"
+
+
+def test_a_token_is_asked_for_anew_at_each_attempt(server: Server) -> None:
+    tokens = iter(["first", "second", "third"])
+    server.answer = lambda number: (503, b"") if number == 0 else (200, b'{"streams": [], "cursor": null}')
+    with ResolverClient(server.url, token=lambda: next(tokens)) as client:
+        client.streams()
+        client.streams()
+    assert [headers["authorization"] for _, headers in server.asked] == [
+        "Bearer first",
+        "Bearer second",
+        "Bearer third",
+    ]
+
+
+def test_a_token_comes_from_the_environment_and_the_one_in_a_file_is_read_each_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLDSTREAM_TOKEN_FILE", str(tmp_path / "token"))
+    for token in ("one", "two"):
+        (tmp_path / "token").write_text(token + "\n")
+        assert sent_by(server) == f"Bearer {token}"
+    monkeypatch.setenv("COLDSTREAM_TOKEN", SECRET)
+    assert sent_by(server) == f"Bearer {SECRET}"
+    assert sent_by(server, token="mine") == "Bearer mine"
+
+
+def test_a_reader_sends_the_token_that_it_is_given(server: Server) -> None:
+    server.answer = lambda _: problem(StreamNotFoundError("none"))
+    with Reader(server.url, "/", "orders", token=SECRET) as reader, pytest.raises(StreamNotFoundError):
+        next(reader.chunks())
+    assert server.asked[0][1]["authorization"] == f"Bearer {SECRET}"
+    with ResolverClient(server.url) as client, pytest.raises(ValueError, match="token of its own"):
+        Reader(client, "/", "orders", token=SECRET)
+
+
+def test_a_token_takes_the_place_of_a_signature_unless_that_is_asked_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLDSTREAM_TOKEN", SECRET)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert ResolverClient("https://abc.execute-api.eu-west-1.amazonaws.com")._signer is None
+    sent = sent_by(server, sign=True, region="eu-west-1")
+    assert sent is not None
+    assert sent.startswith("AWS4-HMAC-SHA256 ")
+    with pytest.raises(InvalidSettingError, match="not both"):
+        ResolverClient(server.url, sign=True, token=SECRET)
+
+
+@pytest.mark.parametrize("host", ["resolver.example", "10.0.0.1", "[2001:db8::1]", "localhost.example", "0.0.0.0"])
+def test_a_token_is_not_sent_where_others_read_along(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ResolverClient(f"http://{host}").close()
+    ResolverClient(f"https://{host}", token=SECRET).close()
+    with pytest.raises(InvalidSettingError, match="plain http") as caught:
+        ResolverClient(f"http://{host}", token=SECRET)
+    assert SECRET not in str(caught.value)
+    monkeypatch.setenv("COLDSTREAM_TOKEN", SECRET)
+    with pytest.raises(InvalidSettingError, match="plain http"):
+        ResolverClient(f"http://{host}")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_a_token_is_sent_to_this_machine(host: str) -> None:
+    ResolverClient(f"http://{host}:8380", token=SECRET).close()
+
+
+@pytest.mark.parametrize("token", ["", "two words", "a\r\nX-Header: b", "Bearer x", "ü", "=", "a=b"])
+def test_what_cannot_be_a_token_is_refused_and_not_shown(server: Server, token: str) -> None:
+    with ResolverClient(server.url, token=token) as client, pytest.raises(InvalidSettingError, match="token") as caught:
+        client.streams()
+    assert not token or token not in str(caught.value).removeprefix("token: what was given, of ")
+    assert not server.asked
+
+
+def test_a_token_file_that_is_not_there_is_named(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLDSTREAM_TOKEN_FILE", str(tmp_path / "nothing"))
+    with ResolverClient(server.url) as client, pytest.raises(InvalidSettingError, match="COLDSTREAM_TOKEN_FILE"):
+        client.streams()
+
+
+def test_an_api_that_wants_a_token_says_where_to_put_it(server: Server) -> None:
+    server.answer = lambda _: (401, b'{"message":"Unauthorized"}')
+    with ResolverClient(server.url) as client, pytest.raises(AccessDeniedError, match="set COLDSTREAM_TOKEN"):
+        client.streams()
+
+
+def test_asking_loads_no_sdk_unless_requests_are_signed() -> None:
+    program = """
+import sys
+from coldstream.serve.client import ResolverClient
+ResolverClient("http://127.0.0.1:8380").close()
+ResolverClient("https://abc.execute-api.eu-west-1.amazonaws.com", token="x").close()
+print({"botocore", "awscrt", "boto3", "pynamodb"} & sys.modules.keys() or "none")
+ResolverClient("https://abc.execute-api.eu-west-1.amazonaws.com").close()
+print("botocore" in sys.modules)
+"""
+    path = str(Path(__file__).parents[2] / "layers/coldstream/python")
+    environment = {"PATH": os.defpath, "PYTHONPATH": path, "HOME": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.split() == ["none", "True"]

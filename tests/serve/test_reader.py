@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -253,9 +254,43 @@ def test_a_stream_that_is_not_there_and_a_query_that_means_nothing_are_told_apar
 def test_every_page_is_of_the_incarnation_that_the_first_was(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.serve.reader.PAGE_RANGES", 5)
     assert offsets(served.reader(range_bytes=1)) == list(range(TAIL))
-    assert len(served.http.asked) == 5
+    assert len(served.http.asked) == 5  # of 4, then 5 ranges
     assert "incarnation" not in served.http.asked[0]
     assert all(f"incarnation={STREAM.incarnation}" in asked for asked in served.http.asked[1:])
+
+
+def max_ranges(served: Served) -> list[int]:
+    return [int(parse_qs(urlsplit(asked).query)["max_ranges"][0]) for asked in served.http.asked]
+
+
+@pytest.mark.parametrize("start", [FIRST, AtOffset(Offset(120)), LAST])
+def test_one_message_costs_one_small_page(served: Served, start: OffsetSpec) -> None:
+    with served.reader(start, range_bytes=1) as reader:
+        next(reader.messages())
+    assert max_ranges(served) == [4]
+    assert isinstance(served.archive.objects, HttpObjects)
+    assert served.archive.objects.signed <= 4
+    assert served.archive.table.requests["Query"] == 2  # the name's, and that of the log
+
+
+def test_the_next_page_is_asked_for_when_half_of_this_one_was_read_and_is_twice_as_large(served: Served) -> None:
+    with served.reader(range_bytes=1) as reader:
+        batches = reader.batches()
+        sizes = []
+        for _ in range(24):
+            next(batches)
+            sizes.append(len(served.http.asked))
+    # A page may be asked for by another thread, so a look may come a moment too early.
+    assert max_ranges(served) == [4, 8, 16]
+    assert max(sizes[:2]) == 1
+    assert max(sizes[:8]) <= 2
+
+
+def test_pages_grow_up_to_a_bound() -> None:
+    with serve(fragments(*range(50))) as served:
+        assert offsets(served.reader(range_bytes=1)) == list(range(50 * RECORDS))
+        assert max_ranges(served) == [4, 8, 16, 32, 64, 64, 64][: len(served.http.asked)]
+        assert len(served.http.asked) > 5
 
 
 @pytest.mark.parametrize(
@@ -374,7 +409,7 @@ def test_a_url_whose_signer_has_lost_its_session_is_replaced(served: Served, sta
     # S3 answers 400, ExpiredToken, where the URL itself still holds.
     served.faults = lambda get: Fault(status=status) if get.number == 2 else None
     assert offsets(served.reader(connections=1, prefetch_bytes=1)) == list(range(TAIL))
-    assert len(served.http.asked) == 2
+    assert sum("&offset=100&" in asked for asked in served.http.asked) == 1
 
 
 @pytest.mark.parametrize("start", [AtOffset(Offset(57)), AtTimestamp(TimestampMs(11_500)), LAST], ids=str)

@@ -53,7 +53,7 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
-    (AccessDeniedError, "check the credentials, AWS_*, and what they may do"),
+    (AccessDeniedError, "check the credentials, AWS_* or COLDSTREAM_TOKEN, and what they may do"),
     (UnavailableError, "check that it runs and where, or try again; `coldstream up` runs everything locally"),
     (InvalidSettingError, "`coldstream up` prints settings that work"),
     (StreamNotFoundError, "`coldstream streams` lists those that are archived; --vhost says in which vhost"),
@@ -83,6 +83,8 @@ def advice(err: ColdstreamError | OSError) -> str | None:
         return _PERMISSION_ADVICE if isinstance(err, PermissionError) else None
     if isinstance(err, GapError):
         return f"go on behind it, from offset {err.next_offset}"
-    if isinstance(err, InvalidSettingError) and not err.field.startswith("COLDSTREAM_"):
+    if isinstance(err, InvalidSettingError) and (
+        not err.field.startswith("COLDSTREAM_") or err.field.startswith("COLDSTREAM_TOKEN")
+    ):
         return None
     return next((text for kind, text in _ADVICE if isinstance(err, kind)), None)

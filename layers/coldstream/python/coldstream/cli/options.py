@@ -23,7 +23,8 @@ Resolver = Annotated[
     str,
     typer.Option(
         envvar="COLDSTREAM_RESOLVER_URL",
-        help="Where the resolver's HTTP API is.",
+        help="Where the resolver's HTTP API is. Where that wants a token, COLDSTREAM_TOKEN has it, or the file that"
+        " COLDSTREAM_TOKEN_FILE names.",
         metavar="URL",
         show_default=False,
     ),

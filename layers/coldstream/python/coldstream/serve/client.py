@@ -16,6 +16,7 @@ from coldstream.serve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.serve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
 from coldstream.serve.http import HttpClient
 from coldstream.serve.problem import error_of
+from coldstream.serve.token import FILE_VARIABLE, VARIABLE, Token, bearer, check_may_be_sent, token_from_environment
 from coldstream.store.ports import StreamPage
 from coldstream.store.signing import Signer, region_of
 
@@ -29,17 +30,32 @@ MAX_BODY_BYTES = 10 << 20
 class ResolverClient:
     """Asks a resolver at `url`. Threads may share it.
 
-    Requests are signed (SigV4) where the URL is API Gateway's own; `sign` True does it for others too, such as a domain
-    of the API's own, in `region` or else the SDK's; `sign` False never. Each is tried five times before it raises
-    UnavailableError; AccessDeniedError comes at once, as do the errors that the resolver names.
+    With a `token`, or one of COLDSTREAM_TOKEN or COLDSTREAM_TOKEN_FILE, requests carry that, to https URLs and to this
+    machine alone. Else they are signed (SigV4) where the URL is API Gateway's own; `sign` True does it for others too,
+    such as a domain of the API's own, in `region` or else the SDK's, whatever the environment says of tokens; `sign`
+    False never. Each is tried five times before it raises UnavailableError; AccessDeniedError comes at once, as do the
+    errors that the resolver names.
     """
 
-    def __init__(self, url: str, *, sign: bool | None = None, region: str | None = None, connections: int = 4) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        sign: bool | None = None,
+        region: str | None = None,
+        token: Token | None = None,
+        connections: int = 4,
+    ) -> None:
         if not _is_base(url):
             raise InvalidSettingError("resolver URL", f"{url!r} is not an http or https URL without query and fragment")
         self._url = url.rstrip("/")
-        found = region or region_of(url)
-        self._signer = Signer(found) if (region_of(url) is not None if sign is None else sign) else None
+        if token is not None and sign:
+            raise InvalidSettingError("sign", "a request carries a signature or a token, not both")
+        self._token = token if token is not None or sign else token_from_environment()
+        if self._token is not None:
+            check_may_be_sent(url)
+        is_signed = sign if sign is not None else self._token is None and region_of(url) is not None
+        self._signer = Signer(region or region_of(url)) if is_signed else None
         self._http = HttpClient(connections=connections, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
 
     def __enter__(self) -> Self:
@@ -94,13 +110,20 @@ class ResolverClient:
         url = f"{self._url}{path}?{urlencode(given, quote_via=quote, safe='')}"
 
         def headers() -> dict[str, str]:
-            signed = {} if self._signer is None else self._signer.headers(url)
-            return {"Accept": "application/json", **signed}
+            headers = {"Accept": "application/json"}
+            if self._token is not None:
+                headers["Authorization"] = bearer(self._token)
+            elif self._signer is not None:
+                headers |= self._signer.headers(url)
+            return headers
 
         def read(response: urllib3.BaseHTTPResponse) -> Body:
             content = response.read(MAX_BODY_BYTES)
             if response.status != HTTPStatus.OK:
-                raise _error(response.status, content, self._url + path)
+                err = _error(response.status, content, self._url + path)
+                if response.status == HTTPStatus.UNAUTHORIZED and self._token is None:
+                    raise AccessDeniedError(f"{err}; if it wants a token, set {VARIABLE} or {FILE_VARIABLE}") from err
+                raise err
             try:
                 return model.model_validate_json(content)
             except ValidationError as err:

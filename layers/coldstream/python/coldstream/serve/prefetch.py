@@ -1,4 +1,7 @@
-"""Ranges fetched ahead, in order, in bounded memory: pages from the resolver, one ahead, and the bytes of their ranges.
+"""Ranges fetched ahead, in order, in bounded memory: pages from the resolver, and the bytes of their ranges.
+
+The next page is asked for once half of this one was consumed, and has twice as many ranges: who wants one message costs
+one small page, who reads on soon does with few of them.
 
 Nothing here has a thread of its own: what is asked for next is decided when the consumer takes the range before.
 """
@@ -18,8 +21,8 @@ from coldstream.serve.client import ResolverClient
 from coldstream.serve.fetch import Batch, RangeFetcher
 from coldstream.units import Offset
 
-FIRST_RANGES = 8
-"""Of the first page from a place on: the sooner it is there, the sooner bytes flow."""
+FIRST_RANGES = 4
+"""Of the first page: each costs a signature, and the sooner they are there, the sooner bytes flow."""
 
 EXPIRY_MARGIN_S = 30.0
 """A URL that is good for less than that is not begun with."""
@@ -48,6 +51,9 @@ class Prefetcher:
         self._prefetch_bytes = prefetch_bytes
         self._page: Future[_Page] | None = None
         self._good_until: float | None = None
+        self._page_ranges = FIRST_RANGES
+        self._cursor: str | None = None
+        self._unread = 0
         self._waiting: deque[Range] = deque()
         self._under_way: deque[tuple[int, Future[Batch]]] = deque()
         self._bytes_ahead = 0
@@ -62,10 +68,14 @@ class Prefetcher:
         self._under_way.clear()
         self._waiting.clear()
         self._bytes_ahead = 0
+        self._cursor = None
         self._ask(start)
 
     def take(self) -> Batch | Gap | Offset:
         """Wait for the next range; after the last, return the gap or the tail. Raises what resolving or fetching do."""
+        # Who comes back has consumed what was taken before.
+        if self._cursor is not None and len(self._waiting) + len(self._under_way) <= self._unread:
+            self._ask(Continue(self._cursor))
         self._fill()
         if self._under_way:
             size, future = self._under_way.popleft()
@@ -96,16 +106,15 @@ class Prefetcher:
         self._good_until = page.good_until
         self._waiting.extend(answer.ranges)
         self._end = answer.gap if answer.gap is not None else answer.tail
-        if answer.cursor is not None:
-            self._ask(Continue(answer.cursor))
-        else:
-            self._page = None
+        self._page = None
+        self._cursor = answer.cursor
+        self._unread = len(answer.ranges) // 2
 
     def _ask(self, start: OffsetSpec | Continue) -> None:
+        self._cursor = None
         life = self._query.incarnation if self.stream is None else self.stream.incarnation
-        bounds = self._query.bounds
-        if not isinstance(start, Continue):
-            bounds = replace(bounds, max_ranges=min(FIRST_RANGES, bounds.max_ranges))
+        bounds = replace(self._query.bounds, max_ranges=min(self._page_ranges, self._query.bounds.max_ranges))
+        self._page_ranges = 2 * bounds.max_ranges
         query = replace(self._query, start=start, incarnation=life, bounds=bounds)
         self._page = self._fetcher.submit(lambda: self._resolve(query))
 

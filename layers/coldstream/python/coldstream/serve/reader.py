@@ -20,6 +20,7 @@ from coldstream.serve.client import ResolverClient
 from coldstream.serve.fetch import Batch, RangeFetcher, UrlRefusedError
 from coldstream.serve.http import ClosedError
 from coldstream.serve.prefetch import Prefetcher
+from coldstream.serve.token import Token
 from coldstream.units import MIB, ChunkId, Offset
 
 MAX_REFRESHES = 3
@@ -39,6 +40,7 @@ class BaseReader:
         start: OffsetSpec = FIRST,
         *,
         incarnation: str | None = None,
+        token: Token | None = None,
         connections: int = 4,
         prefetch_bytes: int = 64 * MIB,
         range_bytes: int = 8 * MIB,
@@ -47,7 +49,9 @@ class BaseReader:
         if connections < 1:
             raise ValueError(f"a reader needs a connection, got {connections}")
         self._owns_client = isinstance(resolver, str)
-        self._client = ResolverClient(resolver) if isinstance(resolver, str) else resolver
+        if token is not None and not isinstance(resolver, str):
+            raise ValueError("the client that is given has a token of its own, or none")
+        self._client = ResolverClient(resolver, token=token) if isinstance(resolver, str) else resolver
         bounds = Bounds(max_ranges=PAGE_RANGES, range_bytes=range_bytes)
         self._query = RangesQuery(vhost, name, start, incarnation, bounds)
         self._connections = connections
@@ -164,6 +168,8 @@ class Reader(BaseReader):
 
     `position` is the offset after the last item given, None before the first. At the end `tail` says from which offset
     on the broker has the stream. A gap raises GapError, or with `on_gap` "skip" is added to `gaps` and passed over.
+
+    `token` goes to the resolver as `ResolverClient` says.
 
     Close the reader, or use it as a context manager. Iterating to the end, or dropping the iterator, closes it too.
     """

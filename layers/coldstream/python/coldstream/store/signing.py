@@ -1,15 +1,14 @@
-"""SigV4 signatures for APIs behind API Gateway's IAM authorizer."""
+"""SigV4 signatures for APIs behind API Gateway's IAM authorizer.
+
+A part of the SDK is loaded with the first `Signer`, and not before: it takes a tenth of a second, and most who ask a
+resolver sign nothing.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError
-from botocore.session import get_session
 
 from coldstream.errors import AccessDeniedError, InvalidSettingError
 
@@ -27,6 +26,8 @@ class Signer:
     """Signs GETs with the credentials and, unless one is given, the region that the SDK finds."""
 
     def __init__(self, region: str | None = None) -> None:
+        from botocore.session import get_session  # noqa: PLC0415  # see above
+
         self._session = get_session()
         found = region or self._session.get_config_variable("region")
         if not found:
@@ -35,6 +36,10 @@ class Signer:
 
     def headers(self, url: str) -> Mapping[str, str]:
         """Make the headers that a GET of `url` has to carry. Raises AccessDeniedError without credentials."""
+        from botocore.auth import SigV4Auth  # noqa: PLC0415  # see above
+        from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
         try:
             credentials = self._session.get_credentials()
             if credentials is None:
