@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from coldstream.agent import http as http_module
-from coldstream.agent.http import MAX_CONNECTIONS, StatusServer
+from coldstream.agent.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
+from coldstream.agent.http import StatusServer
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.status import AgentStatus
 from coldstream.errors import InvalidSettingError
@@ -138,42 +139,77 @@ def test_bad_requests_do_not_hurt_it(running: Running, raw: bytes) -> None:
     assert running.json("/healthz")[0] == 200
 
 
-def test_connections_past_the_limit_are_closed_and_others_come_again(running: Running) -> None:
+def idle_connections(running: Running, count: int, peers: int, stack: ExitStack) -> list[socket.socket]:
+    """Open connections that say nothing, from so many addresses of loopback."""
     address = ("127.0.0.1", running.server.port)
+    return [
+        stack.enter_context(
+            socket.create_connection(address, timeout=5, source_address=(f"127.0.0.{2 + number % peers}", 0))
+        )
+        for number in range(count)
+    ]
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.settimeout(0.01)
+    try:
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("peers", [1, 7, 100])
+def test_more_idle_connections_than_the_limit_keep_nobody_from_an_answer(running: Running, peers: int) -> None:
     with ExitStack() as idle:
-        for _ in range(MAX_CONNECTIONS):
-            idle.enter_context(socket.create_connection(address, timeout=5))
-        with socket.create_connection(address, timeout=5) as one_more:
-            assert one_more.recv(1) == b""
-    for _ in range(100):
-        try:
+        clients = idle_connections(running, 3 * MAX_CONNECTIONS, peers, idle)
+        for _ in range(3):
             assert running.json("/healthz")[0] == 200
-        except (ConnectionError, http.client.HTTPException):
-            continue  # the threads of those that are gone end one by one
-        break
-    else:
-        pytest.fail("no room was made")
+        kept = sum(not is_closed(client) for client in clients)
+        assert kept <= min(MAX_CONNECTIONS, peers * MAX_CONNECTIONS_OF_PEER)
 
 
-def test_who_sends_a_request_letter_by_letter_makes_room_in_the_end(
+def test_one_peer_with_many_connections_pushes_no_other_out(running: Running) -> None:
+    with ExitStack() as idle:
+        (patient,) = idle_connections(running, 1, 1, idle)
+        for _ in range(3 * MAX_CONNECTIONS):
+            idle.enter_context(socket.create_connection(("127.0.0.1", running.server.port), timeout=5))
+        patient.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert patient.recv(65536).startswith(b"HTTP/1.0 200 ")
+
+
+def test_who_sends_a_request_letter_by_letter_is_broken_off_and_keeps_nobody_from_an_answer(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_module, "REQUEST_TIMEOUT_S", 0.3)
-    address = ("127.0.0.1", running.server.port)
     with ExitStack() as slow:
-        clients = [slow.enter_context(socket.create_connection(address, timeout=5)) for _ in range(MAX_CONNECTIONS)]
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
+        clients = idle_connections(running, MAX_CONNECTIONS, 30, slow)
+        deadline = time.monotonic() + 30
+        while clients:
+            assert time.monotonic() < deadline
+            clients = [client for client in clients if not is_closed(client)]
             for client in clients:
                 with suppress(OSError):
                     client.sendall(b"x")
-            try:
-                if running.json("/healthz")[0] == 200:
-                    break
-            except (ConnectionError, http.client.HTTPException):
-                time.sleep(0.05)
-        else:
-            pytest.fail("no room was made")
+            assert running.json("/healthz")[0] == 200
+
+
+def test_health_waits_for_no_scrape(running: Running) -> None:
+    with running.server._making:
+        assert running.json("/healthz")[0] == 200
+        assert running.json("/readyz")[0] == 503
+
+
+def test_an_agent_is_ready_when_nothing_is_wrong(running: Running) -> None:
+    assert running.json("/readyz") == (503, {"ready": False, "problems": ["the agent is starting"]})
+    running.metrics.show(agent_status())
+    assert running.json("/readyz") == (200, {"ready": True, "problems": []})
+    running.metrics.show(agent_status(problems=("the broker refuses the login",)))
+    assert running.json("/readyz") == (503, {"ready": False, "problems": ["the broker refuses the login"]})
+    running.metrics.show(agent_status())
+    running.turned_s = 75
+    assert running.json("/readyz")[0] == 503
 
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=,;;=", "\xff"])

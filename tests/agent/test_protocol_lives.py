@@ -10,7 +10,6 @@ import pytest
 
 from coldstream.agent import protocol
 from coldstream.agent.lives import CLOCKS_APART_MS, Anchor
-from coldstream.agent.protocol import LOST
 from coldstream.agent.spool import SegmentSpool
 from coldstream.errors import StreamNotFoundError
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -123,14 +122,24 @@ async def test_a_stream_of_which_all_is_archived_is_read_on_from_there(tmp_path:
     assert run.failures == []
 
 
-async def test_retention_that_deleted_what_a_stream_is_known_by_is_no_other_stream(tmp_path: Path) -> None:
+@pytest.mark.parametrize("anchor", [ARCHIVED, None], ids=["all archived", "all here"])
+async def test_a_stream_of_which_retention_deleted_what_it_is_known_by_is_another(
+    tmp_path: Path, anchor: Anchor | None
+) -> None:
     log = Log()
+    if anchor is None:
+        for _ in range(4):
+            log.add()
+        run = start(log, tmp_path)
+        await run.until(lambda: run.source.next_offset == 40)
+        await run.stop()
+        log.chunks.clear()
     log.add(chunk_id=70)
-    log.add(*[b"x" * 1000])
-    run = start(log, tmp_path, ARCHIVED)
-    await run.until(lambda: run.closed)
-    await run.stop()
-    assert (run.lost, run.failures) == ([(40, 70, LOST)], [])
+    run = start(log, tmp_path, *([] if anchor is None else [anchor]))
+    async with asyncio.timeout(5):
+        await run.task
+    assert isinstance(run.failures[-1], StreamNotFoundError)
+    assert run.lost == []
 
 
 @pytest.mark.parametrize("timestamp", [999, 1001])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zlib import crc32
 
 import pytest
 
@@ -61,9 +62,15 @@ def test_no_offset_before_a_chunk_gets_none() -> None:
 def test_an_incarnation_is_named_as_the_broker_names_it() -> None:
     (first,) = iter_chunks(ENCODED, source="test")
     found = incarnation_of_first_chunk("/", "grün.orders", first)
-    assert found == "__gr__n_orders_0000000001000000000"
+    names = crc32(b"/\0" + "grün.orders".encode()) % 10**6
+    assert found == f"__gr__n_orders_{1000 * 10**6 + names:019}"
     stream = stream_from_directory(found, vhost="/", name="grün.orders")
     assert stream.incarnation == found
+
+
+def test_streams_that_are_written_alike_and_begin_in_the_same_millisecond_are_two() -> None:
+    (first,) = iter_chunks(ENCODED, source="test")
+    assert incarnation_of_first_chunk("/", "orders.eu", first) != incarnation_of_first_chunk("/", "orders_eu", first)
 
 
 def test_names_that_no_directory_could_have_are_refused() -> None:

@@ -100,6 +100,9 @@ class Node:
         stream.close()
         shutil.rmtree(stream.directory)
 
+    async def login(self) -> None:
+        pass
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         self.probes += 1
         if self.is_down:

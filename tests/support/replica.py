@@ -166,6 +166,9 @@ class Replica:
         self.remove()
         self.is_deleted = True
 
+    async def login(self) -> None:
+        pass
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if self.is_down:
             raise UnavailableError("the broker is down")

@@ -27,6 +27,9 @@
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
     └── UnavailableError           a service did not answer, or asked to slow down; retry later
         └── AccessDeniedError      credentials are missing, expired or not enough; retrying alone will not help
+            └── BrokerRefusedError         the broker's user may not do this with a stream
+                ├── LoginRefusedError      the broker takes neither this user nor this password
+                └── VhostRefusedError      there is no such vhost, or the user has no permissions in it
 
 Errors of other libraries stop at the border of the package that uses them, and come out as one of these, with the
 original as their cause. `retryable` says whether the same call may succeed later without anybody doing anything.
@@ -196,3 +199,15 @@ class AccessDeniedError(UnavailableError):
     """Credentials are missing, expired, or not enough for the call."""
 
     retryable = False
+
+
+class BrokerRefusedError(AccessDeniedError):
+    """The broker's user may not do this with a stream."""
+
+
+class LoginRefusedError(BrokerRefusedError):
+    """The broker does not take this user and password, or not from here."""
+
+
+class VhostRefusedError(BrokerRefusedError):
+    """There is no such vhost, or the user has no permissions in it: the broker does not say which."""

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -24,13 +24,14 @@ from coldstream.agent.archiver import Services, StreamArchiver
 from coldstream.agent.disk import StreamDisk
 from coldstream.agent.memory import MemoryFile
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.namesakes import Namesakes
 from coldstream.agent.naming import Naming
 from coldstream.agent.options import AgentOptions
 from coldstream.agent.pins import StreamPins
 from coldstream.agent.proof import Broker
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import AgentStatus, StreamStatus
-from coldstream.errors import ColdstreamError, InvalidSettingError, UnavailableError
+from coldstream.errors import ColdstreamError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import now_ms
 
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 GUARD_S = 2.0
 SHOW_S = 5.0
+LOGIN_S = 10.0
 
 
 class Follower(Protocol):
@@ -73,12 +75,14 @@ class Agent:
             scan_s=options.scan_s,
             every_ms=options.every_ms,
             host=socket.gethostname(),
+            namesakes=Namesakes(options.data),
         )
         self._tasks: dict[Incarnation, asyncio.Task[None]] = {}
         self._excluded: set[Incarnation] = set()
         self._turned_at = time.monotonic()
         self._started_at = now_ms()
         self._problems: dict[str, str] = {}
+        self._is_login_refused = False
 
     @property
     def pins(self) -> Path:
@@ -101,6 +105,7 @@ class Agent:
             self._check_disk()
             helpers = [
                 asyncio.create_task(self._repeat("disk", GUARD_S, self._guard_disk)),
+                asyncio.create_task(self._repeat("broker", LOGIN_S, self._log_in)),
                 asyncio.create_task(self._repeat("status", SHOW_S, lambda: self._show(follower))),
             ]
             try:
@@ -163,6 +168,27 @@ class Agent:
             log.error("%s", problem, exc_info=bug)
         self._problems[what] = problem
 
+    async def _log_in(self) -> None:
+        """See that the broker takes us, whether a stream wants anything of it or not."""
+        try:
+            await self._services.broker.login()
+        except LoginRefusedError:
+            self._is_login_refused = True
+            raise
+        self._is_login_refused = False
+
+    def _note_refused(self, streams: Sequence[StreamStatus]) -> None:
+        refused = [stream for stream in streams if stream.state == "refused"]
+        if refused and not self._is_login_refused:
+            first = refused[0]
+            self._problem(
+                "refused",
+                f"the broker refuses {len(refused)} streams, which are pinned and not archived:"
+                f" {first.labels[1]}: {first.last_failure}",
+            )
+        else:
+            self._problems.pop("refused", None)
+
     async def _show(self, follower: Follower) -> None:
         """Take a snapshot for who asks."""
         try:
@@ -176,6 +202,7 @@ class Agent:
         for archiver in list(self.archivers.values()):
             names = ("", "") if archiver.stream is None else (archiver.stream.vhost, archiver.stream.name)
             streams.append(await archiver.status(broker_streams.get(names)))
+        self._note_refused(streams)
         space = os.statvfs(self.options.state)
         self.metrics.show(
             AgentStatus(
@@ -189,6 +216,7 @@ class Agent:
                 problems=(*self._problems.values(), *([follower.problem] if follower.problem is not None else [])),
                 settings=self.options.shown(),
                 streams=tuple(streams),
+                is_login_refused=self._is_login_refused,
             )
         )
 

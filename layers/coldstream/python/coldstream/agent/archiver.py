@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from coldstream.agent.archive import Archive
@@ -22,14 +22,16 @@ from coldstream.agent.losses import Losses
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.namesakes import Namesakes
 from coldstream.agent.naming import Naming
 from coldstream.agent.proof import Broker, Proof, Verdict
-from coldstream.agent.retention import retention_left_s
 from coldstream.agent.rules import Rules
+from coldstream.agent.search import NameSearch
 from coldstream.agent.slots import Slots
+from coldstream.agent.snapshot import snapshot
 from coldstream.agent.status import StreamStatus
 from coldstream.archive.slice import SegmentSlice
-from coldstream.errors import AccessDeniedError, ColdstreamError, NotFoundError, UnavailableError
+from coldstream.errors import AccessDeniedError, BrokerRefusedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset, now_ms
@@ -59,6 +61,7 @@ class Services:
     scan_s: float
     every_ms: int | None
     host: str
+    namesakes: Namesakes = field(default_factory=Namesakes)
 
 
 class StreamArchiver:
@@ -73,22 +76,33 @@ class StreamArchiver:
         self.incarnation = incarnation
         self.disk = disk
         self.state = "starting"
-        self.identity = StreamIdentity(incarnation, memory, services.broker, services.naming, self)
+        self.identity = StreamIdentity(incarnation, memory, services.broker, self)
         self.losses = Losses(self.identity, services.archive, services.metrics, services.host)
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._is_backfill = is_backfill
-        self._archived_to: Offset | None = None
+        self.archived_to: Offset | None = None
         self._last_failure: str | None = None
         self._rolled = asyncio.Event()
         self._news = asyncio.Event()
         self._pinned = asyncio.Event()
         self._disk_turn = asyncio.Lock()
+        self._search = NameSearch(self, services.broker, services.naming, services.rules, services.namesakes)
 
     @property
     def stream(self) -> StreamId | None:
         """The stream, None until its names are proven."""
         return self.identity.stream
+
+    @property
+    def last_failure(self) -> str | None:
+        """What failed last, or is missing; None when all goes well."""
+        return self._last_failure or self._search.why
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker has files of it here. Raises UnavailableError when that cannot be told."""
+        return self.disk.pins.is_live
 
     def wake(self) -> None:
         """Look at the broker's directory at once."""
@@ -106,6 +120,8 @@ class StreamArchiver:
             await asyncio.to_thread(self.disk.pins.release_all)
             with suppress(OSError):
                 self.identity.forget()
+            if self.state == "deleted":
+                self._services.namesakes.leave(self.incarnation)
         finally:
             pinning.cancel()
             proving.cancel()
@@ -133,7 +149,7 @@ class StreamArchiver:
             await self._pinned.wait()
             self._pinned.clear()
             try:
-                found = await self._on_disk(self.disk.provable, self._archived_to or Offset(0), now_ms())
+                found = await self._on_disk(self.disk.provable, self.archived_to or Offset(0), now_ms())
                 if found is not None and self.stream and found.header.next_offset > self.identity.committed_to:
                     await self.identity.prove(found.header)
             except Exception as err:  # noqa: BLE001  what matters fails again, and is told, when its turn comes
@@ -175,17 +191,17 @@ class StreamArchiver:
             if oldest is None:
                 return
             pin, offsets = oldest
-            first_offset = max(offsets.first_offset, self._archived_to or Offset(0))
+            first_offset = max(offsets.first_offset, self.archived_to or Offset(0))
             if first_offset < offsets.next_offset:
                 self.losses.lose(Loss(first_offset, offsets.next_offset, why))
             await asyncio.to_thread(self.disk.release, pin)
             # Before anybody else looks at the disk: what is missing there now is no hole.
-            self._archived_to = max(offsets.next_offset, first_offset)
+            self.archived_to = max(offsets.next_offset, first_offset)
         await self._go_on(offsets.next_offset)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
         """Take a snapshot; `known` is what the broker says of the stream's retention."""
-        return await self._on_disk(self._status, known)
+        return await self._on_disk(snapshot, self, known)
 
     async def _step(self) -> bool:
         """Do one thing; return whether there may be more to do at once."""
@@ -193,15 +209,15 @@ class StreamArchiver:
             return await self._begin()
         if not await self._is_wanted():
             return False
-        if self._archived_to is None:
+        if self.archived_to is None:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
             await self.losses.suspect(Offset(0), first_offset)
             await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
-        assert self._archived_to is not None
+        assert self.archived_to is not None
         await self.losses.tell()
-        found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
+        found = await self._on_disk(self.disk.wanted, self.archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)
             return True
@@ -213,9 +229,8 @@ class StreamArchiver:
         if self.disk.segments:
             return True
         self.state = "following"
-        is_live = self.disk.pins.is_live
-        if self.stream is not None or not is_live:
-            await self.losses.tell()
+        is_live = self.is_live
+        await self.losses.tell()
         if not is_live and not self.losses.are_suspected:
             self.state = "deleted"
         return False
@@ -240,20 +255,31 @@ class StreamArchiver:
 
     async def _is_wanted(self) -> bool:
         """Find out which stream this is, and whether it is to be archived."""
-        if self.stream is None:
-            chunk = await self._on_disk(self.disk.first_user_chunk)
-            self.state = "empty" if chunk is None else "unnamed"
-            verdict = Verdict.ANOTHER if chunk is None else await self.identity.find_names(chunk.header)
-            if verdict is not Verdict.COMMITTED:
-                if verdict is Verdict.ANOTHER and not self.disk.pins.is_live:
-                    log.error("%s was deleted before it had a name; what it held is not archived", self.incarnation)
-                    self.state = "deleted"
-                return False
+        if self.stream is None and not await self._find_names():
+            return False
         assert self.stream is not None
         if not self._services.rules.take(self.stream):
             self.state = "excluded"
             return False
         return True
+
+    async def _find_names(self) -> bool:
+        """Search for the names; return whether they are known now."""
+        found = await self._search.find()
+        if found.stream is None or found.first is None:
+            self.state = found.state
+            return False
+        self.identity.named(found.stream, found.proof, found.first)
+        self._services.metrics.forget(self.incarnation)  # what was counted without a name
+        return True
+
+    async def user_chunks(self, turn: int) -> tuple[ChunkHeader, ChunkHeader] | None:
+        """Return the first user chunk on this disk and another, in each turn another; None when there is none."""
+        first = await self._on_disk(self.disk.first_user_chunk)
+        if first is None:
+            return None
+        another = await self._on_disk(self.disk.some_user_chunk, turn)
+        return first.header, (another or first).header
 
     async def _prove(self, witness: ChunkHeader) -> Proof | None:
         """Prove by a user chunk on this disk; None when the broker has no such stream, nor has it files of it here."""
@@ -268,7 +294,7 @@ class StreamArchiver:
 
     async def _let_go_of(self, refuted: ChunkHeader) -> None:
         """Let go of a segment that cannot be proven any more, but for what is, unless the broker still has it."""
-        archived_to = self._archived_to or Offset(0)
+        archived_to = self.archived_to or Offset(0)
         found = await self._on_disk(self.disk.refuted, refuted, archived_to)
         if found is None:
             raise UnavailableError(
@@ -287,7 +313,7 @@ class StreamArchiver:
 
     async def _archive_proven(self) -> bool:
         """Archive what is proven of a segment that will not be proven whole; return whether there was anything."""
-        part = await self._on_disk(self.disk.wanted_before, self._archived_to or Offset(0), self.identity.committed_to)
+        part = await self._on_disk(self.disk.wanted_before, self.archived_to or Offset(0), self.identity.committed_to)
         if part is None or not await self.identity.is_proven(part.witness.header):
             return False
         await self._archive(part.slice)
@@ -300,7 +326,7 @@ class StreamArchiver:
 
     async def _pass(self, hole: Hole) -> None:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them, or gets them."""
-        if hole.first_offset < (self._archived_to or Offset(0)):
+        if hole.first_offset < (self.archived_to or Offset(0)):
             return  # what was missing was given up meanwhile, which is said already
         if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
             raise self.disk.pins.failure
@@ -312,12 +338,12 @@ class StreamArchiver:
 
     async def _go_on(self, archived_to: Offset) -> None:
         """Take note of how far the archive is, and let go of what it has."""
-        self._archived_to = max(archived_to, self._archived_to or Offset(0))
+        self.archived_to = max(archived_to, self.archived_to or Offset(0))
         await self._look()
         self._news.set()
 
     async def _look(self) -> None:
-        await self._on_disk(self.disk.look, self._archived_to or Offset(0), self.identity.committed_to)
+        await self._on_disk(self.disk.look, self.archived_to or Offset(0), self.identity.committed_to)
 
     async def _finish_deleted(self) -> bool:
         """End a stream that the broker has deleted: what could not be proven is given up, and that is said.
@@ -326,7 +352,7 @@ class StreamArchiver:
         """
         if self.losses.are_suspected:
             return False
-        left = await self._on_disk(self.disk.unproven, self._archived_to or Offset(0))
+        left = await self._on_disk(self.disk.unproven, self.archived_to or Offset(0))
         if left is not None:
             self.losses.lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
         await self.losses.tell()
@@ -347,40 +373,10 @@ class StreamArchiver:
         async with self._disk_turn:
             return await asyncio.to_thread(call, *arguments)
 
-    def _status(self, known: BrokerStream | None) -> StreamStatus:
-        space = self.disk.pins.space()
-        archived_to = self._archived_to or Offset(0)
-        try:
-            oldest_at, age = self.disk.age(archived_to)
-            disk_to = self.disk.next_offset or archived_to
-        except FileNotFoundError:  # let go meanwhile
-            oldest_at, age, disk_to = None, None, archived_to
-        left_s = None
-        if age is not None and known is not None:
-            left_s = retention_left_s(
-                age, max_age_ms=known.max_age_ms, max_length_bytes=known.max_length_bytes, now=now_ms()
-            )
-        return StreamStatus(
-            incarnation=self.incarnation,
-            vhost=None if self.stream is None else self.stream.vhost,
-            name=None if self.stream is None else self.stream.name,
-            state=self.state,
-            disk_from=self.disk.segments[0].first_offset if self.disk.segments else disk_to,
-            disk_to=disk_to,
-            committed_to=min(self.identity.committed_to, disk_to),
-            archived_to=self._archived_to,
-            pinned_segments=space.segments,
-            pinned_bytes=space.size_bytes,
-            orphaned_bytes=space.orphaned_bytes,
-            oldest_unarchived_at=oldest_at,
-            retention_left_s=left_s,
-            last_failure=self._last_failure,
-            complete_from=self.losses.complete_from,
-            incomplete_because=self.losses.why,
-        )
-
     def _pause_s(self) -> float:
         """Return how long to rest: with a max-lag, spans of time close without anybody saying so."""
+        if self.stream is None:
+            return self._search.pause_s(self._services.scan_s)
         every_ms = self._services.every_ms
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)
 
@@ -390,8 +386,10 @@ class StreamArchiver:
             expected = isinstance(err, ColdstreamError | OSError)
             log.warning("%s: %s", self.stream or self.incarnation, err, exc_info=None if expected else err)
         self._last_failure = text
-        self._services.metrics.failed(err, self.stream)
-        if isinstance(err, AccessDeniedError):
+        self._services.metrics.failed(err, self.stream or self.incarnation)
+        if isinstance(err, BrokerRefusedError):
+            self.state = "refused"
+        elif isinstance(err, AccessDeniedError):
             self._services.archive.renew()
 
 

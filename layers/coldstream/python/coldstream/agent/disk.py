@@ -14,6 +14,9 @@ from coldstream.archive.slice import SegmentSlice
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import ChunkId, Offset, TimestampMs
 
+GOLDEN_RATIO = 0.618033988749895
+"""Its multiples, less their whole parts, come near every place between 0 and 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -149,6 +152,18 @@ class StreamDisk:
         """Return the first user chunk on this disk: if any is committed, it is."""
         walks = (self._walk(pin) for pin in self.segments)
         return next((walk.first_user for walk in walks if walk.first_user is not None), None)
+
+    def some_user_chunk(self, turn: int) -> FoundChunk | None:
+        """Return the newest user chunk in even turns, and another in odd ones: in time, any of them."""
+        if turn % 2 == 0:
+            walks = (self._walk(pin) for pin in reversed(self.segments))
+            return next((walk.last_user for walk in walks if walk.last_user is not None), None)
+        first_offset, end = self.first_offset(), self.next_offset
+        if first_offset is None or end is None:
+            return None
+        offset = Offset(first_offset + int(turn * GOLDEN_RATIO % 1 * (end - first_offset)))
+        walk = self._walk(self.segments[self._named(offset) or 0])
+        return walk.last_user_before(offset) or walk.first_user
 
     def oldest(self) -> tuple[Pin, Hole] | None:
         """Return the oldest segment and its offsets, None where the broker still has those, or may write to it."""

@@ -1,4 +1,8 @@
-"""The agent's HTTP server: `/metrics` for Prometheus, `/healthz` for a supervisor, `/status` for the command line."""
+"""The agent's HTTP server: `/metrics` for Prometheus, `/status` for the command line, and two for supervisors.
+
+/healthz    alive: 503 only where a restart would help
+/readyz     able to archive: 503 while the agent starts, and while something is wrong with it as a whole
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,15 +21,13 @@ from typing import Any, Self
 
 from prometheus_client.exposition import choose_encoder
 
+from coldstream.agent.connections import MAX_CONNECTIONS, Connections
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.errors import InvalidSettingError
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 16
-"""More at once are closed unanswered."""
-
-REQUEST_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 5.0
 """For a request to come and its answer to go, however slowly."""
 
 NO_ROOM_PAUSE_S = 0.1
@@ -46,7 +47,8 @@ class StatusServer:
     """Answers at `host`:`port`, any free port where that is 0, from its start until its stop.
 
     `turned_s` returns how long ago the agent's main loop last turned; it is called in threads of the server. Past
-    `stalled_s` the agent is not healthy. That AWS or the broker is down is said, and is no reason to restart anything.
+    `stalled_s` the agent is not healthy. That AWS or the broker is down, or refuses the agent, is said, and makes it
+    not ready; but it is no reason to restart anything. One list or scrape is made at a time, and health waits for none.
     Who can connect can read everything: nothing secret is shown, and nothing can be changed. Raises InvalidSettingError
     when the address cannot be listened on.
     """
@@ -63,6 +65,7 @@ class StatusServer:
         self._metrics = metrics
         self._turned_s = turned_s
         self._stalled_s = stalled_s
+        self._making = threading.Lock()
         try:
             self._server = _Server(host, port, self._answer)
         except (OSError, OverflowError, TypeError) as err:
@@ -93,32 +96,46 @@ class StatusServer:
         self.stop()
 
     def _answer(self, path: str, accept: str) -> _Answer:
-        if path == "/metrics":
-            try:
-                encode, content_type = choose_encoder(accept)
-            except (TypeError, ValueError):  # of versions that are no numbers
-                encode, content_type = choose_encoder("")
-            return _Answer(HTTPStatus.OK, content_type, encode(self._metrics.registry))
-        if path == "/healthz":
-            return self._health()
-        if path == "/status":
-            status = self._metrics.status
-            if status is None:
-                return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the agent is starting"})
-            return _Answer(HTTPStatus.OK, _JSON, status.to_json())
-        return _json(HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz and /status"})
+        match path:
+            case "/healthz":
+                return self._health()
+            case "/readyz":
+                return self._readiness()
+            case "/metrics":
+                with self._making:
+                    return self._scrape(accept)
+            case "/status":
+                status = self._metrics.status
+                if status is None:
+                    return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the agent is starting"})
+                with self._making:
+                    return _Answer(HTTPStatus.OK, _JSON, status.to_json())
+        return _json(HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /readyz and /status"})
+
+    def _scrape(self, accept: str) -> _Answer:
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # of versions that are no numbers
+            encode, content_type = choose_encoder("")
+        return _Answer(HTTPStatus.OK, content_type, encode(self._metrics.registry))
 
     def _health(self) -> _Answer:
+        reasons = self._stalled()
+        content = {"healthy": not reasons, "reasons": reasons, "problems": self._problems()}
+        return _json(HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK, content)
+
+    def _readiness(self) -> _Answer:
+        problems = [*self._stalled(), *self._problems()]
+        content = {"ready": not problems, "problems": problems}
+        return _json(HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK, content)
+
+    def _stalled(self) -> list[str]:
         turned_s = self._turned_s()
-        is_healthy = turned_s < self._stalled_s
-        reasons = [] if is_healthy else [f"the main loop has not turned for {turned_s:.0f} s"]
+        return [] if turned_s < self._stalled_s else [f"the main loop has not turned for {turned_s:.0f} s"]
+
+    def _problems(self) -> list[str]:
         status = self._metrics.status
-        content = {
-            "healthy": is_healthy,
-            "reasons": reasons,
-            "problems": ["the agent is starting"] if status is None else list(status.problems),
-        }
-        return _json(HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE, content)
+        return ["the agent is starting"] if status is None else list(status.problems)
 
 
 def _json(status: HTTPStatus, content: dict[str, Any]) -> _Answer:
@@ -132,8 +149,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, answer: Callable[[str, str], _Answer]) -> None:
         self.answer = answer
-        self._connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._came_at: dict[Any, float] = {}
+        self._connections = Connections()
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _RequestHandler)
@@ -152,23 +168,16 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def service_actions(self) -> None:
-        """Break off what takes too long; called several times a second."""
-        latest = time.monotonic() - REQUEST_TIMEOUT_S
-        for request, came_at in list(self._came_at.items()):
-            if came_at < latest:
-                with suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
+        """Break off what takes too long; called several times a second, and after each new connection."""
+        self._connections.break_off_late(REQUEST_TIMEOUT_S)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, of which there are so many and no more."""
-        if not self._connections.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        self._came_at[request] = time.monotonic()
+        """Answer in a thread of its own."""
+        self._connections.admit(request, str(client_address[0]))
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._done(request)
+            self._connections.done(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -176,11 +185,7 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._done(request)
-
-    def _done(self, request: Any) -> None:
-        del self._came_at[request]
-        self._connections.release()
+            self._connections.done(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
         """Pass over clients that break off."""

@@ -6,10 +6,8 @@ import logging
 from dataclasses import replace
 
 from coldstream.agent.memory import Loss, MemoryFile, Witness
-from coldstream.agent.names import candidates
-from coldstream.agent.naming import Naming
 from coldstream.agent.proof import Broker, Log, Proof, Verdict, prove
-from coldstream.errors import AccessDeniedError, NotFoundError
+from coldstream.errors import NotFoundError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import FIRST
@@ -22,12 +20,11 @@ log = logging.getLogger(__name__)
 class StreamIdentity:
     """One incarnation: its names and its commit offset, once they are proven, and the losses still to be told."""
 
-    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, naming: Naming, disk: Log) -> None:
+    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, disk: Log) -> None:
         self.incarnation = incarnation
         self._file = file
         self._memory = file.load()
         self._broker = broker
-        self._naming = naming
         self._disk = disk
 
     @property
@@ -45,27 +42,12 @@ class StreamIdentity:
         """The losses that are still to be told."""
         return self._memory.lost
 
-    async def find_names(self, ours: ChunkHeader) -> Verdict:
-        """Prove the names by a user chunk on this disk; COMMITTED once that is done. Raises what the broker does.
-
-        NOT_YET when a stream may be the one, and ANOTHER when the broker has none that is.
-        """
-        found = Verdict.ANOTHER
-        for vhost, name in candidates(self.incarnation, await self._naming.known()):
-            candidate = StreamId(vhost, name, self.incarnation)
-            try:
-                proof = await prove(self._broker, candidate, ours, self._disk)
-            except (NotFoundError, AccessDeniedError) as err:
-                log.debug("%s is not %s: %s", self.incarnation, candidate, err)
-                continue
-            if proof.verdict in {Verdict.COMMITTED, Verdict.APART}:
-                log.info("%s is %s", self.incarnation, candidate)
-                self._save(stream=candidate)
-                self._take(proof, ours)
-                return Verdict.COMMITTED
-            if proof.verdict is Verdict.NOT_YET:
-                found = Verdict.NOT_YET
-        return found
+    def named(self, stream: StreamId, proof: Proof | None, by: ChunkHeader) -> None:
+        """Take note of the names, and of what a user chunk on this disk proved beside them."""
+        log.info("%s is %s", self.incarnation, stream)
+        self._save(stream=stream)
+        if proof is not None:
+            self._take(proof, by)
 
     async def prove(self, witness: ChunkHeader) -> Proof:
         """Prove by a user chunk on this disk that all up to it is committed. Raises what the broker does."""
@@ -103,8 +85,11 @@ class StreamIdentity:
         self._save(lost=tuple(other for other in self.lost if other != loss))
 
     def forget(self) -> None:
-        """Remember nothing of the stream, but for losses that nobody was told of."""
-        if not self.lost:
+        """Remember nothing of the stream, but for losses that nobody was told of.
+
+        Nobody can be told of those of a stream that never had a name: they are in the log, and counted.
+        """
+        if not self.lost or self.stream is None:
             self._file.forget()
 
     async def is_proven(self, chunk: ChunkHeader) -> bool:

@@ -1,12 +1,15 @@
 """Which life of a stream a broker has, where its directory cannot be seen, and where to read on.
 
-A life that was read before is known again by its last user chunk: the broker has the same chunk at that offset. A life
-never seen before is named by its first chunk.
+A life that was read before is known again by its last user chunk: the broker has the same chunk at that offset. Nothing
+else shows it. A stream that was declared again may have got past that offset, and retention may have deleted the chunk
+in either; so what does not have it any more is taken for another life, and the two are never mixed. A life never seen
+before is named by its first chunk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +21,13 @@ from coldstream.agent.proof import Broker
 from coldstream.agent.rebuild import incarnation_of_first_chunk
 from coldstream.agent.walk import SegmentWalk
 from coldstream.errors import UnavailableError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import ChunkId, Offset, TimestampMs
+from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
+
+log = logging.getLogger(__name__)
 
 CLOCKS_APART_MS = 60_000
 """What the clocks of leaders may differ by."""
@@ -28,11 +35,28 @@ CLOCKS_APART_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A user chunk that a life is known by, and the offset to read on from: behind all that is known, or its own."""
+    """A user chunk that a life is known by, and the offset to read on from: behind all that is known, or its own.
+
+    `header` is the whole of it, where that is at hand; else `epoch`, where it is not None, is of it or of a later one.
+    """
 
     chunk_id: ChunkId
     timestamp: TimestampMs
     next_offset: Offset
+    header: ChunkHeader | None = None
+    epoch: Epoch | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Tell whether the life was never seen before: nothing is known of it but this chunk."""
+        return self.next_offset <= self.chunk_id
+
+    def is_chunk(self, delivered: ChunkHeader) -> bool:
+        """Tell whether the broker delivered this very chunk."""
+        if self.header is not None:
+            return is_same(self.header, delivered)
+        may_be_of_epoch = self.epoch is None or delivered.epoch <= self.epoch
+        return may_be_of_epoch and (delivered.chunk_id, delivered.timestamp) == (self.chunk_id, self.timestamp)
 
 
 async def find_life(
@@ -58,7 +82,7 @@ async def find_life(
     if first is None:
         return None
     header = first.header
-    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id))
+    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header)
     return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
 
 
@@ -66,15 +90,22 @@ async def _is_of(broker: Broker, vhost: str, name: str, anchor: Anchor, *, is_ne
     """Tell whether the broker's stream is the life of an anchor. One that had another after it needs the very chunk."""
     there = await broker.probe(vhost, name, AtOffset(Offset(anchor.chunk_id)))
     if there is not None and there.header.chunk_id == anchor.chunk_id:
-        return there.header.timestamp == anchor.timestamp
+        return anchor.is_chunk(there.header)
     if not is_newest:
         return False
     first = await broker.probe(vhost, name, FIRST)  # only now: retention may have deleted the chunk this very moment
     if first is None:
         return False  # declared again, and empty
     if first.header.chunk_id > anchor.chunk_id:
-        # Retention has deleted the chunk. A life that got past it in less time than this one is not to be expected.
-        return first.header.timestamp >= anchor.timestamp - CLOCKS_APART_MS
+        log.warning(
+            "%r in vhost %r begins at offset %d, past the last chunk that was read of it, at %d:"
+            " nothing shows that it is still the same life, and it is archived as another",
+            name,
+            vhost,
+            first.header.chunk_id,
+            anchor.chunk_id,
+        )
+        return False
     if there is None and first.header.timestamp <= anchor.timestamp:
         raise UnavailableError(f"{name!r} in vhost {vhost!r} does not deliver offset {anchor.chunk_id} any more")
     return False
@@ -87,7 +118,8 @@ async def _anchor(archive: Archive, pins: Path, life: Incarnation) -> Anchor | N
     entry = await archive.last_entry(life)
     if entry is None or entry.last_user_chunk is None:
         return None
-    return Anchor(entry.last_user_chunk.chunk_id, entry.last_user_chunk.timestamp, entry.next_offset)
+    last = entry.last_user_chunk
+    return Anchor(last.chunk_id, last.timestamp, entry.next_offset, epoch=entry.epoch)
 
 
 def _lives_here(pins: Path, memories: Path, vhost: str, name: str) -> list[Incarnation]:
@@ -110,5 +142,5 @@ def _anchor_here(directory: Path) -> Anchor | None:
             continue
         if walk.last_user is not None:
             header = walk.last_user.header
-            return Anchor(header.chunk_id, header.timestamp, walk.end.offset)
+            return Anchor(header.chunk_id, header.timestamp, walk.end.offset, header)
     return None

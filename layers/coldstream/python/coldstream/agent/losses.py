@@ -73,8 +73,9 @@ class Losses:
         """Write down a loss, durably: it is told later. Raises OSError when that cannot be done."""
         self._identity.lose(loss)
         self._incomplete(loss.next_offset, loss.reason)
-        if self._identity.stream is not None and not loss.unseen:
-            self._metrics.lost(self._identity.stream, loss.next_offset - loss.first_offset)
+        if not loss.unseen:
+            whose = self._identity.stream or self._identity.incarnation
+            self._metrics.lost(whose, loss.next_offset - loss.first_offset)
 
     def note(self, first_offset: Offset, next_offset: Offset) -> None:
         """Have offsets suspected as soon as there is time for that."""
@@ -93,16 +94,17 @@ class Losses:
                 self._suspected.append(_Suspicion(hole, self._clock()))
 
     async def tell(self) -> None:
-        """Look at suspicions whose time has come, and announce what is known to be lost and was not told."""
+        """Look at suspicions whose time has come, and announce what is lost, once the stream has names."""
         while self._noted:
             await self.suspect(*self._noted[0])
             del self._noted[0]
         for suspicion in list(self._suspected):
             if self._clock() - suspicion.since >= PATIENCE_S:
                 await self._settle(suspicion)
+        if self._identity.stream is None:
+            return
         for loss in self._identity.lost:
-            if self._identity.stream is not None:
-                await self._archive.announce_loss(self._identity.stream, loss)
+            await self._archive.announce_loss(self._identity.stream, loss)
             self._identity.told(loss)
 
     async def _settle(self, suspicion: _Suspicion) -> None:

@@ -1,13 +1,15 @@
 """Which streams a broker has, and what retention they are under, by its HTTP management API.
 
     GET {url}/api/queues?page=N&page_size=500&columns=vhost,name,type,arguments,effective_policy_definition
+    GET {url}/api/vhosts?columns=name    (RabbitMQ 4 answers 500 where pages of it are asked for)
 
 Retention as the broker has it (rabbit_stream_queue:make_stream_conf/1): a policy's `max-age`, `max-length-bytes` and
 `stream-max-segment-size-bytes` go before the stream's own arguments `x-…`, whichever is smaller. The effective
 definition is the policy as an operator policy limits it. It is part of the statistics: it comes some five seconds after
 a stream is declared, and never where the broker collects none (`disable_metrics_collector`).
 
-The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams are to be seen.
+The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams are to be seen. With
+the tag `monitoring` it sees also that there are others.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import json
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -29,6 +31,8 @@ from coldstream.errors import AccessDeniedError, InvalidNameError, InvalidSettin
 from coldstream.manifest.stream import check_name
 from coldstream.serve.http import ClosedError, HttpClient
 from coldstream.units import MIB
+
+_Parsed = TypeVar("_Parsed")
 
 PAGE_STREAMS = 500
 """The most that the API gives at once. 500 queues took a 3.10.8 broker 50 ms, and 47 KB."""
@@ -95,6 +99,13 @@ class ManagementClient:
                     break
         return found
 
+    def vhosts(self) -> list[str]:
+        """Return the vhosts that the user may see, though not what is in them; one request. Raises as `streams`."""
+        with self._client() as client:
+            return self._get(
+                client, "vhosts?columns=name", lambda items: [_checked(item, "name")["name"] for item in items]
+            )
+
     def close(self) -> None:
         """End the requests under way, and refuse new ones."""
         self._is_closed = True
@@ -124,20 +135,31 @@ class ManagementClient:
 
     def _page(self, client: HttpClient, page: int) -> tuple[list[dict[str, Any]], int]:
         columns = "vhost,name,type,arguments,effective_policy_definition"
-        url = f"{self._url}/api/queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
 
-        def read(response: urllib3.BaseHTTPResponse) -> tuple[list[dict[str, Any]], int]:
-            body = response.read(MAX_PAGE_BYTES + 1)
-            if response.status == HTTPStatus.BAD_REQUEST and page > 1:
+        def parse(answer: Any) -> tuple[list[dict[str, Any]], int]:
+            if answer is None:
                 return [], 0  # there are fewer queues now, and no such page
+            return [_checked(item, "vhost", "name") for item in answer["items"]], int(answer["page_count"])
+
+        path = f"queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
+        return self._get(client, path, parse, may_be_past_the_end=page > 1)
+
+    def _get(
+        self, client: HttpClient, path: str, parse: Callable[[Any], _Parsed], *, may_be_past_the_end: bool = False
+    ) -> _Parsed:
+        """Ask for a list, and return it parsed; past the last page `parse` is given None."""
+
+        def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
+            body = response.read(MAX_PAGE_BYTES + 1)
+            if response.status == HTTPStatus.BAD_REQUEST and may_be_past_the_end:
+                return parse(None)
             self._check(response.status, body)
             try:
-                answer = json.loads(body)
-                return [_checked(item) for item in answer["items"]], int(answer["page_count"])
+                return parse(json.loads(body))
             except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
                 raise UnavailableError(f"{self._url} answered what the management API does not: {err!r}") from err
 
-        return client.get(url, lambda: self._headers, read)
+        return client.get(f"{self._url}/api/{path}", lambda: self._headers, read)
 
     def _check(self, status: int, body: bytes) -> None:
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -178,9 +200,9 @@ def _reason(body: bytes) -> str:
     return repr(str(text)[:200])
 
 
-def _checked(item: Any) -> dict[str, Any]:
-    if not (isinstance(item, dict) and isinstance(item["vhost"], str) and isinstance(item["name"], str)):
-        raise TypeError("a queue without vhost and name")
+def _checked(item: Any, *texts: str) -> dict[str, Any]:
+    if not (isinstance(item, dict) and all(isinstance(item[text], str) for text in texts)):
+        raise TypeError(f"an item without {' and '.join(texts)}")
     return item
 
 

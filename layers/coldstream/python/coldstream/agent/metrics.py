@@ -57,6 +57,10 @@ _COUNTERS = {
 }
 
 
+NAMES_TO_COME = frozenset({"starting", "empty", "refused"})
+"""States in which that a stream has no names yet says nothing, or is said already."""
+
+
 class Service(StrEnum):
     """What the agent depends on."""
 
@@ -142,11 +146,11 @@ class AgentMetrics(Collector):
         """Count a segment, or a slice of one, that failed verification."""
         self._count(stream, quarantined_segments=1)
 
-    def lost(self, stream: StreamId, offsets: int) -> None:
-        """Count offsets that will never be archived."""
+    def lost(self, stream: StreamId | Incarnation, offsets: int) -> None:
+        """Count offsets that will never be archived, of a stream, or of one that has no names yet."""
         self._count(stream, lost_offsets=offsets)
 
-    def failed(self, err: BaseException, stream: StreamId | None = None) -> None:
+    def failed(self, err: BaseException, stream: StreamId | Incarnation | None = None) -> None:
         """Count something that failed and is tried again, of a stream, or of the agent as a whole."""
         with self._lock:
             vhost, name = ("", "") if stream is None else self._labels_of(stream)
@@ -155,20 +159,21 @@ class AgentMetrics(Collector):
     def forget(self, incarnation: Incarnation) -> None:
         """Show nothing more of a stream that is gone from this node, unless another life of it is here."""
         with self._lock:
-            labels = self._labels.pop(incarnation, None)
-            if labels is None or labels in self._labels.values():
-                return
-            self._counts.pop(labels, None)
-            for key in [key for key in self._failures if key[:2] == labels]:
-                del self._failures[key]
+            gone = {("", incarnation), self._labels.pop(incarnation, ("", incarnation))}
+            for labels in gone.difference(self._labels.values()):
+                self._counts.pop(labels, None)
+                for key in [key for key in self._failures if key[:2] == labels]:
+                    del self._failures[key]
 
-    def _count(self, stream: StreamId, **increments: int) -> None:
+    def _count(self, stream: StreamId | Incarnation, **increments: int) -> None:
         with self._lock:
             counts = self._counts[self._labels_of(stream)]
             for name, increment in increments.items():
                 counts[name] += increment
 
-    def _labels_of(self, stream: StreamId) -> tuple[str, str]:
+    def _labels_of(self, stream: StreamId | Incarnation) -> tuple[str, str]:
+        if isinstance(stream, str):
+            return "", stream
         return self._labels.setdefault(stream.incarnation, (stream.vhost, stream.name))
 
     def collect(self) -> Iterator[Metric]:
@@ -200,12 +205,23 @@ class AgentMetrics(Collector):
 
 def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield InfoMetricFamily(f"{PREFIX}build", "The agent's release.", value={"version": status.version})
-    unnamed = sum(stream.name is None for stream in status.streams)
+    unnamed = sum(stream.name is None and stream.state not in NAMES_TO_COME for stream in status.streams)
+    refused = sum(stream.state == "refused" for stream in status.streams)
     for name, text, value in (
         ("started_timestamp_seconds", "When the agent started.", status.started_at / 1000),
         ("snapshot_timestamp_seconds", "When the gauges were taken.", status.at / 1000),
         ("streams", "Streams on this node that are archived.", len(status.streams)),
         ("unnamed_streams", "Streams whose names are not known yet, and which are not archived so long.", unnamed),
+        (
+            "refused_streams",
+            "Streams that the broker's user may not read, and which are not archived so long.",
+            refused,
+        ),
+        (
+            "broker_login_refused",
+            "Whether the broker takes neither user nor password: 1, else 0. Nothing can be archived so long.",
+            int(status.is_login_refused),
+        ),
         (
             "problems",
             "What is wrong with the agent as a whole just now; /status has it in words.",

@@ -10,12 +10,13 @@ that what stands before it on this disk is of the same log, for pins of what the
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
 from coldstream.agent.metrics import AgentMetrics, Service
-from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.errors import ColdstreamError, LoginRefusedError, UnavailableError, VhostRefusedError
 from coldstream.format.chunk import Chunk, ChunkHeader
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
@@ -27,6 +28,10 @@ from coldstream.units import ChunkId, Offset
 PROBE_TIMEOUT_S = 3.0
 PROBES_AT_ONCE = 32
 RETRY_CONNECT_S = 1.0
+RETRY_REFUSED_S = 15.0
+"""A broker answers a login or a vhost that it refuses only after seconds, and logs it as an attack might be."""
+
+LOGIN_VHOST = "/"
 
 
 class Broker(Protocol):
@@ -37,6 +42,10 @@ class Broker(Protocol):
 
         Raises UnavailableError, StreamNotFoundError, AccessDeniedError.
         """
+        ...
+
+    async def login(self) -> None:
+        """See that it takes the credentials. Raises UnavailableError, LoginRefusedError."""
         ...
 
 
@@ -98,6 +107,7 @@ class BrokerConnections:
         self._connections: dict[str, LiveConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._failed: dict[str, tuple[float, ColdstreamError]] = {}
+        self._login_refused: tuple[float, LoginRefusedError] | None = None
         self._probes = asyncio.Semaphore(PROBES_AT_ONCE)
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
@@ -113,28 +123,52 @@ class BrokerConnections:
             self._metrics.contacted(Service.BROKER)
             return found
 
+    async def login(self) -> None:
+        """Log in to the default vhost, unless a connection is open; what is refused is not asked for again at once."""
+        if not any(not connection.is_lost for connection in self._connections.values()):
+            with suppress(VhostRefusedError):  # which comes after the login
+                await self._connection(LOGIN_VHOST)
+        self._metrics.contacted(Service.BROKER)
+
     async def close(self) -> None:
         """Close all connections."""
         for vhost, connection in list(self._connections.items()):
             await self._drop(vhost, connection)
 
     async def _connection(self, vhost: str) -> LiveConnection:
-        loop = asyncio.get_running_loop()
         async with self._opening.setdefault(vhost, asyncio.Lock()):
             if (connection := self._connections.get(vhost)) is not None:
-                return connection
-            at, err = self._failed.get(vhost, (0.0, UnavailableError("")))
-            if at and loop.time() - at < RETRY_CONNECT_S:
-                raise err
+                if not connection.is_lost:
+                    return connection
+                await self._drop(vhost, connection)
+            self._check_refused(vhost)
             connection = LiveConnection(self._address, vhost, name="coldstream agent")
             try:
                 await connection.__aenter__()
             except ColdstreamError as failure:
-                self._failed[vhost] = (loop.time(), failure)
+                self._refused(vhost, failure)
                 raise
             self._failed.pop(vhost, None)
+            self._login_refused = None
             self._connections[vhost] = connection
             return connection
+
+    def _check_refused(self, vhost: str) -> None:
+        """Raise what came of the last attempt, unless it is long enough ago."""
+        now = asyncio.get_running_loop().time()
+        if self._login_refused is not None and now - self._login_refused[0] < RETRY_REFUSED_S:
+            raise self._login_refused[1]
+        if vhost in self._failed:
+            at, err = self._failed[vhost]
+            if now - at < (RETRY_REFUSED_S if isinstance(err, VhostRefusedError) else RETRY_CONNECT_S):
+                raise err
+
+    def _refused(self, vhost: str, failure: ColdstreamError) -> None:
+        now = asyncio.get_running_loop().time()
+        if isinstance(failure, LoginRefusedError):
+            self._login_refused = now, failure
+        else:
+            self._failed[vhost] = now, failure
 
     async def _drop(self, vhost: str, connection: LiveConnection) -> None:
         if self._connections.get(vhost) is connection:

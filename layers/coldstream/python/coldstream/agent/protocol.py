@@ -105,6 +105,7 @@ class ProtocolSource:
         self._max_spool_bytes = max_spool_bytes
         self._now = now
         self._must_recover = True
+        self._is_shown = False  # in this subscription: that the stream is still the same
         self._last: ChunkHeader | None = None
         self._last_closed: ChunkHeader | None = None
         self._pending: list[bytes] = []
@@ -145,7 +146,8 @@ class ProtocolSource:
                 async with self._connect() as connection:
                     await self._follow(connection)
             except ColdstreamError as err:
-                await self._close()
+                # What was held back before it was shown whose it is may be another stream's.
+                await self._close(but_held=not self._is_shown)
                 return err
         except OSError as err:
             self._must_recover = True
@@ -170,6 +172,7 @@ class ProtocolSource:
             self._on_closed(segment)
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
+        self._is_shown = False
         known = self._last or self._anchor
         # From the last user chunk there is, so as to see that it is still the same stream. A stream that is new here is
         # known by its first user chunk, and there may be tracking chunks before that.
@@ -237,12 +240,14 @@ class ProtocolSource:
                 or (header.chunk_id >= self.next_offset and header.type is ChunkType.USER)
             )
         elif header.chunk_id == known.chunk_id:
-            is_same_time = header.timestamp == known.timestamp and header.type is ChunkType.USER
-            is_another = not is_same_time or (last is not None and not is_same(header, last))
+            is_same_chunk = self._anchor.is_chunk(header) if last is None else is_same(header, last)
+            is_another = header.type is not ChunkType.USER or not is_same_chunk
+            self._is_shown = not is_another
         elif header.chunk_id < max(self.next_offset, known.chunk_id):
-            is_another = header.type is ChunkType.USER or is_older
+            is_another = header.type is ChunkType.USER or is_older or not self._is_shown
         else:
-            is_another = is_older
+            # Where retention has deleted the chunk that it is known by, nothing shows that it is the same.
+            is_another = is_older or not self._is_shown
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset

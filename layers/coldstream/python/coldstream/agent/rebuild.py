@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from zlib import crc32
 
 from coldstream.agent.names import written
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
@@ -49,7 +50,9 @@ def tracking_before(header: ChunkHeader, first_offset: Offset) -> Iterator[bytes
 def incarnation_of_first_chunk(vhost: str, name: str, chunk: Chunk) -> Incarnation:
     """Name an incarnation whose directory cannot be seen, by the broker's first chunk when the stream is first seen.
 
-    It is written as the broker's own, with that chunk's time in the place of the declaration's. Raises
+    It is written as the broker's own, with that chunk's time in the place of the declaration's; below the milliseconds
+    stands a checksum of the names, since streams that are written alike may begin in the same one. Raises
     InvalidNameError where the names are too long for that.
     """
-    return incarnation(f"{written(vhost, name)}_{chunk.header.timestamp * _NS_IN_MS:019}")
+    names = crc32(f"{vhost}\0{name}".encode()) % _NS_IN_MS
+    return incarnation(f"{written(vhost, name)}_{chunk.header.timestamp * _NS_IN_MS + names:019}")

@@ -22,9 +22,11 @@ class Rules:
 
     def take(self, stream: StreamId) -> bool:
         """Tell whether a stream is to be archived."""
-        return _passes(stream.vhost, self.include_vhost, self.exclude_vhost) and _passes(
-            stream.name, self.include, self.exclude
-        )
+        return self.take_vhost(stream.vhost) and _passes(stream.name, self.include, self.exclude)
+
+    def take_vhost(self, vhost: str) -> bool:
+        """Tell whether streams of a vhost may be archived."""
+        return _passes(vhost, self.include_vhost, self.exclude_vhost)
 
 
 def _passes(text: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:

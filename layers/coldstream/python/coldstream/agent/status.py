@@ -64,7 +64,8 @@ class AgentStatus:
     """The agent, at one moment.
 
     `disk_*_bytes` are of the state directory's file system. `problems` are what is wrong with the agent as a whole just
-    now, in words; `settings` what it was told, without secrets. `aws_contact_at` and `broker_contact_at` are when each
+    now, in words; `settings` what it was told, without secrets. `is_login_refused` says that the broker takes neither
+    its user nor the password. `aws_contact_at` and `broker_contact_at` are when each
     last answered: AgentMetrics knows, and fills them in.
     """
 
@@ -78,6 +79,7 @@ class AgentStatus:
     problems: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
     streams: tuple[StreamStatus, ...]
+    is_login_refused: bool = False
     aws_contact_at: TimestampMs | None = None
     broker_contact_at: TimestampMs | None = None
 

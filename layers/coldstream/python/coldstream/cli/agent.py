@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coldstream.cli.exits import ExitCode
+from coldstream.cli.output import Format
 from coldstream.errors import InvalidSettingError
 
 if TYPE_CHECKING:
@@ -100,6 +101,12 @@ def agent(
     listen: Annotated[
         str, typer.Option(help="Where /metrics, /healthz and /status are; - for nowhere.", metavar="HOST:PORT")
     ] = "127.0.0.1:9478",
+    check: Annotated[
+        bool, typer.Option("--check", help="Try all that the agent needs, tell what is not well, and end.")
+    ] = False,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="With --check: text for people, JSON for programs.")
+    ] = Format.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
     """Archive every stream of a broker's node by itself.
@@ -110,6 +117,10 @@ def agent(
 
     Safe to stop and to kill at any time; it goes on where it was. COLDSTREAM_BUCKET, COLDSTREAM_TABLE and
     COLDSTREAM_EVENT_BUS name the archive. Patterns are a shell's, and such options may be repeated.
+
+    With --check it does not run: it tries the login at the broker and each stream, links, disk, and each right at AWS,
+    leaves nothing behind, and ends with 0 when all is well, 2 when something of this machine is not, and 6 when the
+    broker or AWS refuses something or does not answer.
     """
     if context.invoked_subcommand is not None:
         return
@@ -140,6 +151,10 @@ def agent(
         listen_host=host,
         listen_port=port,
     )
+    if check:
+        from coldstream.cli.agent_check import check_and_show
+
+        raise typer.Exit(check_and_show(options, output))
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

@@ -11,7 +11,13 @@ from typing import Self
 
 from rstream import schema
 
-from coldstream.errors import AccessDeniedError, ColdstreamError, StreamNotFoundError, UnavailableError
+from coldstream.errors import (
+    AccessDeniedError,
+    ColdstreamError,
+    LoginRefusedError,
+    StreamNotFoundError,
+    UnavailableError,
+)
 from coldstream.format.chunk import Chunk
 from coldstream.live import refusals
 from coldstream.live.address import BrokerAddress, place_text
@@ -32,8 +38,8 @@ class LiveConnection:
 
     Entering it connects to the first host that answers. It does not come back by itself: once `is_lost`, open another.
     Every wait is bounded, but that for the next chunk of a subscription. Entering raises UnavailableError when no host
-    answers, AccessDeniedError when user, password or vhost are refused, and InvalidSettingError when the file of
-    authorities cannot be read.
+    answers, LoginRefusedError or VhostRefusedError when user, password or vhost are refused, and InvalidSettingError
+    when the file of authorities cannot be read.
     """
 
     def __init__(self, address: BrokerAddress, vhost: str, *, name: str = "coldstream") -> None:
@@ -181,7 +187,7 @@ class LiveConnection:
         handshake = await wire.request(schema.SaslHandshake, schema.SaslHandshakeResponse)
         refusals.check(handshake.response_code, user)
         if _MECHANISM not in handshake.mechanisms:
-            raise AccessDeniedError(f"{user}: the broker takes no user name and password")
+            raise LoginRefusedError(f"{user}: the broker takes no user name and password")
         secret = f"\0{self._address.username}\0{self._address.password}".encode()
         with wire.expect(schema.Tune) as arrival:  # it comes on the heels of the answer
             authenticated = await wire.request(
@@ -197,4 +203,4 @@ class LiveConnection:
         opened = await wire.request(
             lambda number: schema.Open(number, virtual_host=WireText(self._vhost)), schema.OpenResponse
         )
-        refusals.check(opened.response_code, f"{wire.place}, vhost {self._vhost!r}")
+        refusals.check(opened.response_code, f"{user}, vhost {self._vhost!r}")

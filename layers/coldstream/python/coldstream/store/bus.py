@@ -18,6 +18,9 @@ ATTEMPTS = 4
 """Of one request, by the SDK (its retry mode `standard`: exponential backoff with jitter)."""
 
 
+_MALFORMED = "MalformedDetail"
+
+
 class EventBus(Protocol):
     """Where announcements go."""
 
@@ -46,6 +49,16 @@ class EventBridgeBus:
 
     def put(self, *, source: str, detail_type: str, detail: str) -> None:
         """Put one event; one PutEvents."""
+        self._put(source, detail_type, detail)
+
+    def check(self, *, source: str, detail_type: str) -> None:
+        """See that events may be put, by one that the bus refuses: its detail is no JSON. One PutEvents.
+
+        Raises as `put` does where it is refused for another reason.
+        """
+        self._put(source, detail_type, "no JSON", may_refuse=_MALFORMED)
+
+    def _put(self, source: str, detail_type: str, detail: str, *, may_refuse: str | None = None) -> None:
         try:
             answer = self._client.put_events(
                 Entries=[{"EventBusName": self._name, "Source": source, "DetailType": detail_type, "Detail": detail}]
@@ -54,4 +67,5 @@ class EventBridgeBus:
             raise from_aws(err, f"event bus {self._name}") from err
         if answer["FailedEntryCount"]:
             refused = answer["Entries"][0]
-            raise UnavailableError(f"event bus {self._name}: {refused['ErrorCode']}: {refused['ErrorMessage']}")
+            if refused["ErrorCode"] != may_refuse:
+                raise UnavailableError(f"event bus {self._name}: {refused['ErrorCode']}: {refused['ErrorMessage']}")

@@ -1,0 +1,61 @@
+"""`coldstream agent --check`: what the agent needs, tried before it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import typer
+
+from coldstream.cli.exits import ExitCode
+from coldstream.cli.output import Format, printable, write_json, write_table
+
+if TYPE_CHECKING:
+    from coldstream.agent.check import Check
+    from coldstream.agent.options import AgentOptions
+
+
+def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
+    """Check, write one line for each thing, say what to do, and return what to end with."""
+    from coldstream.agent.checks import check_agent
+
+    logging.getLogger("rstream").setLevel(logging.CRITICAL)
+    checks = asyncio.run(check_agent(options, os.environ))
+    if output is Format.JSON:
+        for check in checks:
+            write_json(
+                {
+                    "part": check.part,
+                    "check": check.what,
+                    "outcome": check.outcome,
+                    "found": check.found,
+                    "todo": check.todo,
+                }
+            )
+    else:
+        rows = [(check.outcome.value, check.part.value, check.what, check.found) for check in checks]
+        write_table(("outcome", "part", "check", "found"), rows)
+    _say(checks)
+    return _exit_code(checks)
+
+
+def _say(checks: list[Check]) -> None:
+    from coldstream.agent.check import Outcome
+
+    for check in checks:
+        if check.outcome is not Outcome.OK and check.todo is not None:
+            typer.echo(printable(f"{check.outcome.value}: {check.what}: {check.todo}"), err=True)
+    counts = Counter(check.outcome for check in checks)
+    typer.echo(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome), err=True)
+
+
+def _exit_code(checks: list[Check]) -> ExitCode:
+    from coldstream.agent.check import Outcome, Part
+
+    failed = {check.part for check in checks if check.outcome is Outcome.FAILED}
+    if Part.DISK in failed:
+        return ExitCode.USAGE
+    return ExitCode.UNAVAILABLE if failed else ExitCode.OK
