@@ -26,7 +26,7 @@ from coldstream.agent.naming import Naming
 from coldstream.agent.options import AgentOptions
 from coldstream.agent.rules import Rules
 from coldstream.agent.status import AgentStatus
-from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
 from coldstream.store.memory import MemoryObjects, MemoryTable
@@ -275,3 +275,43 @@ async def test_a_state_directory_that_cannot_hold_pins_is_refused_before_anythin
     async with asyncio.timeout(5):
         with pytest.raises(InvalidSettingError, match="another file system"):
             await make(tmp_path, node).run(DiskFollower(node.data))
+
+
+async def test_a_login_that_is_refused_is_told_while_no_stream_asks_for_anything(tmp_path, node, monkeypatch):
+    monkeypatch.setattr(agent_module, "LOGIN_S", 0.02)
+    refused = [True]
+
+    async def login() -> None:
+        if refused:
+            raise LoginRefusedError("user or password are wrong")
+
+    monkeypatch.setattr(node, "login", login)
+    agent = make(tmp_path, node)
+    async with running(agent, node):
+        await until(lambda: agent.metrics.status and agent.metrics.status.problems == ("user or password are wrong",))
+        assert agent.metrics.status.is_login_refused
+        refused.clear()
+        await until(lambda: agent.metrics.status.problems == ())
+        assert not agent.metrics.status.is_login_refused
+
+
+async def test_streams_that_are_refused_are_a_problem_of_the_agent_as_well(tmp_path, node, monkeypatch):
+    stream = node.declare("orders")
+    stream.publish(30)
+    is_refused = [True]
+    probe = node.probe
+
+    async def refusing(*arguments: Any) -> Any:
+        if is_refused:
+            raise BrokerRefusedError("no permission to read")
+        return await probe(*arguments)
+
+    monkeypatch.setattr(node, "probe", refusing)
+    agent = make(tmp_path, node)
+    async with running(agent, node):
+        await until(lambda: agent.metrics.status and agent.metrics.status.problems)
+        assert "refuses 1 streams, which are pinned and not archived" in agent.metrics.status.problems[0]
+        assert "no permission to read" in agent.metrics.status.problems[0]
+        assert agent.metrics.status.streams[0].state == "refused"
+        is_refused.clear()
+        await until(lambda: agent.metrics.status.problems == ())

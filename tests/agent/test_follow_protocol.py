@@ -16,6 +16,7 @@ from coldstream.agent.agent import Agent
 from coldstream.agent.archive import Archive
 from coldstream.agent.follow_protocol import ProtocolFollower
 from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.losses import UNSEEN
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, StreamMemory
 from coldstream.agent.metrics import AgentMetrics
@@ -236,16 +237,29 @@ async def test_a_broker_that_does_not_know_a_stream_for_a_moment_costs_nothing(w
     assert world.bus.lost == []
 
 
-async def test_what_retention_deleted_while_the_agent_was_away_is_told_though_no_segment_ends(world: World) -> None:
+async def test_what_retention_deletes_before_it_is_read_is_told_though_no_segment_ends(world: World) -> None:
+    world.declare(1000, 8)
+    async with world.agent():
+        await until(lambda: world.archived_to(1000) == 80)
+        assert world.log is not None
+        del world.log.chunks[:]
+        world.log.add(chunk_id=130)
+        await until(lambda: world.bus.lost)
+    assert [loss[:2] for loss in world.bus.lost] == [(80, 130)]
+    assert world.archived_to(1000) == 80
+
+
+async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_archived(world: World) -> None:
+    """As where retention, while the agent was away, deleted what shows that it is the one of before."""
     world.declare(1000, 8)
     async with world.agent():
         await until(lambda: world.archived_to(1000) == 80)
     assert world.log is not None
     del world.log.chunks[:]
-    world.log.add(chunk_id=130)
+    world.log.add(chunk_id=130, timestamp=2000)
     async with world.agent():
-        await until(lambda: world.bus.lost)
-    assert [loss[:2] for loss in world.bus.lost] == [(80, 130)]
+        await until(lambda: world.archive.table.incarnation_of(*ORDERS) == life(2000))
+    assert world.bus.lost == [(0, 130, UNSEEN)]
     assert world.archived_to(1000) == 80
 
 

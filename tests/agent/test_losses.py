@@ -15,7 +15,6 @@ from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.losses import PATIENCE_S, UNSEEN, Losses
 from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
 from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.naming import Naming
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.missing import record_missing
 from coldstream.manifest.entry import Quarantine
@@ -46,7 +45,7 @@ class Scene:
     def again(self) -> Losses:
         """Return those of an agent that is started anew."""
         archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
-        identity = StreamIdentity(LIFE, self.file, None, Naming(None), None)  # type: ignore[arg-type]  # not asked
+        identity = StreamIdentity(LIFE, self.file, None, None)  # type: ignore[arg-type]  # not asked
         return Losses(identity, archive, self.metrics, "here", clock=lambda: self.now_s)
 
     def commit(self, first: int, following: int) -> None:

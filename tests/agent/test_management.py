@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        status, body = self.server.pages(int(parse_qs(urlsplit(self.path).query)["page"][0]))
+        status, body = self.server.pages(int(parse_qs(urlsplit(self.path).query).get("page", "0")[0]))
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -179,6 +179,19 @@ def test_pages_without_end_are_not_read_to_their_end(api: Api, monkeypatch: pyte
     monkeypatch.setattr(management_module, "MAX_PAGES", 3)
     api.pages = lambda number: (200, page(queue(f"s{number}"), pages=1 << 40))
     assert len(ManagementClient(api.url()).streams()) == 3
+
+
+def test_vhosts_are_asked_for_without_pages(api: Api) -> None:
+    api.pages = lambda _: (200, b'[{"name":"/","tags":[]},{"name":"gr\xc3\xbcn"}]')
+    assert ManagementClient(api.url()).vhosts() == ["/", "grün"]
+    assert [path for path, _ in api.requests] == ["/api/vhosts?columns=name"]
+
+
+@pytest.mark.parametrize("body", [b'{"items":[]}', b'[{"tags":[]}]', b"[1]", b"no JSON"])
+def test_what_is_no_list_of_vhosts_is_not_taken_for_one(api: Api, body: bytes) -> None:
+    api.pages = lambda _: (200, body)
+    with pytest.raises(UnavailableError, match="what the management API does not"):
+        ManagementClient(api.url()).vhosts()
 
 
 def test_asking_leaves_no_thread(api: Api) -> None:

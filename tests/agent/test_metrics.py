@@ -149,6 +149,33 @@ def test_a_stream_without_names_shows_by_its_directory() -> None:
     assert value(samples, "pinned_bytes", vhost="", stream=ORDERS) == 3000
 
 
+def test_streams_that_are_refused_are_not_those_without_names() -> None:
+    metrics = AgentMetrics()
+    nameless = {"vhost": None, "name": None}
+    streams = [
+        stream_status(state="refused", **nameless),
+        stream_status(state="refused"),
+        stream_status(state="empty", **nameless),
+        stream_status(state="unnamed", **nameless),
+    ]
+    metrics.show(agent_status(*streams, is_login_refused=True))
+    samples = scrape(metrics)
+    assert value(samples, "refused_streams") == 2
+    assert value(samples, "unnamed_streams") == 1
+    assert value(samples, "broker_login_refused") == 1
+
+
+def test_what_is_counted_of_a_stream_without_names_stands_under_its_directory_until_it_has_them() -> None:
+    metrics = AgentMetrics()
+    metrics.lost(ORDERS, 7)
+    metrics.failed(AccessDeniedError("no"), ORDERS)
+    samples = scrape(metrics)
+    assert value(samples, "lost_offsets_total", vhost="", stream=ORDERS) == 7
+    assert value(samples, "failures_total", vhost="", stream=ORDERS, kind="denied") == 1
+    metrics.forget(ORDERS)
+    assert value(scrape(metrics), "lost_offsets_total", vhost="", stream=ORDERS) is None
+
+
 def test_a_stream_that_is_gone_leaves_nothing_behind() -> None:
     metrics = AgentMetrics()
     metrics.show(agent_status(stream_status()))

@@ -110,6 +110,22 @@ async def test_where_the_witness_is_deleted_the_archive_may_know_of_no_newer_lif
 
 
 @in_a_world
+async def test_who_waits_where_a_life_ends_is_told_of_the_next_one(world: World) -> None:
+    """The broker has later offsets only, and the archive has begun to hold those as another life."""
+    chunks(world, 8)
+    world.archive(4)
+    world.retain(2)
+    reading = Following(world)
+    await asyncio.sleep(60)
+    assert reading.offsets == list(range(12))
+    assert not reading.task.done()
+    world.archived[2] = world.log[6:]
+    async with asyncio.timeout(60):
+        with pytest.raises(IncarnationError, match="a newer life of the stream"):
+            await reading.task
+
+
+@in_a_world
 async def test_tracking_where_the_witness_was_is_another_life(world: World) -> None:
     reading = await read_live(world)
     world.is_up = False

@@ -25,10 +25,10 @@ from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.namesakes import Namesakes
 from coldstream.agent.naming import Naming
 from coldstream.agent.proof import Broker, Proof, Verdict
-from coldstream.agent.retention import retention_left_s
 from coldstream.agent.rules import Rules
 from coldstream.agent.search import NameSearch
 from coldstream.agent.slots import Slots
+from coldstream.agent.snapshot import snapshot
 from coldstream.agent.status import StreamStatus
 from coldstream.archive.slice import SegmentSlice
 from coldstream.errors import AccessDeniedError, BrokerRefusedError, ColdstreamError, NotFoundError, UnavailableError
@@ -81,7 +81,7 @@ class StreamArchiver:
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._is_backfill = is_backfill
-        self._archived_to: Offset | None = None
+        self.archived_to: Offset | None = None
         self._last_failure: str | None = None
         self._rolled = asyncio.Event()
         self._news = asyncio.Event()
@@ -93,6 +93,11 @@ class StreamArchiver:
     def stream(self) -> StreamId | None:
         """The stream, None until its names are proven."""
         return self.identity.stream
+
+    @property
+    def last_failure(self) -> str | None:
+        """What failed last, or is missing; None when all goes well."""
+        return self._last_failure or self._search.why
 
     @property
     def is_live(self) -> bool:
@@ -144,7 +149,7 @@ class StreamArchiver:
             await self._pinned.wait()
             self._pinned.clear()
             try:
-                found = await self._on_disk(self.disk.provable, self._archived_to or Offset(0), now_ms())
+                found = await self._on_disk(self.disk.provable, self.archived_to or Offset(0), now_ms())
                 if found is not None and self.stream and found.header.next_offset > self.identity.committed_to:
                     await self.identity.prove(found.header)
             except Exception as err:  # noqa: BLE001  what matters fails again, and is told, when its turn comes
@@ -186,17 +191,17 @@ class StreamArchiver:
             if oldest is None:
                 return
             pin, offsets = oldest
-            first_offset = max(offsets.first_offset, self._archived_to or Offset(0))
+            first_offset = max(offsets.first_offset, self.archived_to or Offset(0))
             if first_offset < offsets.next_offset:
                 self.losses.lose(Loss(first_offset, offsets.next_offset, why))
             await asyncio.to_thread(self.disk.release, pin)
             # Before anybody else looks at the disk: what is missing there now is no hole.
-            self._archived_to = max(offsets.next_offset, first_offset)
+            self.archived_to = max(offsets.next_offset, first_offset)
         await self._go_on(offsets.next_offset)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
         """Take a snapshot; `known` is what the broker says of the stream's retention."""
-        return await self._on_disk(self._status, known)
+        return await self._on_disk(snapshot, self, known)
 
     async def _step(self) -> bool:
         """Do one thing; return whether there may be more to do at once."""
@@ -204,15 +209,15 @@ class StreamArchiver:
             return await self._begin()
         if not await self._is_wanted():
             return False
-        if self._archived_to is None:
+        if self.archived_to is None:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
             await self.losses.suspect(Offset(0), first_offset)
             await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
-        assert self._archived_to is not None
+        assert self.archived_to is not None
         await self.losses.tell()
-        found = await self._on_disk(self.disk.wanted, self._archived_to, now_ms())
+        found = await self._on_disk(self.disk.wanted, self.archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)
             return True
@@ -224,9 +229,8 @@ class StreamArchiver:
         if self.disk.segments:
             return True
         self.state = "following"
-        is_live = self.disk.pins.is_live
-        if self.stream is not None or not is_live:
-            await self.losses.tell()
+        is_live = self.is_live
+        await self.losses.tell()
         if not is_live and not self.losses.are_suspected:
             self.state = "deleted"
         return False
@@ -290,7 +294,7 @@ class StreamArchiver:
 
     async def _let_go_of(self, refuted: ChunkHeader) -> None:
         """Let go of a segment that cannot be proven any more, but for what is, unless the broker still has it."""
-        archived_to = self._archived_to or Offset(0)
+        archived_to = self.archived_to or Offset(0)
         found = await self._on_disk(self.disk.refuted, refuted, archived_to)
         if found is None:
             raise UnavailableError(
@@ -309,7 +313,7 @@ class StreamArchiver:
 
     async def _archive_proven(self) -> bool:
         """Archive what is proven of a segment that will not be proven whole; return whether there was anything."""
-        part = await self._on_disk(self.disk.wanted_before, self._archived_to or Offset(0), self.identity.committed_to)
+        part = await self._on_disk(self.disk.wanted_before, self.archived_to or Offset(0), self.identity.committed_to)
         if part is None or not await self.identity.is_proven(part.witness.header):
             return False
         await self._archive(part.slice)
@@ -322,7 +326,7 @@ class StreamArchiver:
 
     async def _pass(self, hole: Hole) -> None:
         """Go on behind offsets that are not on this disk; they are lost unless the archive has them, or gets them."""
-        if hole.first_offset < (self._archived_to or Offset(0)):
+        if hole.first_offset < (self.archived_to or Offset(0)):
             return  # what was missing was given up meanwhile, which is said already
         if self.disk.pins.failure is not None and min(self.disk.pins.unpinned) < hole.next_offset:
             raise self.disk.pins.failure
@@ -334,12 +338,12 @@ class StreamArchiver:
 
     async def _go_on(self, archived_to: Offset) -> None:
         """Take note of how far the archive is, and let go of what it has."""
-        self._archived_to = max(archived_to, self._archived_to or Offset(0))
+        self.archived_to = max(archived_to, self.archived_to or Offset(0))
         await self._look()
         self._news.set()
 
     async def _look(self) -> None:
-        await self._on_disk(self.disk.look, self._archived_to or Offset(0), self.identity.committed_to)
+        await self._on_disk(self.disk.look, self.archived_to or Offset(0), self.identity.committed_to)
 
     async def _finish_deleted(self) -> bool:
         """End a stream that the broker has deleted: what could not be proven is given up, and that is said.
@@ -348,7 +352,7 @@ class StreamArchiver:
         """
         if self.losses.are_suspected:
             return False
-        left = await self._on_disk(self.disk.unproven, self._archived_to or Offset(0))
+        left = await self._on_disk(self.disk.unproven, self.archived_to or Offset(0))
         if left is not None:
             self.losses.lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
         await self.losses.tell()
@@ -368,38 +372,6 @@ class StreamArchiver:
         """Look at the disk in a thread, one at a time."""
         async with self._disk_turn:
             return await asyncio.to_thread(call, *arguments)
-
-    def _status(self, known: BrokerStream | None) -> StreamStatus:
-        space = self.disk.pins.space()
-        archived_to = self._archived_to or Offset(0)
-        try:
-            oldest_at, age = self.disk.age(archived_to)
-            disk_to = self.disk.next_offset or archived_to
-        except FileNotFoundError:  # let go meanwhile
-            oldest_at, age, disk_to = None, None, archived_to
-        left_s = None
-        if age is not None and known is not None:
-            left_s = retention_left_s(
-                age, max_age_ms=known.max_age_ms, max_length_bytes=known.max_length_bytes, now=now_ms()
-            )
-        return StreamStatus(
-            incarnation=self.incarnation,
-            vhost=None if self.stream is None else self.stream.vhost,
-            name=None if self.stream is None else self.stream.name,
-            state=self.state,
-            disk_from=self.disk.segments[0].first_offset if self.disk.segments else disk_to,
-            disk_to=disk_to,
-            committed_to=min(self.identity.committed_to, disk_to),
-            archived_to=self._archived_to,
-            pinned_segments=space.segments,
-            pinned_bytes=space.size_bytes,
-            orphaned_bytes=space.orphaned_bytes,
-            oldest_unarchived_at=oldest_at,
-            retention_left_s=left_s,
-            last_failure=self._last_failure or self._search.why,
-            complete_from=self.losses.complete_from,
-            incomplete_because=self.losses.why,
-        )
 
     def _pause_s(self) -> float:
         """Return how long to rest: with a max-lag, spans of time close without anybody saying so."""

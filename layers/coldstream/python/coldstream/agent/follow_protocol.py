@@ -130,6 +130,9 @@ class ProtocolFollower:
             archiver.losses.note(first_offset, next_offset)
             archiver.wake()
 
+        if anchor.is_first:
+            # It is known at once so that there is this life: who reads an earlier one waits for nothing any more.
+            archiver.losses.note(Offset(0), anchor.next_offset)
         source = ProtocolSource(
             lambda: LiveConnection(agent.options.broker, stream.vhost, name="coldstream agent"),
             stream,

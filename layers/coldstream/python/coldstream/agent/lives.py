@@ -46,6 +46,11 @@ class Anchor:
     header: ChunkHeader | None = None
     epoch: Epoch | None = None
 
+    @property
+    def is_first(self) -> bool:
+        """Tell whether the life was never seen before: nothing is known of it but this chunk."""
+        return self.next_offset <= self.chunk_id
+
     def is_chunk(self, delivered: ChunkHeader) -> bool:
         """Tell whether the broker delivered this very chunk."""
         if self.header is not None:

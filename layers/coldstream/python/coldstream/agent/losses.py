@@ -74,8 +74,8 @@ class Losses:
         self._identity.lose(loss)
         self._incomplete(loss.next_offset, loss.reason)
         if not loss.unseen:
-            lost_of = self._identity.stream or self._identity.incarnation
-            self._metrics.lost(lost_of, loss.next_offset - loss.first_offset)
+            whose = self._identity.stream or self._identity.incarnation
+            self._metrics.lost(whose, loss.next_offset - loss.first_offset)
 
     def note(self, first_offset: Offset, next_offset: Offset) -> None:
         """Have offsets suspected as soon as there is time for that."""
@@ -94,21 +94,17 @@ class Losses:
                 self._suspected.append(_Suspicion(hole, self._clock()))
 
     async def tell(self) -> None:
-        """Look at suspicions whose time has come, and announce what is known to be lost and was not told.
-
-        What is lost of a stream without names is announced once it has them.
-        """
+        """Look at suspicions whose time has come, and announce what is lost, once the stream has names."""
         while self._noted:
             await self.suspect(*self._noted[0])
             del self._noted[0]
         for suspicion in list(self._suspected):
             if self._clock() - suspicion.since >= PATIENCE_S:
                 await self._settle(suspicion)
-        stream = self._identity.stream
-        if stream is None:
+        if self._identity.stream is None:
             return
         for loss in self._identity.lost:
-            await self._archive.announce_loss(stream, loss)
+            await self._archive.announce_loss(self._identity.stream, loss)
             self._identity.told(loss)
 
     async def _settle(self, suspicion: _Suspicion) -> None:

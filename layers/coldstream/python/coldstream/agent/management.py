@@ -1,7 +1,7 @@
 """Which streams a broker has, and what retention they are under, by its HTTP management API.
 
     GET {url}/api/queues?page=N&page_size=500&columns=vhost,name,type,arguments,effective_policy_definition
-    GET {url}/api/vhosts?page=N&page_size=500&columns=name
+    GET {url}/api/vhosts?columns=name    (RabbitMQ 4 answers 500 where pages of it are asked for)
 
 Retention as the broker has it (rabbit_stream_queue:make_stream_conf/1): a policy's `max-age`, `max-length-bytes` and
 `stream-max-segment-size-bytes` go before the stream's own arguments `x-…`, whichever is smaller. The effective
@@ -18,11 +18,11 @@ import json
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -31,6 +31,8 @@ from coldstream.errors import AccessDeniedError, InvalidNameError, InvalidSettin
 from coldstream.manifest.stream import check_name
 from coldstream.serve.http import ClosedError, HttpClient
 from coldstream.units import MIB
+
+_Parsed = TypeVar("_Parsed")
 
 PAGE_STREAMS = 500
 """The most that the API gives at once. 500 queues took a 3.10.8 broker 50 ms, and 47 KB."""
@@ -88,25 +90,21 @@ class ManagementClient:
         declared or deleted. Cost: a request for each 500 queues of any type. Raises UnavailableError,
         AccessDeniedError; and whatever its thread is at, serve.http.ClosedError after `close`.
         """
-        items = self._list("queues", "vhost,name,type,arguments,effective_policy_definition", ("vhost", "name"))
-        return [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
-
-    def vhosts(self) -> list[str]:
-        """Return the vhosts that the user may see, though not what is in them. Raises as `streams`."""
-        return [item["name"] for item in self._list("vhosts", "name", ("name",))]
-
-    def _list(self, what: str, columns: str, texts: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Return all items of a list, of which some columns have to be text."""
-        found: list[dict[str, Any]] = []
+        found: list[BrokerStream] = []
         with self._client() as client:
             for page in range(1, MAX_PAGES + 1):
-                items, pages = self._page(
-                    client, f"{what}?page={page}&page_size={PAGE_STREAMS}&columns={columns}", texts
-                )
-                found += items
+                items, pages = self._page(client, page)
+                found += [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
                 if page >= pages:
                     break
         return found
+
+    def vhosts(self) -> list[str]:
+        """Return the vhosts that the user may see, though not what is in them; one request. Raises as `streams`."""
+        with self._client() as client:
+            return self._get(
+                client, "vhosts?columns=name", lambda items: [_checked(item, "name")["name"] for item in items]
+            )
 
     def close(self) -> None:
         """End the requests under way, and refuse new ones."""
@@ -135,21 +133,33 @@ class ManagementClient:
             self._clients.discard(client)
             client.close()
 
-    def _page(self, client: HttpClient, path: str, texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], int]:
-        url = f"{self._url}/api/{path}"
+    def _page(self, client: HttpClient, page: int) -> tuple[list[dict[str, Any]], int]:
+        columns = "vhost,name,type,arguments,effective_policy_definition"
 
-        def read(response: urllib3.BaseHTTPResponse) -> tuple[list[dict[str, Any]], int]:
-            body = response.read(MAX_PAGE_BYTES + 1)
-            if response.status == HTTPStatus.BAD_REQUEST and "page=1&" not in path:
+        def parse(answer: Any) -> tuple[list[dict[str, Any]], int]:
+            if answer is None:
                 return [], 0  # there are fewer queues now, and no such page
+            return [_checked(item, "vhost", "name") for item in answer["items"]], int(answer["page_count"])
+
+        path = f"queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
+        return self._get(client, path, parse, may_be_past_the_end=page > 1)
+
+    def _get(
+        self, client: HttpClient, path: str, parse: Callable[[Any], _Parsed], *, may_be_past_the_end: bool = False
+    ) -> _Parsed:
+        """Ask for a list, and return it parsed; past the last page `parse` is given None."""
+
+        def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
+            body = response.read(MAX_PAGE_BYTES + 1)
+            if response.status == HTTPStatus.BAD_REQUEST and may_be_past_the_end:
+                return parse(None)
             self._check(response.status, body)
             try:
-                answer = json.loads(body)
-                return [_checked(item, texts) for item in answer["items"]], int(answer["page_count"])
+                return parse(json.loads(body))
             except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
                 raise UnavailableError(f"{self._url} answered what the management API does not: {err!r}") from err
 
-        return client.get(url, lambda: self._headers, read)
+        return client.get(f"{self._url}/api/{path}", lambda: self._headers, read)
 
     def _check(self, status: int, body: bytes) -> None:
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
@@ -190,7 +200,7 @@ def _reason(body: bytes) -> str:
     return repr(str(text)[:200])
 
 
-def _checked(item: Any, texts: tuple[str, ...]) -> dict[str, Any]:
+def _checked(item: Any, *texts: str) -> dict[str, Any]:
     if not (isinstance(item, dict) and all(isinstance(item[text], str) for text in texts)):
         raise TypeError(f"an item without {' and '.join(texts)}")
     return item

@@ -57,6 +57,10 @@ _COUNTERS = {
 }
 
 
+NAMES_TO_COME = frozenset({"starting", "empty", "refused"})
+"""States in which that a stream has no names yet says nothing, or is said already."""
+
+
 class Service(StrEnum):
     """What the agent depends on."""
 
@@ -201,7 +205,7 @@ class AgentMetrics(Collector):
 
 def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield InfoMetricFamily(f"{PREFIX}build", "The agent's release.", value={"version": status.version})
-    unnamed = sum(stream.name is None and stream.state not in {"starting", "empty"} for stream in status.streams)
+    unnamed = sum(stream.name is None and stream.state not in NAMES_TO_COME for stream in status.streams)
     refused = sum(stream.state == "refused" for stream in status.streams)
     for name, text, value in (
         ("started_timestamp_seconds", "When the agent started.", status.started_at / 1000),

@@ -146,7 +146,8 @@ class ProtocolSource:
                 async with self._connect() as connection:
                     await self._follow(connection)
             except ColdstreamError as err:
-                await self._close()
+                # What was held back before it was shown whose it is may be another stream's.
+                await self._close(but_held=not self._is_shown)
                 return err
         except OSError as err:
             self._must_recover = True
@@ -171,8 +172,8 @@ class ProtocolSource:
             self._on_closed(segment)
 
     async def _follow(self, connection: LiveConnection) -> NoReturn:
-        known = self._last or self._anchor
         self._is_shown = False
+        known = self._last or self._anchor
         # From the last user chunk there is, so as to see that it is still the same stream. A stream that is new here is
         # known by its first user chunk, and there may be tracking chunks before that.
         start = FIRST if self.next_offset <= known.chunk_id else AtOffset(Offset(known.chunk_id))
@@ -239,15 +240,14 @@ class ProtocolSource:
                 or (header.chunk_id >= self.next_offset and header.type is ChunkType.USER)
             )
         elif header.chunk_id == known.chunk_id:
-            is_another = header.type is not ChunkType.USER or not (
-                self._anchor.is_chunk(header) if last is None else is_same(header, last)
-            )
+            is_same_chunk = self._anchor.is_chunk(header) if last is None else is_same(header, last)
+            is_another = header.type is not ChunkType.USER or not is_same_chunk
             self._is_shown = not is_another
         elif header.chunk_id < max(self.next_offset, known.chunk_id):
-            is_another = header.type is ChunkType.USER or is_older
+            is_another = header.type is ChunkType.USER or is_older or not self._is_shown
         else:
             # Where retention has deleted the chunk that it is known by, nothing shows that it is the same.
-            is_another = not self._is_shown or is_older
+            is_another = is_older or not self._is_shown
         if is_another:
             raise StreamNotFoundError(f"{self._stream} has been declared again, and is at offset {header.chunk_id}")
         return header.chunk_id < self.next_offset

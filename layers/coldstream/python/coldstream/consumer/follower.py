@@ -280,6 +280,11 @@ class Follower:
                 problem = ended
             elif place.expected != start or not must_move or ended is End.EARLIER_AT_BROKER:
                 return
+            elif await self._history.is_superseded():
+                raise IncarnationError(
+                    f"{self._nowhere()}; the archive knows of a newer life of the stream: it was deleted and declared"
+                    " again, or nothing shows that it was not"
+                )
             else:
                 problem = self._nowhere()
             if waited_s >= self._archive_wait_s:

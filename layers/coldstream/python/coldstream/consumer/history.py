@@ -67,6 +67,19 @@ class History:
         assert reading.stream is not None
         return reading.stream.incarnation
 
+    async def is_superseded(self) -> bool:
+        """Tell whether the archive knows of a newer life than the one that was read."""
+        if self.life is None:
+            return False
+        try:
+            return await self.newest_life() != self.life
+        except StreamNotFoundError:  # nothing of it is archived yet
+            return True
+        except UnavailableError as err:
+            if not err.retryable:
+                raise
+            return False
+
     async def read(self, start: OffsetSpec | None = None) -> End | Gap | UnavailableError:
         """Read the archive once from the place on, as far as it goes."""
         place = self._place
