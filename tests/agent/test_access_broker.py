@@ -110,7 +110,7 @@ def test_streams_that_may_not_be_read_are_told_by_log_status_metrics_and_readine
     assert status is not None
     assert {stream.state for stream in status.streams if "secret" in stream.incarnation} == {"refused"}
     assert {stream.name for stream in status.streams} >= {"open-one"}
-    assert any("refuses 1 streams, which are pinned and not archived" in problem for problem in status.problems)
+    assert any("refuses streams, which are not archived so long: 1, as" in problem for problem in status.problems)
     failures = {stream.incarnation.split("_1")[0]: stream.last_failure for stream in status.streams}
     assert "lacks a permission, for reading `read`" in str(failures["__secret_one"])
     assert "vhosts alone in which it has permissions" in str(failures["closed_shut"])

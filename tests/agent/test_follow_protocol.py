@@ -21,7 +21,7 @@ from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, StreamMemory
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions, Source
-from coldstream.errors import StreamNotFoundError, UnavailableError
+from coldstream.errors import BrokerRefusedError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.spec import AtOffset, OffsetSpec
@@ -306,3 +306,22 @@ async def test_streams_that_are_written_alike_and_began_at_once_are_not_mixed(
         await until(lambda: "cannot be told from" in caplog.text)
     assert world.archived(1000) == []
     assert agent.memory(life(1000)).load().stream == other.stream
+
+
+async def test_a_stream_that_is_refused_is_told_until_it_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.declare(1000, 8)
+    probe = world.probe
+
+    async def refused(*_: object) -> None:
+        raise BrokerRefusedError("no permission to read")
+
+    monkeypatch.setattr(world, "probe", refused)
+    async with world.agent() as (agent, _):
+        await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
+        assert agent.metrics.status is not None
+        assert "1, as orders: no permission to read" in agent.metrics.status.problems[0]
+        assert "no permission to read" in caplog.text
+        monkeypatch.setattr(world, "probe", probe)
+        await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)

@@ -158,7 +158,7 @@ def test_streams_that_are_refused_are_not_those_without_names() -> None:
         stream_status(state="empty", **nameless),
         stream_status(state="unnamed", **nameless),
     ]
-    metrics.show(agent_status(*streams, is_login_refused=True))
+    metrics.show(agent_status(*streams, refused_streams=2, is_login_refused=True))
     samples = scrape(metrics)
     assert value(samples, "refused_streams") == 2
     assert value(samples, "unnamed_streams") == 1

@@ -64,6 +64,8 @@ class Agent:
         self.options = options
         self.metrics = metrics
         self.archivers: dict[Incarnation, StreamArchiver] = {}
+        self.refused: dict[tuple[str, str], str] = {}
+        """Streams that have no archiver, since the broker refuses them: by vhost and name, and why."""
         self._archive = archive
         self._services = Services(
             archive=archive,
@@ -177,17 +179,19 @@ class Agent:
             raise
         self._is_login_refused = False
 
-    def _note_refused(self, streams: Sequence[StreamStatus]) -> None:
-        refused = [stream for stream in streams if stream.state == "refused"]
+    def _note_refused(self, streams: Sequence[StreamStatus]) -> int:
+        """Make a problem of the streams that the broker refuses, and return how many there are."""
+        refused = {name: why for (_, name), why in self.refused.items()}
+        refused |= {stream.labels[1]: str(stream.last_failure) for stream in streams if stream.state == "refused"}
         if refused and not self._is_login_refused:
-            first = refused[0]
+            name, why = next(iter(refused.items()))
             self._problem(
                 "refused",
-                f"the broker refuses {len(refused)} streams, which are pinned and not archived:"
-                f" {first.labels[1]}: {first.last_failure}",
+                f"the broker refuses streams, which are not archived so long: {len(refused)}, as {name}: {why}",
             )
         else:
             self._problems.pop("refused", None)
+        return len(refused)
 
     async def _show(self, follower: Follower) -> None:
         """Take a snapshot for who asks."""
@@ -202,7 +206,7 @@ class Agent:
         for archiver in list(self.archivers.values()):
             names = ("", "") if archiver.stream is None else (archiver.stream.vhost, archiver.stream.name)
             streams.append(await archiver.status(broker_streams.get(names)))
-        self._note_refused(streams)
+        refused = self._note_refused(streams)
         space = os.statvfs(self.options.state)
         self.metrics.show(
             AgentStatus(
@@ -216,6 +220,7 @@ class Agent:
                 problems=(*self._problems.values(), *([follower.problem] if follower.problem is not None else [])),
                 settings=self.options.shown(),
                 streams=tuple(streams),
+                refused_streams=refused,
                 is_login_refused=self._is_login_refused,
             )
         )

@@ -16,7 +16,7 @@ from coldstream.agent.pins import StreamPins
 from coldstream.agent.proof import Broker
 from coldstream.agent.protocol import ProtocolSource
 from coldstream.agent.spool import SegmentSpool
-from coldstream.errors import ColdstreamError, InvalidNameError, NotFoundError, UnavailableError
+from coldstream.errors import BrokerRefusedError, ColdstreamError, InvalidNameError, NotFoundError, UnavailableError
 from coldstream.live.connection import LiveConnection
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import MAX_OFFSET, Offset
@@ -96,6 +96,7 @@ class ProtocolFollower:
                 found = await find_life(
                     self._archive, self._broker, vhost, name, pins=agent.pins, memories=agent.memories
                 )
+                agent.refused.pop((vhost, name), None)
                 if found is not None:
                     stream, anchor = found
                     _end(agent, vhost, name, but=stream.incarnation)
@@ -105,12 +106,15 @@ class ProtocolFollower:
                 log.error("%r in vhost %r cannot be archived: %s", name, vhost, err)  # noqa: TRY400  no bug
                 return
             except NotFoundError:  # not declared yet, or deleted
+                agent.refused.pop((vhost, name), None)
                 _end(agent, vhost, name)
                 if (vhost, name) not in agent.options.streams:
                     del self._tasks[vhost, name]  # it is listed again when it is declared again
                     return
                 delay_s = min(delay_s, agent.options.scan_s)
             except Exception as err:  # noqa: BLE001  not even a bug may end it for good
+                if isinstance(err, BrokerRefusedError):
+                    agent.refused[vhost, name] = str(err)
                 tell(err)
             await asyncio.sleep(random.uniform(0.5, 1) * delay_s)  # noqa: S311  jitter, not a secret
             delay_s = min(2 * delay_s, MAX_DELAY_S)

@@ -206,7 +206,6 @@ class AgentMetrics(Collector):
 def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield InfoMetricFamily(f"{PREFIX}build", "The agent's release.", value={"version": status.version})
     unnamed = sum(stream.name is None and stream.state not in NAMES_TO_COME for stream in status.streams)
-    refused = sum(stream.state == "refused" for stream in status.streams)
     for name, text, value in (
         ("started_timestamp_seconds", "When the agent started.", status.started_at / 1000),
         ("snapshot_timestamp_seconds", "When the gauges were taken.", status.at / 1000),
@@ -215,7 +214,7 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
         (
             "refused_streams",
             "Streams that the broker's user may not read, and which are not archived so long.",
-            refused,
+            status.refused_streams,
         ),
         (
             "broker_login_refused",

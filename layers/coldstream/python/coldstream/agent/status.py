@@ -64,9 +64,9 @@ class AgentStatus:
     """The agent, at one moment.
 
     `disk_*_bytes` are of the state directory's file system. `problems` are what is wrong with the agent as a whole just
-    now, in words; `settings` what it was told, without secrets. `is_login_refused` says that the broker takes neither
-    its user nor the password. `aws_contact_at` and `broker_contact_at` are when each
-    last answered: AgentMetrics knows, and fills them in.
+    now, in words; `settings` what it was told, without secrets. `refused_streams` are those that the broker's user may
+    not read, `is_login_refused` says that it takes neither user nor password. `aws_contact_at` and
+    `broker_contact_at` are when each last answered: AgentMetrics knows, and fills them in.
     """
 
     at: TimestampMs
@@ -79,6 +79,7 @@ class AgentStatus:
     problems: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
     streams: tuple[StreamStatus, ...]
+    refused_streams: int = 0
     is_login_refused: bool = False
     aws_contact_at: TimestampMs | None = None
     broker_contact_at: TimestampMs | None = None
