@@ -67,7 +67,7 @@ OBJECT_WRITES = {
     "s3:ListMultipartUploadParts",
 }
 TABLE_READS = {"dynamodb:GetItem", "dynamodb:Query"}
-TABLE_WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+TABLE_WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"}
 OWN_LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
 TRACES = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
 ENCRYPT = {"kms:GenerateDataKey", "kms:Decrypt"}

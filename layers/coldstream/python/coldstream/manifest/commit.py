@@ -64,13 +64,13 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
     LostRaceError when the log already covers part of the entry, and when what was read shows half of a change.
     """
+    _check_chain(around, entry)
     for other in around.after:
         if other.first_offset < entry.next_offset:
             raise LostRaceError(
                 f"offsets {entry.first_offset} to {entry.next_offset - 1} overlap those of an entry,"
                 f" {other.first_offset} to {other.next_offset - 1}"
             )
-    _check_chain(around, entry)
     entry = _linked(entry, around.before, around.head)
     relinks, settled = _relinks(entry, around.after, around.head)
     if fitting((around.after[number] for number in range(len(relinks))), MAX_RELINKS) < len(relinks):
