@@ -54,9 +54,10 @@ demo: setup broker  ## A real broker, its segments archived and every message re
 
 test: setup tools broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
-	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py -k "not memory"
+	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py tests/store/test_conditions.py -k "not memory and not settled"
 
-soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run
+soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run; before it HISTORIES=20000 of writers
+	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff and mypy, both strict

@@ -67,12 +67,12 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     its neighbours: reading and planning again would change neither. Raises LostRaceError when what was read shows half
     of a change.
     """
+    _check_chain(around, entry)
     for other in around.after:
         if other.first_offset < entry.next_offset:
             held = f"that of an entry, {other.first_offset} to {other.next_offset - 1}"
             raise OverlapError(entry.key, entry.first_offset, entry.next_offset, held)
     check_epochs(entry, around.before, next(iter(around.after), None), tail_epoch=_tail_epoch(around.head, entry))
-    _check_chain(around, entry)
     entry = _linked(entry, around.before, around.head)
     relinks, settled = _relinks(entry, around.after, around.head)
     if fitting((around.after[number] for number in range(len(relinks))), MAX_RELINKS) < len(relinks):
