@@ -207,11 +207,11 @@ def test_conditions_leave_out_nothing_that_they_allow(
         else getattr(conditions, kind)((column,), value)
         for kind, column, value in filters
     ]
-    assert offsets(orders, made, stream="orders", pushFilters="true") == list(expected)
+    assert offsets(orders, made, stream="orders", pushFilters="one-scan") == list(expected)
 
 
 def test_conditions_on_offsets_are_kept_to_the_row_and_those_on_times_left_to_spark() -> None:
-    source = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b", "pushFilters": "true"})
+    source = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b", "pushFilters": "one-scan"})
     exact = [conditions.LessThan(("offset",), 5), conditions.EqualTo(("stream",), "a")]
     rough = [conditions.LessThan(("chunk_timestamp",), at(5)), conditions.In(("offset",), (1, 2))]
     assert list(source.reader(source.schema()).pushFilters([*exact, *rough])) == rough
@@ -222,7 +222,7 @@ def test_what_conditions_leave_out_is_not_read(orders: Emulated, s3: Any) -> Non
     listed = s3.list_objects_v2(Bucket=orders.options["bucket"])["Contents"]
     s3.delete_object(Bucket=orders.options["bucket"], Key=max(one["Key"] for one in listed))
     below = [conditions.LessThan(("offset",), 20)]
-    assert offsets(orders, below, stream="orders", pushFilters="true") == list(range(20))
+    assert offsets(orders, below, stream="orders", pushFilters="one-scan") == list(range(20))
     with pytest.raises(ObjectNotFoundError):
         rows(orders, stream="orders")
 
