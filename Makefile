@@ -52,8 +52,12 @@ java:  ## Install Debian's Java where that may be done
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
-test: setup tools broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
+# What is also tried with the oldest Spark: tests/spark in all of it takes minutes more, and says the same.
+SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
+
+test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
 	@$(BIN)/python -m pytest
+	@.venv-spark40/bin/python -m pytest $(SPARK40_TESTS)
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py tests/store/test_conditions.py -k "not memory and not settled"
 
 soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run; before it HISTORIES=20000 of writers

@@ -1,7 +1,7 @@
 """What `spark-submit` and EMR Serverless need, in build/spark. `make spark-package`; ARCHITECTURE=aarch64 is Graviton.
 
 - the jobs, `*.py`, as they lie in spark/
-- coldstream.zip, for --py-files: the packages `coldstream` and `coldstream_spark`
+- coldstream.zip, for --py-files: the packages `coldstream`, `coldstream_spark` and `pyspark_coldstream`
 - dependencies.tar.gz, for --archives: what they import from others but Spark itself, as requirements-spark.txt pins it,
   for the Python 3.11 that EMR has; unpacked, its directory belongs on PYTHONPATH
 - sbom.cdx.json: what those are, as CycloneDX
@@ -28,7 +28,11 @@ from scripts.sbom import write_sbom
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "spark"
 REQUIREMENTS = ROOT / "requirements-spark.txt"
-PACKAGES = (ROOT / "layers/coldstream/python/coldstream", ROOT / "spark/coldstream_spark")
+PACKAGES = (
+    ROOT / "layers/coldstream/python/coldstream",
+    ROOT / "spark/coldstream_spark",
+    ROOT / "spark/pyspark_coldstream",
+)
 LEFT_OUT = ("__main__.py", "agent/", "local/", "cli/agent.py", "cli/agent_status.py", "cli/main.py", "cli/up.py")
 """Of coldstream, what no job imports, and whose needs the archive lacks."""
 

@@ -45,8 +45,14 @@ NAMES = (
     "endpoint",
     "region",
 )
+ONE_SCAN = "one-scan"
+_OF_A_TABLE = "provider"
+"""What Spark adds to the options of a table that is created."""
+
 _BY_LOWER_CASE = {name.lower(): name for name in NAMES}
 _WHICH_STREAMS = NAMES[:4]
+_NO_TABLE = "Spark does not hand the options on when it reads"
+_A_VIEW = "CREATE TEMPORARY VIEW … USING coldstream OPTIONS (…) keeps them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,8 @@ class Options:
     def parse(cls, given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Self:
         """Read the options. Raises InvalidInputError, naming the option."""
         options: dict[str, str] = {}
+        if _OF_A_TABLE in given:
+            raise InvalidSettingError("CREATE TABLE", f"{_NO_TABLE}: {_A_VIEW}")
         for key, value in given.items():
             name = _BY_LOWER_CASE.get(key.lower())
             if name is None:
@@ -109,13 +117,15 @@ class Options:
             max_records=_number(options, "maxRecordsPerTrigger"),
             max_bytes=_number(options, "maxBytesPerTrigger"),
             fail_on_data_loss=_truth(options, "failOnDataLoss", default="true"),
-            push_filters=_truth(options, "pushFilters", default="false"),
+            push_filters=_push_filters(options.get("pushFilters", "false")),
             place=Place.of(options, environment),
         )
 
 
 def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     which = [name for name in _WHICH_STREAMS if name in options]
+    if not options:
+        raise InvalidSettingError("options", f"there are none; of a table, {_NO_TABLE}: {_A_VIEW}")
     if len(which) != 1:
         raise InvalidSettingError(f"options {', '.join(_WHICH_STREAMS)}", f"one of them is needed, not {len(which)}")
     (name,) = which
@@ -233,6 +243,16 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):  # noqa: PLR2004  (of 64 bits)
         raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not a number from 1 on")
     return int(text)
+
+
+def _push_filters(text: str) -> bool:
+    if text.lower() not in {"false", ONE_SCAN}:
+        raise InvalidSettingError(
+            "option pushFilters",
+            f"{text[:80]!r} is neither false nor {ONE_SCAN}: of a DataFrame or view that is scanned more than once, in"
+            " one query or in several, Spark would leave out rows",
+        )
+    return text.lower() == ONE_SCAN
 
 
 def _truth(options: Mapping[str, str], name: str, *, default: str) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
@@ -91,34 +90,52 @@ def batch_ranges(table: ManifestReads, objects: ObjectReads, options: Options, w
     return ranges
 
 
-def plan_parts(table: ManifestReads, options: Options, ranges: Iterable[Range], earliest: int) -> list[Part]:
-    """Cut ranges into parts, at least `minPartitions` of them where there are as many offsets.
+def plan_parts(table: ManifestReads, options: Options, ranges: Sequence[Range], earliest: int) -> list[Part]:
+    """Cut ranges into parts: `minPartitions` of them, or as many as the sparse index has points to cut at.
 
-    Chunks before `earliest`, ms, may be left out. Raises GapError, unless told to read on behind gaps.
+    No byte is in two of them. Chunks before `earliest`, ms, may be left out. Raises GapError, unless told to read on
+    behind gaps.
     """
-    found: list[tuple[str, Slice]] = []
-    for one in ranges:
-        steps = plan_scan(table, one.stream, one.start, one.end, exactly=one.exactly, not_before=TimestampMs(earliest))
-        for step in steps:
-            if isinstance(step, Gap):
-                lose(options, one.stream, step)
-            else:
-                found.append((one.stream.name, step))
+    found = list(_steps(table, ranges, earliest, SLICE_BYTES, lambda stream, gap: lose(options, stream, gap)))
     total_bytes = sum(step.data_bytes for _, step in found)
     most_bytes = min(PARTITION_BYTES, max(1, total_bytes // options.min_partitions))
     if most_bytes < SLICE_BYTES:
-        found = [(name, piece) for name, step in found for piece in _divide(step, -(-step.data_bytes // most_bytes))]
+        # So there is little, at most a slice for each part: it is planned again in finer steps.
+        found = list(_steps(table, ranges, earliest, most_bytes, lambda *_: None))
     parts: list[Part] = []
     joined_bytes = 0
     for name, step in found:
-        size_bytes = min(step.data_bytes, most_bytes)
-        if parts and parts[-1].name == name and joined_bytes + size_bytes <= most_bytes:
+        if parts and parts[-1].name == name and joined_bytes + step.data_bytes <= most_bytes:
             parts[-1] = replace(parts[-1], slices=(*parts[-1].slices, step))
-            joined_bytes += size_bytes
+            joined_bytes += step.data_bytes
         else:
             parts.append(Part(name, (step,)))
-            joined_bytes = size_bytes
+            joined_bytes = step.data_bytes
     return parts
+
+
+def _steps(
+    table: ManifestReads,
+    ranges: Sequence[Range],
+    earliest: int,
+    slice_bytes: int,
+    on_gap: Callable[[StreamId, Gap], None],
+) -> Iterator[tuple[str, Slice]]:
+    """Yield the slices of ranges, each with the name of its stream."""
+    for one in ranges:
+        for step in plan_scan(
+            table,
+            one.stream,
+            one.start,
+            one.end,
+            exactly=one.exactly,
+            slice_bytes=slice_bytes,
+            not_before=TimestampMs(earliest),
+        ):
+            if isinstance(step, Gap):
+                on_gap(one.stream, step)
+            else:
+                yield one.stream.name, step
 
 
 def lose(options: Options, stream: StreamId, gap: Gap) -> None:
@@ -127,15 +144,6 @@ def lose(options: Options, stream: StreamId, gap: Gap) -> None:
     if options.fail_on_data_loss:
         raise error
     _log.warning("passed over: %s", error)
-
-
-def _divide(step: Slice, pieces: int) -> Iterator[Slice]:
-    """Divide a slice by its offsets. Each piece is read as the whole slice, so this pays for decoding only."""
-    offsets = step.end - step.start
-    pieces = min(pieces, offsets)
-    ends = [Offset(step.start + offsets * number // pieces) for number in range(pieces + 1)]
-    for start, end in pairwise(ends):
-        yield replace(step, start=start, end=end)
 
 
 def _all_streams(table: ManifestReads) -> Iterator[StreamId]:

@@ -123,7 +123,8 @@ def imported(path: Path) -> set[str]:
     nodes = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"coldstream", "coldstream_spark"}
+    own = {"coldstream", "coldstream_spark", "pyspark_coldstream"}
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - own
 
 
 def test_what_is_imported_is_declared_and_not_there_by_chance() -> None:
@@ -244,11 +245,9 @@ def test_a_job_is_found_in_the_package(job: str, install: Install) -> None:
 
 SCAN = """
 import os
-from coldstream_spark import register
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-register(spark)
 print(spark.read.format("coldstream").option("stream", "plain").load().count())
 """
 

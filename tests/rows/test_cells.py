@@ -66,8 +66,14 @@ def test_a_routing_key_may_be_a_property_of_the_publishers_own() -> None:
 
 
 def test_bodies_of_other_kinds_are_text_or_json() -> None:
-    found = rows(encode(value="grün"), encode(value={"a": [1]}), MESSAGES["sequence"], encode(value=None))
+    null = b"\x00\x53\x77\x40"
+    found = rows(encode(value="grün"), encode(value={"a": [1]}), MESSAGES["sequence"], null)
     assert [row["value"] for row in found] == ["grün".encode(), b'{"a": [1]}', b'[1, "two", null]', None]
+
+
+def test_a_message_of_no_bytes_is_an_empty_value_and_one_without_a_body_has_none() -> None:
+    found = rows(b"", encode(body=b"x"), encode(application_properties={"k": "v"}))
+    assert [row["value"] for row in found] == [b"", b"x", None]
 
 
 @pytest.mark.parametrize("published", [b"no AMQP", encode(body=b"x")[:-1] + b"", b"\x00\x53\x73\xc0\x02\x01\xff"])

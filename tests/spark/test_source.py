@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from coldstream.errors import (
     StreamNotFoundError,
 )
 from coldstream.rows.schema import schema_of
+from coldstream.store.objects import S3Objects
+from coldstream.units import ByteRange
 from tests.support.amqp_samples import encode
 from tests.support.source import Emulated, body, chunks
 
@@ -93,11 +96,29 @@ def test_a_range_is_kept_to_the_row(orders: Emulated, options: dict[str, str], e
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 6, 1000])
-def test_at_least_so_many_partitions_have_every_row_once(orders: Emulated, partitions: int) -> None:
-    found = load(orders, stream="orders", minPartitions=partitions)
-    assert len(found) >= min(partitions, 40)
+def test_at_least_so_many_partitions_have_every_row_once_and_read_every_byte_once(
+    archive: Emulated, partitions: int, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = archive.stream("orders", sparse_bytes=1)
+    stream.add(0, chunks(4))
+    stream.add(20, chunks(4, start_ms=5_000))
+    reads: list[tuple[str, int, int]] = []
+    get_range = S3Objects.get_range
+
+    def counted(objects: S3Objects, key: str, byte_range: ByteRange) -> Any:
+        reads.append((key, byte_range.start, byte_range.end))
+        return get_range(objects, key, byte_range)
+
+    monkeypatch.setattr(S3Objects, "get_range", counted)
+    found = load(archive, stream="orders", minPartitions=partitions)
+    assert len(found) >= min(partitions, 8)
     assert all(found)
     assert [row["offset"] for part in found for row in part] == list(range(40))
+    reads.sort()
+    for (key, _, end), (next_key, start, _) in pairwise(reads):
+        assert key != next_key or end <= start
+    keys = s3.list_objects_v2(Bucket=archive.options["bucket"])["Contents"]
+    assert sum(end - start for _, start, end in reads) < sum(one["Size"] for one in keys)
 
 
 def test_several_streams_and_those_of_a_pattern_are_read_at_once(archive: Emulated) -> None:
@@ -186,11 +207,11 @@ def test_conditions_leave_out_nothing_that_they_allow(
         else getattr(conditions, kind)((column,), value)
         for kind, column, value in filters
     ]
-    assert offsets(orders, made, stream="orders", pushFilters="true") == list(expected)
+    assert offsets(orders, made, stream="orders", pushFilters="one-scan") == list(expected)
 
 
 def test_conditions_on_offsets_are_kept_to_the_row_and_those_on_times_left_to_spark() -> None:
-    source = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b", "pushFilters": "true"})
+    source = ColdstreamDataSource({"stream": "a", "table": "t", "bucket": "b", "pushFilters": "one-scan"})
     exact = [conditions.LessThan(("offset",), 5), conditions.EqualTo(("stream",), "a")]
     rough = [conditions.LessThan(("chunk_timestamp",), at(5)), conditions.In(("offset",), (1, 2))]
     assert list(source.reader(source.schema()).pushFilters([*exact, *rough])) == rough
@@ -201,7 +222,7 @@ def test_what_conditions_leave_out_is_not_read(orders: Emulated, s3: Any) -> Non
     listed = s3.list_objects_v2(Bucket=orders.options["bucket"])["Contents"]
     s3.delete_object(Bucket=orders.options["bucket"], Key=max(one["Key"] for one in listed))
     below = [conditions.LessThan(("offset",), 20)]
-    assert offsets(orders, below, stream="orders", pushFilters="true") == list(range(20))
+    assert offsets(orders, below, stream="orders", pushFilters="one-scan") == list(range(20))
     with pytest.raises(ObjectNotFoundError):
         rows(orders, stream="orders")
 

@@ -52,6 +52,12 @@ def test_table_and_bucket_are_the_drivers_unless_given() -> None:
     assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
+def test_conditions_are_taken_for_one_scan_and_who_asks_for_it_says_so() -> None:
+    assert parse(pushFilters="one-scan").push_filters
+    with pytest.raises(InvalidInputError, match=r"'true' is neither false nor one-scan: .* scanned more than once"):
+        parse(pushFilters="true")
+
+
 @pytest.mark.parametrize(
     "options",
     [

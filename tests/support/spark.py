@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ REMEDY = "pip install 'coldstream[spark]', and on Debian: apt-get install defaul
 FOREIGN = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "YARN_CONF_DIR")
 """What would bring in a Spark, or settings, of someone else."""
 
+ASKS_ITS_SOCKETS_TO_CLOSE = (4, 1)
+"""The first Spark that does: those of older ones are closed by the garbage collector, which Python warns of."""
+
 QUIET = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -39,6 +43,21 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+
+
+def spark_version() -> tuple[int, ...]:
+    """Return the first two numbers of PySpark's version, none without PySpark."""
+    try:
+        return tuple(map(int, metadata.version("pyspark").split(".")[:2]))
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass over what only an old Spark does."""
+    if () < spark_version() < ASKS_ITS_SOCKETS_TO_CLOSE:
+        for warning in ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", warning)
 
 
 def find_spark() -> bool:

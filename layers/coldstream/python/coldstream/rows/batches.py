@@ -1,48 +1,34 @@
-"""Chunks into record batches: runs of plain messages at once, all others message by message."""
+"""Chunks into record batches of bounded size: plain messages by the chunk, all others one by one."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coldstream.format.amqp_types import Value
 from coldstream.format.chunk import Chunk, ChunkType
-from coldstream.format.message import Message, messages
-from coldstream.rows.cells import DECODED, cells
+from coldstream.format.message import messages
+from coldstream.rows.cells import DECODED, cells, content_bytes
 from coldstream.rows.plain import Bounds, Span, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of
-from coldstream.units import Offset
+from coldstream.units import MIB, Offset
 
 BATCH_ROWS = 1 << 16
+DECODED_ROWS = 1 << 13
+"""Of messages that are decoded: until they are a batch, each takes some KiB as Python's objects."""
+
+BATCH_BYTES = 16 * MIB
+"""Of values and texts, unless one message has more."""
+
 _NO_TIME = -(1 << 63)
 """In the place of a time that is null."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """Consecutive rows of one kind. Offsets are kept as first ones and counts, times once a chunk."""
-
-    firsts: list[tuple[int, int]] = field(default_factory=list)
-    times: array[int] = field(default_factory=lambda: array("q"))
-    bounds: list[Bounds] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    lacks_times: bool = False
-
-    def add(self, first: int, count: int, timestamp: int) -> None:
-        time = microseconds(timestamp)
-        if time is None:
-            time, self.lacks_times = _NO_TIME, True
-        self.times.extend(array("q", (time,)) * count)
-        if self.firsts and sum(self.firsts[-1]) == first:
-            before, rows = self.firsts[-1]
-            self.firsts[-1] = before, rows + count
-        else:
-            self.firsts.append((first, count))
 
 
 def batches(
@@ -50,31 +36,134 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of verified chunks, from `start` up to, not including, `end`, as batches of these columns.
 
-    Chunks are of rising offsets; rows are in their order, at most BATCH_ROWS a batch. `source` is named in errors.
-    Cost: about 0.3 us for a message that is data only, 20 us for one with properties. Raises CorruptionError where
-    entries or sub-batches are not what the headers say.
+    Chunks are of rising offsets; rows are in their order, at most BATCH_ROWS and BATCH_BYTES a batch. However much
+    there is in all, memory is that of the chunks, of a batch, and of one sub-batch unpacked. `source` is named in
+    errors. Cost: about 0.3 us for a message that is data only, 20 us for one with properties. Raises CorruptionError
+    where entries or sub-batches are not what the headers say, BadLengthError for a value that no column can hold.
     """
     schema = schema_of(columns)
-    is_opened = not DECODED.keys().isdisjoint(columns)
+    decoded = [name for name in columns if name in DECODED]
     wanted = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
     for _, together in groupby(wanted, lambda chunk: id(chunk.data.obj)):
         shared = list(together)
         memory = cast("bytes", shared[0].data.obj)
-        plain = _plain(shared, memory) if is_opened else [None] * len(shared)
-        run = _Run()
+        plain = _plain(shared, memory) if decoded else [None] * len(shared)
+        run = _Run(stream, schema, decoded)
         for chunk, bounds in zip(shared, plain, strict=True):
             header = chunk.header
             first, stop = max(header.chunk_id, start), min(header.next_offset, end)
-            if (bounds is None and run.bounds) or (bounds is not None and run.messages):
-                yield from _finish(run, memory, stream, schema)
-                run = _Run()
             if bounds is not None:
-                run.bounds.append(bounds[first - header.chunk_id : stop - header.chunk_id])
-            elif is_opened:  # else all that is wanted stands in the header
-                found = messages(chunk, source=source, from_offset=start)
-                run.messages.extend(message for message in found if message.offset < end)
-            run.add(first, stop - first, header.timestamp)
-        yield from _finish(run, memory, stream, schema)
+                pieces = _plain_pieces(bounds[first - header.chunk_id : stop - header.chunk_id], first)
+            elif decoded:
+                pieces = _decoded_pieces(chunk, decoded, start, end, source)
+            else:  # all that is wanted stands in the header
+                pieces = (_Piece(at, min(BATCH_ROWS, stop - at)) for at in range(first, stop, BATCH_ROWS))
+            for piece in pieces:
+                if not run.takes(piece):
+                    yield run.batch(memory)
+                    run = _Run(stream, schema, decoded)
+                run.add(piece, header.timestamp)
+        if run.rows:
+            yield run.batch(memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive rows of one chunk: plain ones by their `bounds`, a decoded one by its `cells`."""
+
+    first: int
+    rows: int
+    bounds: Bounds | None = None
+    cells: list[Value] | None = None
+    size_bytes: int = 0
+
+
+def _plain_pieces(bounds: Bounds, first: int) -> Iterator[_Piece]:
+    """Cut the values of a chunk where a batch would have too many of them, or too large ones."""
+    ends = np.cumsum(bounds[:, 1] - bounds[:, 0], dtype=np.int64)
+    at, taken = 0, 0
+    while at < len(bounds):
+        stop = int(np.searchsorted(ends, taken + BATCH_BYTES, "right"))
+        stop = max(at + 1, min(stop, at + BATCH_ROWS))
+        yield _Piece(first + at, stop - at, bounds[at:stop], size_bytes=int(ends[stop - 1]) - taken)
+        at, taken = stop, int(ends[stop - 1])
+
+
+def _decoded_pieces(chunk: Chunk, columns: list[str], start: Offset, end: Offset, source: str) -> Iterator[_Piece]:
+    for message in messages(chunk, source=source, from_offset=start):
+        if message.offset >= end:
+            return
+        found = cells(message, columns)
+        yield _Piece(message.offset, 1, cells=found, size_bytes=content_bytes(found, message))
+
+
+class _Run:
+    """Consecutive rows of one kind, until they are a batch. Offsets are kept as first ones and counts."""
+
+    def __init__(self, stream: str, schema: pa.Schema, decoded: list[str]) -> None:
+        self._stream = stream
+        self._schema = schema
+        self._decoded = decoded
+        self._firsts: list[tuple[int, int]] = []
+        self._times = array("q")
+        self._bounds: list[Bounds] = []
+        self._cells: list[list[Value]] = []
+        self._lacks_times = False
+        self._size_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """So far."""
+        return len(self._times)
+
+    def takes(self, piece: _Piece) -> bool:
+        """Return whether a piece belongs to the same batch."""
+        if not self.rows:
+            return True
+        if (piece.cells is None) != (not self._cells) or self._size_bytes + piece.size_bytes > BATCH_BYTES:
+            return False
+        return self.rows + piece.rows <= (DECODED_ROWS if self._cells else BATCH_ROWS)
+
+    def add(self, piece: _Piece, timestamp: int) -> None:
+        """Add a piece of a chunk of that time."""
+        time = microseconds(timestamp)
+        if time is None:
+            time, self._lacks_times = _NO_TIME, True
+        self._times.extend(array("q", (time,)) * piece.rows)
+        if self._firsts and sum(self._firsts[-1]) == piece.first:
+            first, rows = self._firsts[-1]
+            self._firsts[-1] = first, rows + piece.rows
+        else:
+            self._firsts.append((piece.first, piece.rows))
+        if piece.bounds is not None:
+            self._bounds.append(piece.bounds)
+        if piece.cells is not None:
+            self._cells.append(piece.cells)
+        self._size_bytes += piece.size_bytes
+
+    def batch(self, memory: bytes) -> pa.RecordBatch:
+        """Return the rows; values of plain ones are copied out of `memory`."""
+        names, rows = self._schema.names, self.rows
+        made: dict[str, pa.Array] = {}
+        if self._cells:
+            for name, column in zip(self._decoded, zip(*self._cells, strict=True), strict=True):
+                made[name] = pa.array(column, self._schema.field(name).type)
+        elif self._bounds and "value" in names:
+            made["value"] = take_values(self._bounds, memory)
+        if "stream" in names:
+            made["stream"] = pa.repeat(pa.scalar(self._stream, pa.string()), rows)
+        if "offset" in names:
+            made["offset"] = _offsets(self._firsts)
+        if "chunk_timestamp" in names:
+            made["chunk_timestamp"] = self._chunk_times()
+        arrays = [made[column.name] if column.name in made else pa.nulls(rows, column.type) for column in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _chunk_times(self) -> pa.Array:
+        times = pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(self._times)])
+        if self._lacks_times:
+            times = pc.if_else(pc.equal(times, _NO_TIME), None, times)
+        return times.view(TIME)
 
 
 def _plain(chunks: Sequence[Chunk], memory: bytes) -> list[Bounds | None]:
@@ -87,38 +176,6 @@ def _plain(chunks: Sequence[Chunk], memory: bytes) -> list[Bounds | None]:
         spans.append(Span(at, at + chunk.header.data_bytes, chunk.header.entries))
     found = dict(zip(map(id, simple), find_values(memory, spans), strict=True))
     return [found.get(id(chunk)) for chunk in chunks]
-
-
-def _finish(run: _Run, memory: bytes, stream: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a run as batches."""
-    rows = len(run.times)
-    if not rows:
-        return
-    made: dict[str, pa.Array] = {}
-    if run.messages:
-        decoded = [name for name in schema.names if name in DECODED]
-        contents = [cells(message, decoded) for message in run.messages]
-        for number, name in enumerate(decoded):
-            made[name] = pa.array([content[number] for content in contents], schema.field(name).type)
-    elif "value" in schema.names:
-        made["value"] = take_values(run.bounds, memory)
-    if "stream" in schema.names:
-        made["stream"] = pa.repeat(pa.scalar(stream, pa.string()), rows)
-    if "offset" in schema.names:
-        made["offset"] = _offsets(run.firsts)
-    if "chunk_timestamp" in schema.names:
-        made["chunk_timestamp"] = _times(run)
-    arrays = [made[column.name] if column.name in made else pa.nulls(rows, column.type) for column in schema]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    for at in range(0, rows, BATCH_ROWS):
-        yield batch.slice(at, BATCH_ROWS)
-
-
-def _times(run: _Run) -> pa.Array:
-    times = pa.Array.from_buffers(pa.int64(), len(run.times), [None, pa.py_buffer(run.times)])
-    if run.lacks_times:
-        times = pc.if_else(pc.equal(times, _NO_TIME), None, times)
-    return times.view(TIME)
 
 
 def _offsets(firsts: Sequence[tuple[int, int]]) -> pa.Array:

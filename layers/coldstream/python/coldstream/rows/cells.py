@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from coldstream.errors import CorruptionError
+from coldstream.errors import BadLengthError, CorruptionError
 from coldstream.format.amqp_json import to_json
 from coldstream.format.amqp_types import Timestamp, Value
 from coldstream.format.message import Message
 from coldstream.rows.schema import PROPERTIES, TIME, microseconds
+
+MAX_CELL_BYTES = (1 << 31) - 1
+"""What Arrow's types, and Spark's, can hold in one place: no more of values and texts than that, and keys with them."""
 
 _MOST_INT64 = (1 << 63) - 1
 _ROUTING_KEY = "x-routing-key"
@@ -25,8 +28,36 @@ def cells(message: Message, columns: Sequence[str]) -> list[Value]:
         return [message.raw if column == "value" else None for column in columns]
 
 
+def content_bytes(found: Sequence[Value], message: Message) -> int:
+    """Return what cells of a message take of values and texts. Raises BadLengthError where one is too large."""
+    sizes = [_size(cell) for cell in found]
+    if max(sizes, default=0) > MAX_CELL_BYTES:
+        raise BadLengthError(
+            f"{message.source}, message at offset {message.offset}",
+            0,
+            "a cell of a table",
+            expected=f"at most {MAX_CELL_BYTES} bytes",
+            found=max(sizes),
+        )
+    return sum(sizes)
+
+
+def _size(cell: Value) -> int:
+    if isinstance(cell, bytes):
+        return len(cell)
+    if isinstance(cell, str):
+        return len(cell) if cell.isascii() else len(cell.encode())
+    if isinstance(cell, dict):
+        return sum(map(_size, cell.values()))
+    if isinstance(cell, list | tuple):
+        return sum(map(_size, cell))
+    return 0
+
+
 def _value(message: Message) -> bytes | None:
     body = message.body
+    if body is None and not message.raw:
+        return b""  # some clients publish an empty body so, as nothing at all
     if body is None or type(body) is bytes:
         return body
     return body.encode() if isinstance(body, str) else _as_json(body).encode()

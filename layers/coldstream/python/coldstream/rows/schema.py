@@ -3,8 +3,9 @@
 column                   type                  content
 value                    binary                the body: data as it is; text of an AMQP value in UTF-8; any other
                                                AMQP value or sequence as JSON (format/amqp_json.py); null without a
-                                               body. Of a message that is not AMQP, or damaged, all of its bytes;
-                                               all that the publisher could have set is null then
+                                               body. Of a message that is not AMQP, or damaged, all of its bytes,
+                                               so of an empty one none; all that the publisher could have set is
+                                               null then
 stream                   string                name of the stream, or of the super stream's partition
 offset                   int64                 offset of the message
 chunk_timestamp          timestamp, us, UTC    time of its chunk, by the leader's clock
