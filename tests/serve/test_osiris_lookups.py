@@ -44,7 +44,7 @@ class Rolled:
         query = RangesQuery("/", STREAM.name, spec, STREAM.incarnation, precise=True)
         self.archive.table.requests.clear()
         answer = self._resolver.ranges(query)
-        assert self.archive.table.requests.total() == (2 if isinstance(spec, AtTimestamp) else 1)
+        assert self.archive.table.requests["Query"] == (1 + isinstance(spec, AtTimestamp) if answer.ranges else 1)
         if answer.outcome is Outcome.TAIL:
             assert answer.tail is not None
             return answer.tail

@@ -27,6 +27,7 @@
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
     └── UnavailableError           a service did not answer, or asked to slow down; retry later
         └── AccessDeniedError      credentials are missing, expired or not enough; retrying alone will not help
+            └── NotPermittedError  the resolver knows who asks, who may not read that stream
 
 Errors of other libraries stop at the border of the package that uses them, and come out as one of these, with the
 original as their cause. `retryable` says whether the same call may succeed later without anybody doing anything.
@@ -196,3 +197,7 @@ class AccessDeniedError(UnavailableError):
     """Credentials are missing, expired, or not enough for the call."""
 
     retryable = False
+
+
+class NotPermittedError(AccessDeniedError):
+    """Who asks the resolver is known, and may not read that stream, be it there or not."""

@@ -62,8 +62,8 @@ def list_streams(
     cursor: Annotated[str | None, Query(description="`cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_STREAMS, description="How many at most")] = 100,
 ) -> StreamsBody:
-    """List every incarnation of every stream, a page at a time. Costs one Query."""
-    return StreamsBody.of(resolving.resolver().streams(cursor, limit))
+    """List every incarnation of every stream that the caller may read, a page at a time. Costs one Query."""
+    return StreamsBody.of(resolving.answer_streams(app.current_event.raw_event, cursor, limit))
 
 
 @app.get(
@@ -74,7 +74,7 @@ def list_streams(
 )
 def describe_stream(vhost: Vhost, name: Name, incarnation: Life = None) -> DescriptionBody:
     """Tell a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
-    return DescriptionBody.of(resolving.resolver().describe(vhost, name, incarnation))
+    return DescriptionBody.of(resolving.answer_description(app.current_event.raw_event, vhost, name, incarnation))
 
 
 @app.get(
@@ -118,6 +118,7 @@ def resolve_ranges(
 ) -> AnswerBody:
     """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query."""
     answer = resolving.answer_ranges(
+        app.current_event.raw_event,
         RangesQuery(
             vhost=vhost,
             name=name,
@@ -125,7 +126,7 @@ def resolve_ranges(
             incarnation=incarnation,
             bounds=Bounds(max_ranges, max_bytes, range_bytes),
             precise=precise,
-        )
+        ),
     )
     return AnswerBody.of(answer)
 

@@ -14,17 +14,20 @@ from pynamodb.expressions.update import Action
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
+from coldstream.manifest.access import Grant
 from coldstream.manifest.commit import Relink
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.attributes import LAST_USER_CHUNK
 from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
+    ACCESS,
     LOG_HEAD,
     REGISTRY,
     TIME_OF_HEAD,
     event_key,
     gap_key,
+    grant_key,
     log_key,
     missing_key,
     registry_key,
@@ -114,7 +117,7 @@ class Item(Model):
     etag = UnicodeAttribute(null=True)
     # Tombstones.
     due_at = IntegerAttribute(null=True)
-    # Losses, quarantines and events.
+    # Losses, quarantines, events and grants.
     at = IntegerAttribute(null=True)
     # Events.
     kind = UnicodeAttribute(null=True)
@@ -174,6 +177,11 @@ def head_item(model: type[Item], head: Head) -> Item:
 def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent) -> Item:
     """Make the item of an event."""
     return model(incarnation, event_key(event.revision), **_attributes(event))
+
+
+def grant_item(model: type[Item], grant: Grant) -> Item:
+    """Make the item of a grant."""
+    return model(ACCESS, grant_key(grant), **_attributes(grant, "principal", "streams"))
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +14,7 @@ from pynamodb.exceptions import PynamoDBException, TransactWriteError, VerboseCl
 from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, LostRaceError, UnavailableError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.commit import MAX_ITEMS, Change
 from coldstream.store import items, sortkeys
 from coldstream.store.answers import refuse_broken_answers
@@ -58,6 +59,30 @@ class DynamoTable(DynamoReads):
             raise _from_transaction(err, f"revision {change.head.revision} of {change.head.stream}") from err
         except ResponseParserError as err:  # PynamoDB lets it through
             raise from_aws(err, f"revision {change.head.revision} of {change.head.stream}", writes=True) from err
+
+    def put_grant(self, grant: Grant) -> None:
+        """Let somebody read something; one PutItem."""
+        self._write(items.grant_item(self._item, grant).save, f"grant to {grant.principal}")
+
+    def delete_grant(self, grant: Grant) -> bool:
+        """Take that back; one DeleteItem."""
+        item = items.grant_item(self._item, grant)
+        try:
+            self._write(lambda: item.delete(condition=Item.item.exists()), f"grant to {grant.principal}")
+        except LostRaceError:
+            return False
+        return True
+
+    def _write(self, write: Callable[[], object], call: str) -> None:
+        self._connection()
+        try:
+            write()
+        except PynamoDBException as err:
+            if err.cause_response_code == "ConditionalCheckFailedException":
+                raise LostRaceError(f"{call}: it is not there") from err
+            raise _from_pynamodb(err, call) from err
+        except ResponseParserError as err:  # PynamoDB lets it through
+            raise from_aws(err, call, writes=True) from err
 
     def _fill(self, write: TransactWrite, change: Change) -> None:
         life = change.head.stream.incarnation
