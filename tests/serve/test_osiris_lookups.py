@@ -38,13 +38,14 @@ class Rolled:
         self.directory = directory
         self.tail = self.chunks[-1].next_offset
         self._resolver = Resolver(self.archive.table, self.archive.objects, url_expiry_s=60)
+        self._resolver.ranges(RangesQuery("/", STREAM.name, FIRST, STREAM.incarnation))  # it remembers whose that is
 
     def attach(self, spec: OffsetSpec) -> int:
         """Return the chunk at which the resolver attaches, the tail where it says that."""
         query = RangesQuery("/", STREAM.name, spec, STREAM.incarnation, precise=True)
         self.archive.table.requests.clear()
         answer = self._resolver.ranges(query)
-        assert self.archive.table.requests["Query"] == (1 + isinstance(spec, AtTimestamp) if answer.ranges else 1)
+        assert self.archive.table.requests.total() == (2 if isinstance(spec, AtTimestamp) else 1)
         if answer.outcome is Outcome.TAIL:
             assert answer.tail is not None
             return answer.tail

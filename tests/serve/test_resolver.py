@@ -7,7 +7,7 @@ import pytest
 from coldstream.archive.missing import record_missing
 from coldstream.errors import InvalidNameError, InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Quarantine
-from coldstream.manifest.spec import FIRST
+from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
 from coldstream.serve.resolver import NAMES_KEPT_S, Resolver
@@ -88,7 +88,7 @@ def test_an_incarnation_or_a_cursor_of_another_stream_is_not_found_however_littl
     for first in range(30, 100, 10):
         archive.add(first, steady(5, 4, 5))
     small = Bounds(max_ranges=1)
-    cursor = resolver.ranges(RangesQuery("/", "orders", FIRST, bounds=small)).cursor
+    cursor = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(20)), bounds=small)).cursor
     assert cursor is not None
     for query in (
         RangesQuery("/", "payments", FIRST, STREAM.incarnation, bounds=small),

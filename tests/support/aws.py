@@ -90,7 +90,8 @@ class LeanManifest(LeanTable):
 
     def __init__(self, name: str, aws: AwsEnvironment) -> None:
         super().__init__(name, aws)
-        self.apply = DynamoTable(name).apply
+        writes = DynamoTable(name)
+        self.apply, self.put_grant, self.delete_grant = writes.apply, writes.put_grant, writes.delete_grant
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from coldstream.errors import (
     InvalidInputError,
     InvalidSettingError,
     NotFoundError,
+    NotPermittedError,
     OutcomeUnknownError,
     OverlapError,
     StreamNotFoundError,
@@ -51,6 +52,7 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
+    (NotPermittedError, "who runs the archive gives leave: a scope of the token, or `coldstream access grant`"),
     (AccessDeniedError, "check the credentials, AWS_*, and what they may do"),
     (UnavailableError, "check that it runs and where, or try again; `coldstream up` runs everything locally"),
     (InvalidSettingError, "`coldstream up` prints settings that work"),
