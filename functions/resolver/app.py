@@ -28,7 +28,7 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     metrics.add_metric("Requests", MetricUnit.Count, 1)
     try:
         query = plain_query(event)
-        body = None if query is None else json.dumps(answer_body(answer_ranges(query)), separators=(",", ":"))
+        body = None if query is None else json.dumps(answer_body(answer_ranges(event, query)), separators=(",", ":"))
     except Exception as err:  # noqa: BLE001  # every error is told, and logged where it is told
         problem, headers = problem_to_tell(err, context.aws_request_id)
         return _response(problem.status, MEDIA_TYPE, problem.to_json(), headers)

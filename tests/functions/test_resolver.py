@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +25,12 @@ from coldstream.errors import (
 )
 from coldstream.format.chunk import iter_chunks
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.runtime import resolver_api, resolving
+from coldstream.runtime import audit, resolver_api, resolving
 from coldstream.runtime.query import plain_query
 from coldstream.serve.resolver import Resolver
 from coldstream.store.memory import MemoryTable
 from coldstream.store.objects import S3Objects
+from coldstream.store.sortkeys import registry_key
 from coldstream.store.table import DynamoTable
 from functions.resolver import app
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, steady
@@ -404,8 +408,10 @@ def test_every_route_is_documented_with_its_problems() -> None:
     }
     for path, operation in operations.items():
         for status, response in operation["responses"].items():
-            assert list(response["content"]) == ["application/json" if status == "200" else PROBLEM]
-        assert set(operation["responses"]) >= {"200", "400", "500", "503"}
+            expected = {"200": {"application/json"}, "401": {"application/json"}, "429": {"application/json"}}
+            by_both = {"application/json"} if path == "/streams" else {PROBLEM, "application/json"}
+            assert set(response["content"]) == (expected | {"403": by_both}).get(status, {PROBLEM})
+        assert set(operation["responses"]) >= {"200", "400", "401", "403", "429", "500", "503"}
         assert ("404" in operation["responses"]) is (path != "/streams")
         assert all(parameter["description"] for parameter in operation["parameters"])
 
@@ -430,3 +436,158 @@ def test_it_works_on_dynamodb_and_s3_as_the_environment_says(
         chunks = [chunk.header.chunk_id for chunk in iter_chunks(got.data, source=part["key"])]
         assert chunks == [10, 15]
         assert reply.body["tail"] == {"next_offset": 20}
+
+
+READER = "arn:aws:sts::123456789012:assumed-role/reader/session"
+
+
+def called(authorizer: dict[str, Any] | None, path: str, query: str) -> tuple[Reply, list[dict[str, Any]]]:
+    """Call as somebody; return the reply, and what was written to the audit."""
+    asked = event(path, query)
+    if authorizer is not None:
+        asked["requestContext"]["authorizer"] = authorizer
+    lines: list[dict[str, Any]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit.logger, "info", lambda message, **fields: lines.append({"message": message, **fields}))
+        answer = app.lambda_handler(asked, Context())
+    return Reply(answer["statusCode"], json.loads(answer["body"]), answer["headers"]), lines
+
+
+def bearer(scope: str) -> dict[str, Any]:
+    return {"jwt": {"claims": {"sub": "alice", "iss": "https://issuer.example", "scope": scope}, "scopes": None}}
+
+
+ORDERS = bearer("openid coldstream.read:%2F/ord*")
+
+
+@pytest.fixture(params=["plain", "powertools"])
+def _on_both_roads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "powertools":
+        monkeypatch.setattr(app, "plain_query", lambda _: None)
+
+
+@pytest.mark.usefixtures("archive", "_on_both_roads")
+@pytest.mark.parametrize("name", ["orders", "payments"])
+def test_a_stream_that_may_not_be_read_is_denied_be_it_there_or_not(name: str) -> None:
+    told = []
+    for life in ("", f"&incarnation={STREAM.incarnation}", "&incarnation=__no_1"):
+        for path, start in (("/ranges", "&spec=first"), ("/stream", "")):
+            query = f"vhost=/&name={name}{life}{start}"
+            reply, (line,) = called(bearer("coldstream.read:%2F/invoices"), path, query)
+            assert reply.status == line["status"] == 403
+            assert reply.headers["Content-Type"] == PROBLEM
+            assert reply.body["type"] == "urn:coldstream:problem:not-permitted"
+            assert (line["principal"], line["stream"]) == ("alice", name)
+            told.append(reply.body["detail"].replace(name, "NAME"))
+    assert set(told) == {"reading stream 'NAME' in vhost '/' is not permitted"}
+
+
+@pytest.mark.usefixtures("archive", "_on_both_roads")
+def test_a_cursor_grants_nothing() -> None:
+    cursor = ask(spec="first", max_ranges=1).body["cursor"]
+    reply, _ = called(bearer("coldstream.read:%2F/invoices"), "/ranges", f"vhost=/&name=orders&cursor={cursor}")
+    assert reply.status == 403
+    reply, _ = called(bearer("coldstream.read:%2F/invoices"), "/ranges", f"vhost=/&name=invoices&cursor={cursor}")
+    assert reply.status == 404
+
+
+@pytest.mark.usefixtures("archive", "_on_both_roads")
+def test_a_lookup_is_told_to_the_audit_with_what_was_answered_and_no_url() -> None:
+    reply, (line,) = called(ORDERS, "/ranges", "vhost=/&name=orders&offset=7")
+    assert reply.status == 200
+    assert line == {
+        "message": "lookup",
+        "operation": "ranges",
+        "proof": "token",
+        "principal": "alice",
+        "issuer": "https://issuer.example",
+        "request_id": "JKJaXmPLvHcESHA=",
+        "vhost": "/",
+        "stream": "orders",
+        "incarnation": STREAM.incarnation,
+        "start": "offset 7",
+        "status": 200,
+        "outcome": "ranges",
+        "ranges": 2,
+        "first_offset": 5,
+        "next_offset": 20,
+        "gap": [20, 30],
+        "tail": None,
+    }
+
+
+@pytest.mark.usefixtures("archive", "_on_both_roads")
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("name=payments&spec=first", 404), ("name=orders&cursor=x", 400), ("name=&spec=first", 400)],
+)
+def test_a_lookup_that_fails_is_told_to_the_audit_too(query: str, status: int) -> None:
+    reply, (line,) = called({"iam": {"userArn": READER}}, "/ranges", f"vhost=/&{query}")
+    assert reply.status == line["status"] == status
+    assert (line["proof"], line["principal"]) == ("iam", READER)
+
+
+def test_a_failure_inside_is_told_to_the_audit_too(monkeypatch: pytest.MonkeyPatch, archive: ChunkArchive) -> None:
+    def fail(*_: object) -> None:
+        raise UnavailableError("no answer")
+
+    monkeypatch.setattr(archive.table, "log_from_offset", fail)
+    reply, (line,) = called(ORDERS, "/ranges", "vhost=/&name=orders&spec=first")
+    assert reply.status == line["status"] == 503
+
+
+@pytest.mark.usefixtures("archive")
+@pytest.mark.parametrize("level", ["INFO", "ERROR", "CRITICAL"])
+def test_the_audit_line_is_json_at_any_level_of_log(level: str, capfd: pytest.CaptureFixture[str]) -> None:
+    program = """
+import sys
+from coldstream.runtime.audit import audited
+caller = {"iam": {"userArn": "a\\nb"}}
+with audited({"requestContext": {"requestId": "r", "authorizer": caller}}, "ranges", stream="x\\ny"):
+    pass
+"""
+    path = str(ROOT / "layers/coldstream/python")
+    environment = {"PATH": os.defpath, "PYTHONPATH": path, "POWERTOOLS_LOG_LEVEL": level, "LOG_LEVEL": level}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    (line,) = done.stdout.splitlines()
+    told = json.loads(line)
+    assert (told["service"], told["message"], told["principal"]) == ("coldstream-audit", "lookup", "a\nb")
+    assert told["stream"] == "x\ny"
+    assert "location" not in told
+
+
+def several(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MemoryTable:
+    table = MemoryTable()
+    for number, name in enumerate(names):
+        one = ChunkArchive(StreamId("/", name, Incarnation(f"__s_{1763700000000000000 + number}")))
+        one.table = table
+        one.add(0, steady(5, 1))
+    use(monkeypatch, one)
+    return table
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_only_streams_that_may_be_read_are_listed_and_cursors_name_no_others(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{kind}-{number}" for kind in ("secret", "open") for number in range(6)]
+    several(monkeypatch, names)
+    monkeypatch.setattr("coldstream.serve.resolver.MAX_STREAMS", 100)
+    listed: list[str] = []
+    known = {registry_key("/", name, Incarnation("")) for name in names if name.startswith("open")}
+    cursor: str | None = ""
+    while cursor is not None:
+        query = urlencode({"limit": limit} | ({"cursor": cursor} if cursor else {}))
+        reply, (line,) = called(bearer("coldstream.read:%2F/open-*"), "/streams", query)
+        assert reply.status == 200
+        page = [stream["name"] for stream in reply.body["streams"]]
+        assert (line["operation"], line["streams"]) == ("list", len(page))
+        assert len(page) <= limit
+        listed += page
+        cursor = reply.body["cursor"]
+        assert cursor is None or any(cursor.startswith(key) for key in known)
+    assert sorted(listed) == [f"open-{number}" for number in range(6)]
+    reply, _ = called(bearer("openid"), "/streams", "")
+    assert reply.body == {"streams": [], "cursor": None}
+    reply, _ = called(None, "/streams", "")
+    assert len(reply.body["streams"]) == len(names)

@@ -21,12 +21,17 @@ def test_everything_can_be_set() -> None:
         "COLDSTREAM_FRAGMENT_BYTES": "65536",
         "COLDSTREAM_SPOOL_DIR": "/spool",
         "COLDSTREAM_URL_EXPIRY_S": "60",
+        "COLDSTREAM_TOKEN_PERMISSIONS": "false",
+        "COLDSTREAM_IAM_PERMISSIONS": "true",
+        "COLDSTREAM_SCOPE_CLAIM": "scp",
     }
-    assert Settings.from_environment(environment) == Settings("archive", "manifest", "a/b/", 65536, "/spool", 60)
+    expected = Settings("archive", "manifest", "a/b/", 65536, "/spool", 60, False, True, "scp")
+    assert Settings.from_environment(environment) == expected
 
 
 def test_a_variable_that_is_empty_counts_as_absent() -> None:
-    names = ("COLDSTREAM_PREFIX", "COLDSTREAM_FRAGMENT_BYTES", "COLDSTREAM_SPOOL_DIR", "COLDSTREAM_URL_EXPIRY_S")
+    names = {"COLDSTREAM_PREFIX", "COLDSTREAM_FRAGMENT_BYTES", "COLDSTREAM_SPOOL_DIR", "COLDSTREAM_URL_EXPIRY_S"}
+    names |= {"COLDSTREAM_TOKEN_PERMISSIONS", "COLDSTREAM_IAM_PERMISSIONS", "COLDSTREAM_SCOPE_CLAIM"}
     assert Settings.from_environment(LEAST | dict.fromkeys(names, "")) == Settings.from_environment(LEAST)
 
 
@@ -45,6 +50,8 @@ def test_a_variable_that_is_empty_counts_as_absent() -> None:
         ("COLDSTREAM_FRAGMENT_BYTES", str(1 << 31)),
         ("COLDSTREAM_URL_EXPIRY_S", "0"),
         ("COLDSTREAM_URL_EXPIRY_S", "604801"),
+        ("COLDSTREAM_TOKEN_PERMISSIONS", "yes"),
+        ("COLDSTREAM_IAM_PERMISSIONS", "True"),
     ],
 )
 def test_what_means_nothing_is_refused_by_the_name_of_its_variable(name: str, value: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +25,7 @@ from coldstream.errors import (
     CorruptionError,
     InvalidQueryError,
     InvalidSettingError,
+    NotPermittedError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -372,3 +375,22 @@ print("botocore" in sys.modules)
         [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
     assert done.stdout.split() == ["none", "True"]
+
+
+def token_with(scope: str) -> str:
+    claims = urlsafe_b64encode(json.dumps({"sub": "reader", "scope": scope}).encode()).decode().rstrip("=")
+    return f"e30.{claims}.c2lnbmVk"
+
+
+def test_a_reader_reads_what_the_scopes_of_its_token_say_and_nothing_else() -> None:
+    archive = ChunkArchive(objects=HttpObjects())
+    archive.add(0, steady(5, 1))
+    with http_archive(archive.table, archive.objects) as where:
+        with Reader(where.url, "/", "orders", token=token_with("openid coldstream.read:%2F/o*")) as reader:
+            assert [message.offset for message in reader.messages()] == [0, 1, 2, 3, 4]
+        for name in ("orders", "payments"):
+            other = Reader(where.url, "/", name, token=token_with("coldstream.read:%2F/invoices"))
+            with other as reader, pytest.raises(NotPermittedError, match=f"reading stream '{name}'"):
+                next(reader.messages())
+        with ResolverClient(where.url, token=token_with("coldstream.read:*/x*")) as client:
+            assert client.streams().streams == ()

@@ -38,6 +38,7 @@ class Rolled:
         self.directory = directory
         self.tail = self.chunks[-1].next_offset
         self._resolver = Resolver(self.archive.table, self.archive.objects, url_expiry_s=60)
+        self._resolver.ranges(RangesQuery("/", STREAM.name, FIRST, STREAM.incarnation))  # it remembers whose that is
 
     def attach(self, spec: OffsetSpec) -> int:
         """Return the chunk at which the resolver attaches, the tail where it says that."""

@@ -7,7 +7,7 @@ import pytest
 from coldstream.archive.missing import record_missing
 from coldstream.errors import InvalidNameError, InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Loss, Quarantine
-from coldstream.manifest.spec import FIRST
+from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.answer import Bounds, Continue, RangesQuery
 from coldstream.serve.resolver import NAMES_KEPT_S, Resolver
@@ -74,10 +74,29 @@ def test_an_unknown_name_is_not_remembered(resolver: Resolver, archive: ChunkArc
     assert resolver.ranges(query).ranges
 
 
-def test_a_named_incarnation_costs_one_query_at_once(archive: ChunkArchive, resolver: Resolver) -> None:
-    archive.table.requests.clear()
-    resolver.ranges(RangesQuery("/", "orders", FIRST, STREAM.incarnation))
-    assert archive.table.requests == {"Query": 1}
+def test_a_named_incarnation_is_proven_to_be_the_streams_once(archive: ChunkArchive, resolver: Resolver) -> None:
+    query = RangesQuery("/", "orders", FIRST, STREAM.incarnation)
+    for expected in ({"GetItem": 1, "Query": 1}, {"Query": 1}):
+        archive.table.requests.clear()
+        resolver.ranges(query)
+        assert archive.table.requests == expected
+
+
+def test_an_incarnation_or_a_cursor_of_another_stream_is_not_found_however_little_is_asked_for(
+    archive: ChunkArchive, resolver: Resolver
+) -> None:
+    for first in range(30, 100, 10):
+        archive.add(first, steady(5, 4, 5))
+    small = Bounds(max_ranges=1)
+    cursor = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(20)), bounds=small)).cursor
+    assert cursor is not None
+    for query in (
+        RangesQuery("/", "payments", FIRST, STREAM.incarnation, bounds=small),
+        RangesQuery("/", "payments", Continue(cursor), bounds=small),
+        RangesQuery("orders", "/", Continue(cursor), STREAM.incarnation, bounds=small),
+    ):
+        with pytest.raises(StreamNotFoundError):
+            resolver.ranges(query)
 
 
 def test_a_cursor_goes_on_in_its_own_incarnation_at_one_query(archive: ChunkArchive, resolver: Resolver) -> None:

@@ -69,6 +69,7 @@ READS: dict[str, Callable[[DynamoTable], object]] = {
     "journal": lambda table: list(table.journal(LIFE)),
     "incarnation_of": lambda table: table.incarnation_of("/", "orders"),
     "streams": lambda table: table.streams(None, 1),
+    "grants": lambda table: table.grants(),
 }
 
 

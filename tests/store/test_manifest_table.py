@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
@@ -257,6 +258,18 @@ def test_gaps_are_found_from_an_offset_on_and_backwards(table: ManifestTable) ->
     assert table.gaps_before(LIFE, Offset(50), 1) == (gaps[1],)
     assert table.gaps_before(LIFE, Offset(10), 10) == ()
     assert table.gaps_before(LIFE, Offset(0), 10) == ()
+
+
+def test_grants_are_put_listed_and_taken_back(table: ManifestTable) -> None:
+    assert table.grants() == ()
+    grants = [Grant("*", "%2F/orders*", NOW), Grant("arn:aws:iam::123456789012:role/r", "名前/%2A", NOW)]
+    for grant in (*reversed(grants), grants[0]):
+        table.put_grant(grant)
+    assert table.grants() == tuple(grants)
+    assert table.delete_grant(grants[0])
+    assert not table.delete_grant(grants[0])
+    assert table.grants() == (grants[1],)
+    assert table.streams(None, 10) == StreamPage((), None)
 
 
 def test_what_is_missing_comes_back_as_it_was_written_losses_first(table: ManifestTable) -> None:

@@ -228,6 +228,7 @@ READS: list[tuple[str, bool, Callable[[DynamoTable], object]]] = [
     ("Query", True, lambda table: list(table.journal(LIFE))),
     ("Query", True, lambda table: table.incarnation_of("/", "orders")),
     ("Query", True, lambda table: table.streams(None, 1)),
+    ("Query", True, lambda table: [*table.grants(), "at least"]),
 ]
 
 

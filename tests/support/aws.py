@@ -92,6 +92,7 @@ class LeanManifest(LeanTable):
         super().__init__(name, aws)
         writes = DynamoTable(name)
         self.apply, self.bind_cluster = writes.apply, writes.bind_cluster
+        self.put_grant, self.delete_grant = writes.put_grant, writes.delete_grant
 
 
 @pytest.fixture

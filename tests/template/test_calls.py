@@ -23,6 +23,8 @@ from coldstream.archive.upload import Uploader
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.serve.answer import RangesQuery
+from coldstream.serve.caller import Caller, Proof
+from coldstream.serve.permissions import Permissions
 from coldstream.serve.resolver import Resolver
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -148,6 +150,7 @@ async def test_the_resolver_may_make_every_call_that_it_makes_and_its_urls_name_
     specs: list[OffsetSpec] = [FIRST, LAST, NEXT, AtOffset(Offset(5)), AtTimestamp(TimestampMs(START + 5))]
     with recorded_calls(world.arns) as requests:
         resolver.streams(None, 10)
+        Permissions(world.table).of(Caller(Proof.IAM, "arn:aws:iam::123456789012:user/reader"))
         resolver.describe(STREAM.vhost, STREAM.name, None)
         answers = [resolver.ranges(RangesQuery(STREAM.vhost, STREAM.name, spec)) for spec in specs]
     bucket = world.arns["bucket"]

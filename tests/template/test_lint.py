@@ -70,7 +70,11 @@ def test_parameters_have_the_defaults_and_bounds_of_the_settings(stack: Stack) -
     assert (fragment["MinValue"], fragment["Default"]) == (settings.MIN_FRAGMENT_BYTES, settings.DEFAULT_FRAGMENT_BYTES)
     assert fragment["MaxValue"] <= settings.MAX_FRAGMENT_BYTES
     assert (expiry["Default"], expiry["MaxValue"]) == (settings.DEFAULT_URL_EXPIRY_S, settings.MAX_URL_EXPIRY_S)
-    assert parameters["Prefix"]["Default"] == settings.Settings("bucket", "table").prefix
+    default = settings.Settings("bucket", "table")
+    assert parameters["Prefix"]["Default"] == default.prefix
+    assert parameters["IamPermissions"]["Default"] == str(default.iam_permissions).lower()
+    assert parameters["JwtPermissions"]["Default"] == str(default.token_permissions).lower()
+    assert parameters["JwtScopeClaim"]["Default"] == default.scope_claim
 
 
 def test_three_fragments_of_the_greatest_size_fit_into_the_temporary_storage_that_a_function_has(stack: Stack) -> None:

@@ -35,6 +35,7 @@
             └── BrokerRefusedError         the broker's user may not do this with a stream
                 ├── LoginRefusedError      the broker takes neither this user nor this password
                 └── VhostRefusedError      there is no such vhost, or the user has no permissions in it
+            └── NotPermittedError  the resolver knows who asks, who may not read that stream
 
 Errors of other libraries stop at the border of the package that uses them, and come out as one of these, with the
 original as their cause. `retryable` says whether the same call may succeed later without anybody doing anything.
@@ -274,3 +275,7 @@ class LoginRefusedError(BrokerRefusedError):
 
 class VhostRefusedError(BrokerRefusedError):
     """There is no such vhost, or the user has no permissions in it: the broker does not say which."""
+
+
+class NotPermittedError(AccessDeniedError):
+    """Who asks the resolver is known, and may not read that stream, be it there or not."""

@@ -16,6 +16,7 @@ from coldstream.errors import (
     InvalidSettingError,
     MissingExtraError,
     NotFoundError,
+    NotPermittedError,
     OutcomeUnknownError,
     StreamNotFoundError,
     UnavailableError,
@@ -53,6 +54,7 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
+    (NotPermittedError, "who runs the archive gives leave: a scope of the token, or `coldstream access grant`"),
     (AccessDeniedError, "check the credentials, AWS_* or COLDSTREAM_TOKEN, and what they may do"),
     (UnavailableError, "check that it runs and where, or try again; `coldstream up` runs everything locally"),
     (InvalidSettingError, "`coldstream up` prints settings that work"),

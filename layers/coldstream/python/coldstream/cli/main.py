@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import coldstream
-from coldstream.cli import exits
+from coldstream.cli import access, exits
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
@@ -126,6 +126,15 @@ agent_app = typer.Typer(cls=_Commands, rich_markup_mode=None)
 agent_app.callback(invoke_without_command=True, epilog=exits.HELP)(agent)
 agent_app.command("status", epilog=exits.HELP)(status)
 app.add_typer(agent_app, name="agent")
+
+
+access_app = typer.Typer(
+    cls=_Commands, no_args_is_help=True, rich_markup_mode=None, help="Which principals of IAM may read which streams."
+)
+access_app.command("list", epilog=exits.HELP)(access.grants)
+access_app.command("grant", epilog=exits.HELP)(access.grant)
+access_app.command("revoke", epilog=exits.HELP)(access.revoke)
+app.add_typer(access_app, name="access")
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from coldstream.errors import InvalidSettingError
+from coldstream.local.authorizer import authorizer
 from coldstream.local.messages import Handled
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -90,6 +91,9 @@ def http_event(request: Request) -> dict[str, Any]:
     parameters = _joined(parse_qsl(query, keep_blank_values=True))
     if parameters:
         event["queryStringParameters"] = parameters
+    caller = authorizer(headers.get("authorization", ""))
+    if caller is not None:
+        event["requestContext"]["authorizer"] = caller
     if request.body:
         is_text = headers.get("content-type", "").startswith(_TEXT)
         event["body"] = request.body.decode() if is_text else base64.b64encode(request.body).decode()

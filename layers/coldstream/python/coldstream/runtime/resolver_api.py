@@ -21,7 +21,7 @@ from coldstream.errors import InvalidQueryError
 from coldstream.runtime import resolving
 from coldstream.runtime.query import SIGNATURE, start_of
 from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX_RANGES, Bounds, RangesQuery
-from coldstream.serve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
+from coldstream.serve.api import AnswerBody, DescriptionBody, GatewayBody, ProblemBody, StreamsBody
 from coldstream.serve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
 from coldstream.serve.resolver import MAX_STREAMS
 
@@ -31,19 +31,35 @@ app = APIGatewayHttpResolver(enable_validation=True)
 
 
 def _answers(success: str, *problems: tuple[HTTPStatus, str]) -> dict[int, OpenAPIResponse]:
-    """Describe a route's responses."""
+    """Describe a route's responses: the resolver's, and those of API Gateway, which lets a request in or does not."""
     told = {
         HTTPStatus.BAD_REQUEST: "The query means nothing",
         HTTPStatus.INTERNAL_SERVER_ERROR: "The resolver failed, or the archive is damaged",
         HTTPStatus.SERVICE_UNAVAILABLE: "A service behind the resolver did not answer; try again after `Retry-After`",
     } | dict(problems)
-    described: dict[int, OpenAPIResponse] = {HTTPStatus.OK.value: {"description": success}}
-    for status, description in sorted(told.items()):
-        described[status.value] = {"description": description, "content": {MEDIA_TYPE: {"model": ProblemBody}}}
-    return described
+    described: dict[int, OpenAPIResponse] = {
+        HTTPStatus.OK.value: {"description": success},
+        HTTPStatus.UNAUTHORIZED.value: _gateways("No token that is good, where one is wanted"),
+        HTTPStatus.FORBIDDEN.value: _gateways("No good signature, or one of somebody who may not call this API"),
+        HTTPStatus.TOO_MANY_REQUESTS.value: _gateways("More requests than the API takes; try again later"),
+    }
+    for status, description in told.items():
+        problem: OpenAPIResponse = {"description": description, "content": {MEDIA_TYPE: {"model": ProblemBody}}}
+        other = described.get(status.value)
+        if other is not None:
+            problem["description"] += ". " + other["description"]
+            problem["content"] |= other["content"]
+        described[status.value] = problem
+    return dict(sorted(described.items()))
+
+
+def _gateways(description: str) -> OpenAPIResponse:
+    """Describe a response of API Gateway's own."""
+    return {"description": description, "content": {"application/json": {"model": GatewayBody}}}
 
 
 _NO_STREAM = (HTTPStatus.NOT_FOUND, "The archive has no such stream")
+_NOT_PERMITTED = (HTTPStatus.FORBIDDEN, "Reading that stream is not permitted, be it there or not")
 
 Vhost = Annotated[str, Query(description="Virtual host, of any characters, percent-encoded", examples=["/"])]
 Name = Annotated[str, Query(description="Name of the stream, of any characters, percent-encoded", examples=["orders"])]
@@ -62,19 +78,19 @@ def list_streams(
     cursor: Annotated[str | None, Query(description="`cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_STREAMS, description="How many at most")] = 100,
 ) -> StreamsBody:
-    """List every incarnation of every stream, a page at a time. Costs one Query."""
-    return StreamsBody.of(resolving.resolver().streams(cursor, limit))
+    """List every incarnation of every stream that the caller may read, a page at a time. Costs one Query."""
+    return StreamsBody.of(resolving.answer_streams(app.current_event.raw_event, cursor, limit))
 
 
 @app.get(
     "/stream",
     operation_id="describeStream",
     summary="Describe a stream",
-    responses=_answers("What is archived of the stream", _NO_STREAM),
+    responses=_answers("What is archived of the stream", _NO_STREAM, _NOT_PERMITTED),
 )
 def describe_stream(vhost: Vhost, name: Name, incarnation: Life = None) -> DescriptionBody:
     """Tell a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
-    return DescriptionBody.of(resolving.resolver().describe(vhost, name, incarnation))
+    return DescriptionBody.of(resolving.answer_description(app.current_event.raw_event, vhost, name, incarnation))
 
 
 @app.get(
@@ -82,7 +98,9 @@ def describe_stream(vhost: Vhost, name: Name, incarnation: Life = None) -> Descr
     operation_id="resolveRanges",
     summary="Find the byte ranges that hold a stream from a place on",
     responses=_answers(
-        "Ranges, each with a URL that grants it; or that a gap, or the tail, is there instead", _NO_STREAM
+        "Ranges, each with a URL that grants it; or that a gap, or the tail, is there instead",
+        _NO_STREAM,
+        _NOT_PERMITTED,
     ),
 )
 def resolve_ranges(
@@ -118,6 +136,7 @@ def resolve_ranges(
 ) -> AnswerBody:
     """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query."""
     answer = resolving.answer_ranges(
+        app.current_event.raw_event,
         RangesQuery(
             vhost=vhost,
             name=name,
@@ -125,7 +144,7 @@ def resolve_ranges(
             incarnation=incarnation,
             bounds=Bounds(max_ranges, max_bytes, range_bytes),
             precise=precise,
-        )
+        ),
     )
     return AnswerBody.of(answer)
 
@@ -195,6 +214,9 @@ def openapi() -> str:
     for schema in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
         components["schemas"].pop(schema)
     signature = {"type": "apiKey", "in": "header", "name": "Authorization"}
-    components["securitySchemes"] = {"sigv4": signature | {"x-amazon-apigateway-authtype": "awsSigv4"}}
-    document["security"] = [{"sigv4": []}]
+    components["securitySchemes"] = {
+        "sigv4": signature | {"x-amazon-apigateway-authtype": "awsSigv4"},
+        "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    }
+    document["security"] = [{"sigv4": []}, {"token": []}]
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

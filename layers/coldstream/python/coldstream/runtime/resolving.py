@@ -1,19 +1,25 @@
-"""What the resolver function does for a request, whoever has read it: answer, count, log, tell of errors."""
+"""What the resolver function does for a request, whoever has read it: permit, answer, count, log, tell of errors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
+from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from coldstream.errors import ColdstreamError
 from coldstream.runtime.archive_reads import archive_reads
+from coldstream.runtime.audit import audited, start_text
 from coldstream.runtime.settings import METRICS_NAMESPACE, Settings
-from coldstream.serve.answer import Answer, RangesQuery
+from coldstream.serve.answer import Answer, Description, RangesQuery
+from coldstream.serve.caller import Caller
+from coldstream.serve.permissions import Permissions
 from coldstream.serve.problem import UNAVAILABLE, Problem, problem_of
 from coldstream.serve.resolver import Resolver
+from coldstream.store.ports import StreamPage
 
 RETRY_AFTER_S = 1
 
@@ -26,15 +32,39 @@ def resolver() -> Resolver:
     """Make the resolver of this execution environment, at its first request."""
     settings = Settings.from_environment()
     table, objects = archive_reads(settings)
-    return Resolver(table, objects, url_expiry_s=settings.url_expiry_s)
+    permissions = Permissions(
+        table if settings.iam_permissions else None, settings.scope_claim if settings.token_permissions else None
+    )
+    return Resolver(table, objects, url_expiry_s=settings.url_expiry_s, permissions=permissions)
 
 
-def answer_ranges(query: RangesQuery) -> Answer:
-    """Answer a query for ranges, and count what was found."""
-    answer = resolver().ranges(query)
+def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
+    """Answer a query for ranges, if the caller may read that stream, and count what was found."""
+    asked = {"vhost": query.vhost, "stream": query.name, "incarnation": query.incarnation}
+    with audited(event, "ranges", **asked, start=start_text(query.start)) as line:
+        resolver().permissions.check(Caller.of(event), query.vhost, query.name)
+        answer = resolver().ranges(query)
+        line.answered(answer)
     metrics.add_metric("Ranges", MetricUnit.Count, len(answer.ranges))
     metrics.add_metric("GapsMet", MetricUnit.Count, 0 if answer.gap is None else 1)
     return answer
+
+
+def answer_description(event: Mapping[str, Any], vhost: str, name: str, incarnation: str | None) -> Description:
+    """Describe a stream, if the caller may read it."""
+    with audited(event, "describe", vhost=vhost, stream=name, incarnation=incarnation) as line:
+        resolver().permissions.check(Caller.of(event), vhost, name)
+        description = resolver().describe(vhost, name, incarnation)
+        line.fields["incarnation"] = description.head.stream.incarnation
+    return description
+
+
+def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int) -> StreamPage:
+    """List streams: those that the caller may read."""
+    with audited(event, "list") as line:
+        page = resolver().streams(cursor, limit, may_read=resolver().permissions.of(Caller.of(event)))
+        line.fields["streams"] = len(page.streams)
+    return page
 
 
 def problem_to_tell(err: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coldstream.errors import InvalidNameError, InvalidSettingError
+from coldstream.manifest.access import SCOPE_CLAIM
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
 from coldstream.units import KIB, MIB
 
@@ -36,6 +37,8 @@ class Settings:
     `prefix` is empty or ends in a slash. `fragment_bytes` is the size of data past which a fragment ends. `spool_dir`
     is where fragments wait on disk on their way to the bucket, None for the system's temporary directory.
     `url_expiry_s` is how long a presigned URL is good for. `cluster` is what agents are told, and announce for.
+    `token_permissions` and `iam_permissions` say whether the resolver holds each stream against what its caller may
+    read: by the scopes in the claim `scope_claim` of a token, by the table's grants for a principal of IAM.
     """
 
     bucket: str
@@ -45,6 +48,9 @@ class Settings:
     spool_dir: str | None = None
     url_expiry_s: int = DEFAULT_URL_EXPIRY_S
     cluster: Cluster = NO_CLUSTER
+    token_permissions: bool = True
+    iam_permissions: bool = False
+    scope_claim: str = SCOPE_CLAIM
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -64,6 +70,9 @@ class Settings:
             ),
             spool_dir=environment.get("COLDSTREAM_SPOOL_DIR") or None,
             url_expiry_s=_number(environment, "COLDSTREAM_URL_EXPIRY_S", DEFAULT_URL_EXPIRY_S, 1, MAX_URL_EXPIRY_S),
+            token_permissions=_flag(environment, "COLDSTREAM_TOKEN_PERMISSIONS", default=True),
+            iam_permissions=_flag(environment, "COLDSTREAM_IAM_PERMISSIONS", default=False),
+            scope_claim=environment.get("COLDSTREAM_SCOPE_CLAIM") or SCOPE_CLAIM,
         )
 
 
@@ -80,6 +89,13 @@ def _cluster(environment: Mapping[str, str]) -> Cluster:
         return cluster(text) if text else NO_CLUSTER
     except InvalidNameError as err:
         raise InvalidSettingError("COLDSTREAM_CLUSTER", err.problem) from err
+
+
+def _flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environment.get(name) or str(default).lower()
+    if text not in {"true", "false"}:
+        raise InvalidSettingError(name, f"{text!r} is neither true nor false")
+    return text == "true"
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -296,3 +296,11 @@ class ProblemBody(_Body):
     def value(self) -> Problem:
         """Read the body."""
         return Problem(**self.model_dump())
+
+
+class GatewayBody(_Body):
+    """An error of API Gateway's, before the resolver is asked."""
+
+    model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [{"message": "Unauthorized"}]})
+
+    message: str

@@ -14,6 +14,7 @@ from coldstream.errors import (
     InvalidInputError,
     InvalidQueryError,
     InvalidSettingError,
+    NotPermittedError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -61,6 +62,7 @@ class Kind:
 
 
 INVALID_QUERY = Kind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
+NOT_PERMITTED = Kind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
 STREAM_NOT_FOUND = Kind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
 ROUTE_NOT_FOUND = Kind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
 METHOD_NOT_ALLOWED = Kind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
@@ -74,6 +76,7 @@ _KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
     (InvalidInputError, INVALID_QUERY),
     (StreamNotFoundError, STREAM_NOT_FOUND),
     (CorruptionError, CORRUPT),
+    (NotPermittedError, NOT_PERMITTED),
     (AccessDeniedError, INTERNAL),
     (UnavailableError, UNAVAILABLE),
 )
@@ -100,6 +103,7 @@ def error_of(problem: Problem) -> ColdstreamError:
 
 
 _ERRORS: dict[str, Callable[[str], ColdstreamError]] = {
+    NOT_PERMITTED.type: NotPermittedError,
     STREAM_NOT_FOUND.type: StreamNotFoundError,
     UNAVAILABLE.type: UnavailableError,
     CORRUPT.type: lambda words: CorruptionError("resolver", 0, words),

@@ -11,7 +11,8 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-from coldstream.errors import BadVersionError, CorruptionError, InvalidNameError
+from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError, InvalidNameError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster, cluster
 from coldstream.manifest.entry import (
     Encoding,
@@ -72,7 +73,7 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     "copies": "N",
     # Tombstones.
     "due_at": "N",
-    # Losses, quarantines and events.
+    # Losses, quarantines, events and grants.
     "at": "N",
     # Events.
     **dict.fromkeys(("kind", "detail"), "S"),
@@ -162,13 +163,19 @@ def stream_of(item: Attributes) -> StreamId:
     return _value(StreamId, item)
 
 
+def grant_of(item: Attributes) -> Grant:
+    """Read the grant of an item. Raises CorruptionError."""
+    principal, _, streams = item["item"].partition(" ")
+    return _value(Grant, item, principal=principal, streams=streams)
+
+
 def _value(shape: type[_Value], item: Attributes, **given: Any) -> _Value:
     """Make a dataclass of what is `given` and of the attributes that have its other fields' names."""
     names = {field.name for field in fields(shape)} - given.keys()  # type: ignore[arg-type]  # shapes are dataclasses
     held = {name: content for name, content in item.items() if name in names}
     try:
         return shape(**held, **given)
-    except (TypeError, ValueError, InvalidNameError) as err:
+    except (TypeError, ValueError, InvalidInputError) as err:
         raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
 
 

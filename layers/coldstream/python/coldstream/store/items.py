@@ -14,6 +14,7 @@ from pynamodb.expressions.update import Action
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
+from coldstream.manifest.access import Grant
 from coldstream.manifest.change import Relink
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
@@ -21,12 +22,14 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.attributes import LAST_USER_CHUNK
 from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
+    ACCESS,
     CLUSTERS,
     LOG_HEAD,
     REGISTRY,
     TIME_OF_HEAD,
     event_key,
     gap_key,
+    grant_key,
     log_key,
     missing_key,
     names_key,
@@ -123,7 +126,7 @@ class Item(Model):
     copies = IntegerAttribute(null=True)
     # Tombstones.
     due_at = IntegerAttribute(null=True)
-    # Losses, quarantines and events.
+    # Losses, quarantines, events and grants.
     at = IntegerAttribute(null=True)
     # Events.
     kind = UnicodeAttribute(null=True)
@@ -188,6 +191,11 @@ def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent)
 def binding_item(model: type[Item], vhost: str, name: str, cluster: Cluster) -> Item:
     """Make the item that binds a stream to a cluster."""
     return model(CLUSTERS, names_key(vhost, name), vhost=vhost, name=name, cluster=cluster)
+
+
+def grant_item(model: type[Item], grant: Grant) -> Item:
+    """Make the item of a grant."""
+    return model(ACCESS, grant_key(grant), **_attributes(grant, "principal", "streams"))
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

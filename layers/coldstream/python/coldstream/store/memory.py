@@ -28,6 +28,7 @@ from coldstream.errors import (
     ObjectNotFoundError,
     ReplacedError,
 )
+from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
@@ -44,6 +45,7 @@ from coldstream.store.sortkeys import (
     due_from,
     event_key,
     gap_key,
+    grant_key,
     log_key,
     missing_from,
     missing_key,
@@ -103,6 +105,7 @@ class MemoryTable:
         self._visible: dict[Incarnation, ShownPartition] = {}
         self._registry: dict[str, StreamId] = {}
         self._clusters: dict[str, Cluster] = {}
+        self._grants: dict[str, Grant] = {}
         self._lock = RLock()
 
     def settle(self) -> None:
@@ -230,6 +233,21 @@ class MemoryTable:
         keys = sorted(key for key in list(self._registry) if key > after)
         page = keys[:limit]
         return StreamPage(tuple(self._registry[key] for key in page), page[-1] if len(keys) > limit else None)
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Return who may read what."""
+        self._count("Query")
+        return tuple(grant for _, grant in sorted(self._grants.items()))
+
+    def put_grant(self, grant: Grant) -> None:
+        """Let somebody read something."""
+        self._count("PutItem")
+        self._grants[grant_key(grant)] = grant
+
+    def delete_grant(self, grant: Grant) -> bool:
+        """Take that back."""
+        self._count("DeleteItem")
+        return self._grants.pop(grant_key(grant), None) is not None
 
     def apply(self, change: Change) -> None:
         """Write a change."""

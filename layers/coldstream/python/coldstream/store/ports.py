@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -146,6 +147,10 @@ class ManifestReads(Protocol):
         """Return some of the streams, every incarnation of each. Cost: one Query. Raises InvalidQueryError (cursor)."""
         ...
 
+    def grants(self) -> tuple[Grant, ...]:
+        """Return who may read what. Cost: one Query a page, of thousands."""
+        ...
+
 
 class ManifestTable(ManifestReads, Protocol):
     """The manifest."""
@@ -164,6 +169,14 @@ class ManifestTable(ManifestReads, Protocol):
 
         Where another was first, one GetItem more.
         """
+        ...
+
+    def put_grant(self, grant: Grant) -> None:
+        """Let somebody read something, if nothing is said of these two yet, or say it again. Cost: one PUT."""
+        ...
+
+    def delete_grant(self, grant: Grant) -> bool:
+        """Take back what exactly that grant says; return whether it was there. Cost: one DELETE."""
         ...
 
 

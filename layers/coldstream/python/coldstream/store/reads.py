@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from coldstream.errors import ConflictError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation
@@ -163,6 +164,10 @@ class DynamoReads(ABC):
         page = found[:limit]
         more = len(found) > limit or "LastEvaluatedKey" in answer
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Return who may read what; one Query a megabyte of it."""
+        return tuple(map(attributes.grant_of, self._all(sortkeys.ACCESS, "")))
 
     def _get(self, partition: str, key: str) -> Attributes | None:
         wanted = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}

@@ -14,6 +14,10 @@ The registry of streams is a partition of its own, `#streams`, which no incarnat
 
 So are the bindings of streams to clusters, `#clusters`, under the same without the incarnation.
 
+Who may read what is in another, `#access`:
+
+    {principal, or a pattern of principals} {pattern of streams}
+
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 
@@ -26,11 +30,13 @@ import re
 from hashlib import sha256
 
 from coldstream.errors import InvalidQueryError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.entry import Loss, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
 REGISTRY = "#streams"
+ACCESS = "#access"
 CLUSTERS = "#clusters"
 LOG_HEAD = "log#head"
 LAST_GAP = "gap#~"
@@ -92,6 +98,11 @@ def time_key(running_timestamp: TimestampMs, next_offset: Offset) -> str:
 def time_from(timestamp: TimestampMs) -> str:
     """Lower bound of the keys, in the index by time, of a running timestamp at or after `timestamp`."""
     return f"{timestamp - MIN_TIMESTAMP_MS:020}"
+
+
+def grant_key(grant: Grant) -> str:
+    """Key of a grant. Neither part has a space in it."""
+    return f"{grant.principal} {grant.streams}"
 
 
 def names_key(vhost: str, name: str) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from pynamodb.connection import Connection
-from pynamodb.exceptions import PutError, PynamoDBException, TransactWriteError, VerboseClientError
+from pynamodb.exceptions import PynamoDBException, TransactWriteError, VerboseClientError
 from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, LostRaceError, UnavailableError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change, GapChange
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
@@ -66,15 +67,34 @@ class DynamoTable(DynamoReads):
         binding = items.binding_item(self._item, vhost, name, cluster)
         call = f"binding of stream {name!r} in vhost {vhost!r}"
         try:
-            self._connection()
-            binding.save(condition=Item.item.does_not_exist())
-        except PutError as err:
-            if err.cause_response_code != "ConditionalCheckFailedException":
-                raise _from_pynamodb(err, call) from err
+            self._write(lambda: binding.save(condition=Item.item.does_not_exist()), call)
+        except LostRaceError:
             return self.bound_cluster(vhost, name)
+        return cluster
+
+    def put_grant(self, grant: Grant) -> None:
+        """Let somebody read something; one PutItem."""
+        self._write(items.grant_item(self._item, grant).save, f"grant to {grant.principal}")
+
+    def delete_grant(self, grant: Grant) -> bool:
+        """Take that back; one DeleteItem."""
+        item = items.grant_item(self._item, grant)
+        try:
+            self._write(lambda: item.delete(condition=Item.item.exists()), f"grant to {grant.principal}")
+        except LostRaceError:
+            return False
+        return True
+
+    def _write(self, write: Callable[[], object], call: str) -> None:
+        self._connection()
+        try:
+            write()
+        except PynamoDBException as err:
+            if err.cause_response_code == "ConditionalCheckFailedException":
+                raise LostRaceError(f"{call}: the condition does not hold") from err
+            raise _from_pynamodb(err, call) from err
         except ResponseParserError as err:  # PynamoDB lets it through
             raise from_aws(err, call, writes=True) from err
-        return cluster
 
     def _fill(self, write: TransactWrite, change: Change) -> None:
         life = change.head.stream.incarnation

@@ -1,0 +1,78 @@
+"""The audit line of each lookup: who asked for what, and what the answer was. Never a URL, never a token.
+
+It is JSON, and says `"service":"coldstream-audit"`, whatever level of log is set for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.serve.answer import Answer, Continue
+from coldstream.serve.caller import Caller
+from coldstream.serve.problem import kind_of
+
+logger = Logger(service="coldstream-audit", level="INFO", location=None)
+
+
+@dataclass(slots=True)
+class AuditLine:
+    """What is known so far of one lookup."""
+
+    fields: dict[str, Any]
+
+    def answered(self, answer: Answer) -> None:
+        """Add which offsets were answered with: those of the ranges, and what follows them."""
+        ranges = answer.ranges
+        self.fields |= {
+            "incarnation": answer.stream.incarnation,
+            "outcome": answer.outcome,
+            "ranges": len(ranges),
+            "first_offset": ranges[0].first_offset if ranges else None,
+            "next_offset": ranges[-1].next_offset if ranges else None,
+            "gap": None if answer.gap is None else [answer.gap.first_offset, answer.gap.next_offset],
+            "tail": answer.tail,
+        }
+
+
+@contextmanager
+def audited(event: Mapping[str, Any], operation: str, **asked: Any) -> Iterator[AuditLine]:
+    """Write the line of a lookup when it ends, however it does."""
+    caller = Caller.of(event)
+    line = AuditLine(
+        {
+            "operation": operation,
+            "proof": caller.proof,
+            "principal": caller.principal,
+            "issuer": caller.issuer,
+            "request_id": (event.get("requestContext") or {}).get("requestId"),
+            **asked,
+        }
+    )
+    status = HTTPStatus.OK
+    try:
+        yield line
+    except Exception as err:
+        status = kind_of(err).status
+        raise
+    finally:
+        logger.info("lookup", status=int(status), **line.fields)
+
+
+def start_text(start: OffsetSpec | Continue) -> str:
+    """Write where a lookup begins."""
+    match start:
+        case AtEnd(which):
+            return which
+        case AtOffset(offset):
+            return f"offset {offset}"
+        case AtTimestamp(timestamp):
+            return f"timestamp {timestamp}"
+        case Continue():
+            return "cursor"
