@@ -64,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = None) -> int:
     """Compact as told, in the given session or one of its own; return the exit code."""
     given = parser().parse_args(arguments)
+    if region := os.environ.get("AWS_REGION"):
+        os.environ.setdefault("AWS_DEFAULT_REGION", region)  # all that botocore looks at, and that travels to tasks
     try:
         options = CompactOptions.parse(
             older_than=given.older_than, target_size=given.target_size, encoding=given.encoding, level=given.level

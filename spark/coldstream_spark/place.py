@@ -28,6 +28,8 @@ class Place:
     def of(cls, options: Mapping[str, str], environment: Mapping[str, str]) -> Self:
         """Take options before variables. Raises InvalidSettingError where neither names table and bucket."""
         variables = {name: environment[name] for name in _CARRIED if environment.get(name)}
+        if environment.get("AWS_REGION"):  # which botocore does not look at
+            variables.setdefault("AWS_DEFAULT_REGION", environment["AWS_REGION"])
         if "region" in options:
             variables["AWS_DEFAULT_REGION"] = options["region"]
         if "endpoint" in options:

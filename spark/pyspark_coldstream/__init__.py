@@ -7,8 +7,7 @@ import logging
 
 try:
     from coldstream_spark.datasource import ColdstreamDataSource as DefaultSource
-except ModuleNotFoundError as err:
-    # An error here would take away everybody's sources.
+except Exception as err:  # noqa: BLE001  any error here would take away everybody's sources
     logging.getLogger(__name__).warning("no data source coldstream: %s; pip install 'coldstream[spark]' has it", err)
 else:
     __all__ = ["DefaultSource"]

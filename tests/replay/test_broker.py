@@ -189,6 +189,7 @@ def test_a_connection_that_is_cut_is_opened_again(
     with broker.connect() as _:
         summary = run(source, target, on_progress=cut)
     assert summary.is_complete
+    assert summary.messages == len(source.messages)
     assert cuts
     with broker.connect() as fresh:
         assert read(fresh, target, len(source.messages)) == list(source.messages.values())

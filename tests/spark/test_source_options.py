@@ -48,6 +48,11 @@ def test_table_and_bucket_are_the_drivers_unless_given() -> None:
     place = Options.parse({"stream": "orders", "bucket": "mine"}, variables).place
     assert (place.table, place.bucket) == ("theirs", "mine")
     assert dict(place.variables) == {"AWS_ENDPOINT_URL_S3": "http://s3", "AWS_DEFAULT_REGION": "eu-central-1"}
+    named = {"COLDSTREAM_TABLE": "t", "COLDSTREAM_BUCKET": "b", "AWS_REGION": "us-east-2"}
+    place = Options.parse({"stream": "orders"}, named).place
+    assert dict(place.variables) == {"AWS_DEFAULT_REGION": "us-east-2"}
+    place = Options.parse({"stream": "orders"}, variables | {"AWS_REGION": "us-east-2"}).place
+    assert dict(place.variables)["AWS_DEFAULT_REGION"] == "eu-central-1"
     place = Options.parse({"stream": "orders", "endpoint": "http://all", "region": "us-east-1"}, variables).place
     assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
 

@@ -146,6 +146,8 @@ class _Replay:
         self._told_at = 0.0
         self._is_first = True
         self._sent_to = source.start
+        self._counted_to: dict[int, int] = {}  # publishing ids of what is counted, by partition
+        self._left_out_to = 0
 
     async def run(self) -> None:
         began = time.monotonic()
@@ -196,7 +198,10 @@ class _Replay:
             if self._should_stop():
                 return
             await publishers[number].send(frame.data, frame.entries, frame.last_id)
-            self.summary.messages += frame.messages
+            # What a connection that broke had sent is sent again, and is no more messages than before.
+            counted_to = self._counted_to.get(number, 0)
+            self.summary.messages += frame.messages_after(counted_to)
+            self._counted_to[number] = max(counted_to, frame.last_id)
             self.summary.sent_bytes += len(frame.data)
             if len(publishers) == 1:  # partitions are not equally far, but at the end of a slice
                 self._sent_to = Offset(frame.last_id)
@@ -230,7 +235,8 @@ class _Replay:
                 break
             raw = encoded(message, self._transform)
             if raw is None:
-                self.summary.left_out += 1
+                self.summary.left_out += message.offset >= self._left_out_to
+                self._left_out_to = max(self._left_out_to, message.offset + 1)
                 continue
             number = 0 if key is None else partition_of(key.of(message), len(publishers))
             publishing_id = message.offset + 1

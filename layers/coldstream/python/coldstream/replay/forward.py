@@ -45,12 +45,29 @@ _UNCOMPRESSED = _SUB_BATCH_KIND + (Compression.NONE << 4)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Entries behind their publishing ids, and how many; `messages` counts those in sub-batches, too."""
+    """Entries behind their publishing ids: `parts` has the id of each, and how many messages it holds."""
 
     data: bytes
-    entries: int
-    messages: int
-    last_id: int
+    parts: tuple[tuple[int, int], ...]
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return len(self.parts)
+
+    @property
+    def messages(self) -> int:
+        """How many messages they hold."""
+        return self.messages_after(0)
+
+    @property
+    def last_id(self) -> int:
+        """The publishing id of the last one."""
+        return self.parts[-1][0]
+
+    def messages_after(self, publishing_id: int) -> int:
+        """Return how many messages the entries behind a publishing id hold."""
+        return sum(messages for number, messages in self.parts if number > publishing_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +142,9 @@ def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None
     Raises InvalidInputError for an entry that is larger than that.
     """
     limit = min(FRAME_BYTES, max_bytes)
-    parts: list[bytes] = []
-    size = messages = last_id = 0
+    encoded: list[bytes] = []
+    parts: list[tuple[int, int]] = []
+    size = messages = 0
     for entry in entries:
         entry_bytes = _ID.size + len(entry.data)
         if entry_bytes > max_bytes:
@@ -136,14 +154,14 @@ def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None
             )
         is_many = max_messages is not None and messages + entry.messages > max_messages
         if parts and (is_many or size + entry_bytes > limit):
-            yield Frame(b"".join(parts), len(parts) // 2, messages, last_id)
-            parts, size, messages = [], 0, 0
-        parts += (_ID.pack(entry.publishing_id), entry.data)
+            yield Frame(b"".join(encoded), tuple(parts))
+            encoded, parts, size, messages = [], [], 0, 0
+        encoded += (_ID.pack(entry.publishing_id), entry.data)
+        parts.append((entry.publishing_id, entry.messages))
         size += entry_bytes
         messages += entry.messages
-        last_id = entry.publishing_id
     if parts:
-        yield Frame(b"".join(parts), len(parts) // 2, messages, last_id)
+        yield Frame(b"".join(encoded), tuple(parts))
 
 
 def _runs(chunk: Chunk, block: bytes, source: str) -> Iterator[_Run]:

@@ -25,7 +25,8 @@ class Progress:
 class Summary:
     """A replay of the offsets `start` to `end`, of which those before `resumed_at` were at the target already.
 
-    `messages` and `sent_bytes` are what was sent, again after a failure; `left_out` what a transformation took away.
+    `messages` counts each that was sent once, whatever failed meanwhile; to an exchange again after a failure, as it is
+    sent. `sent_bytes` is what went over the wire for it; `left_out` what a transformation took away.
     Of those sent to an exchange no queue was bound for `unroutable`.
     All before `confirmed_to` is at the target. `is_complete` is not true where it was stopped.
     """
