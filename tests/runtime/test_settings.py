@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import InvalidSettingError
+from coldstream.manifest.cluster import Cluster
 from coldstream.runtime.settings import Settings
 from coldstream.units import MIB
 
@@ -23,9 +24,10 @@ def test_everything_can_be_set() -> None:
         "COLDSTREAM_URL_EXPIRY_S": "60",
         "COLDSTREAM_TOKEN_PERMISSIONS": "false",
         "COLDSTREAM_IAM_PERMISSIONS": "true",
+        "COLDSTREAM_CLUSTER": "eu",
         "COLDSTREAM_SCOPE_CLAIM": "scp",
     }
-    expected = Settings("archive", "manifest", "a/b/", 65536, "/spool", 60, False, True, "scp")
+    expected = Settings("archive", "manifest", "a/b/", 65536, "/spool", 60, Cluster("eu"), False, True, "scp")
     assert Settings.from_environment(environment) == expected
 
 
