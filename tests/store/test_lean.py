@@ -227,3 +227,15 @@ def test_an_answer_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monk
 
 def test_the_model_that_writes_has_the_attributes_that_are_read() -> None:
     assert {name: attribute.attr_type for name, attribute in Item.get_attributes().items()} == dict(TYPES)
+
+
+def test_entries_of_which_one_is_being_written_are_none_at_once(server: Script, table: LeanTable) -> None:
+    server.answers = [refusal("TransactionCanceledException")]
+    assert table.log_at_once(LIFE, [Offset(1)]) is None
+    assert len(server.requests) == 1
+
+
+def test_a_transaction_answered_without_its_items_is_not_believed(server: Script, table: LeanTable) -> None:
+    server.answers = [http(b"{}")] * 9
+    with pytest.raises(UnavailableError, match="without Responses"):
+        table.log_at_once(LIFE, [Offset(1)])

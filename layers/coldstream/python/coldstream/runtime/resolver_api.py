@@ -134,7 +134,7 @@ def resolve_ranges(
         bool, Query(description="Begin at the very chunk, for one S3 request, not up to about a MiB before it")
     ] = False,
 ) -> AnswerBody:
-    """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query."""
+    """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query, a timestamp two."""
     answer = resolving.answer_ranges(
         app.current_event.raw_event,
         RangesQuery(
