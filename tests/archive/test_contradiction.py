@@ -136,7 +136,8 @@ def test_the_history_that_is_archived_first_wins_and_repetition_changes_nothing(
             done = archive.uploader.upload(event)
             is_put_aside(archive, event, slice_.path, done)
             again = archive.uploader.upload(event)  # its event comes once more
-            assert again.fragments_committed == 0
+            assert (again.quarantined, again.reason) == (done.quarantined, done.reason)
+            assert (again.fragments_committed, again.fragments_present) == (0, 0)
             assert archive.log() == state
     archive.announce(directories[winner])
     assert archive.log() == state

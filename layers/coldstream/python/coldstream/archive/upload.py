@@ -159,11 +159,15 @@ class Uploader:
             self.objects.delete(segment.staged_key, if_match=etag)
 
     def _missing(self, segment: SegmentRolled) -> Upload:
-        """Tell a segment that was dealt with, before or meanwhile, from one that was lost on the way."""
-        coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
-        if coverage.holds(segment.first_offset, segment.next_offset):
-            return Upload(fragments_present=len(coverage.entries))
+        """Tell a segment that was dealt with, before or meanwhile, from one that was lost on the way.
+
+        Of a copy that was put aside the answer stays that: whoever did it may have died before it could report it.
+        """
         aside = is_quarantined(self.table, segment)
+        if aside is None or aside.etag != segment.etag:
+            coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
+            if coverage.holds(segment.first_offset, segment.next_offset):
+                return Upload(fragments_present=len(coverage.entries))
         if aside is None:
             raise ObjectNotFoundError(segment.staged_key)
         return Upload(quarantined=aside.key, reason=aside.reason)
