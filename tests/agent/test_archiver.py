@@ -252,6 +252,38 @@ async def test_with_a_max_lag_quiet_streams_are_archived_without_a_roll(tmp_path
     assert len(stream.segments) == 1
 
 
+async def test_tracking_chunks_at_the_end_of_a_deleted_stream_are_no_loss(tmp_path, node):
+    """They hold no message, and are the end of every stream whose consumers store their offsets."""
+    stream = node.declare("orders")
+    rig = Rig(tmp_path, node, stream, every_ms=1000)
+    stream.publish(20)
+    stream.store_offset()
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.archived_to == 20)
+        node.delete("orders")
+        await rig.until(lambda: archiver.state == "deleted")
+    assert rig.bus.lost == []
+    assert b'lost_offsets_total{stream="orders",vhost="/"} 0.0' in generate_latest(rig.metrics.registry)
+
+
+async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_loss_where_nothing_proved_them(
+    tmp_path, node
+):
+    stream = node.declare("orders")
+    rig = Rig(tmp_path, node, stream, every_ms=1000)
+    stream.publish(20)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.archived_to == 20)
+        stream.committed_to = 20
+        stream.publish(20)
+        stream.store_offset()
+        await rig.until(lambda: archiver.disk.next_offset == 41)
+        node.delete("orders")
+        await rig.until(lambda: archiver.state == "deleted")
+        await told(rig, archiver)
+    assert [(first, after) for first, after, _ in rig.bus.lost] == [(20, 41)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_max_lag_changes_nothing_in_what_is_archived(tmp_path, node, seed):
     """Fragments are the same, byte for byte, whether the agent ran all the time, or came when all had rolled."""
