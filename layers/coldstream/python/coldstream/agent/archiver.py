@@ -213,7 +213,7 @@ class StreamArchiver:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
-            await self.losses.suspect(Offset(0), first_offset)
+            await self.losses.suspect(Offset(0), first_offset, unseen=True)
             await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
         assert self.archived_to is not None
         await self.losses.tell()
