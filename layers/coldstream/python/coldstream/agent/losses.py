@@ -13,6 +13,7 @@ that it is known why the archive begins where it does. That is no loss of ours, 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,11 @@ from coldstream.agent.archive import Archive
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.memory import Loss
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.errors import AccessDeniedError, ColdstreamError
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset
+
+log = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
 
@@ -44,7 +48,8 @@ class _Suspicion:
 class Losses:
     """The losses of one stream. `complete_from` is the offset from which on nothing is missing, `why` what is before.
 
-    That is as the agent found it when it looked; it says so of what is to come, too, until it is suspected.
+    That is as the agent found it when it looked; it says so of what is to come, too, until it is suspected. `failure`
+    is why losses could not be told, the last time; None where they could.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class Losses:
         self._clock = clock
         self._noted: list[tuple[Offset, Offset, bool]] = []
         self._suspected: list[_Suspicion] = []
+        self._try_again_at = clock()
+        self.failure: str | None = None
         self.complete_from = Offset(0)
         self.why: str | None = None
 
@@ -94,6 +101,24 @@ class Losses:
                 self._incomplete(hole.next_offset, hole.reason)
             elif not any(_holds(one.hole, hole) for one in self._suspected):
                 self._suspected.append(_Suspicion(hole, self._clock(), unseen))
+
+    async def tell_if_possible(self) -> None:
+        """Tell as `tell` does, or say why not and try it again later: archiving goes on, and may be what makes room."""
+        if self._clock() < self._try_again_at:
+            return
+        try:
+            await self.tell()
+        except (ColdstreamError, OSError) as err:
+            text = f"losses cannot be told: {type(err).__name__}: {err}"
+            if text != self.failure:
+                log.warning("%s: %s", self._identity.stream or self._identity.incarnation, text)
+            self.failure = text
+            self._metrics.failed(err, self._identity.stream or self._identity.incarnation)
+            self._try_again_at = self._clock() + PATIENCE_S
+            if isinstance(err, AccessDeniedError):
+                self._archive.renew()
+        else:
+            self.failure = None
 
     async def tell(self) -> None:
         """Look at suspicions whose time has come, and announce what is lost, once the stream has names."""
