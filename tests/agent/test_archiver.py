@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import shutil
 import threading
@@ -14,8 +15,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from coldstream.agent import delivery, losses, proof
+from coldstream.agent.archive import Archive, Staging
 from coldstream.agent.losses import UNSEEN
+from coldstream.agent.memory import MemoryFile, StreamMemory
 from coldstream.agent.rules import Rules
+from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
@@ -109,6 +113,37 @@ async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
         rig.bus.is_down = False
         await rig.catches_up()
     assert rig.bus.lost == []
+
+
+@pytest.mark.parametrize("trouble", ["the listing is refused", "the disk is full"])
+async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, monkeypatch, trouble):
+    """On a full disk it is what makes room; and who runs on rights of an earlier release has no such listing."""
+
+    async def refuse(*_: object) -> Staging:
+        raise AccessDeniedError("s3:ListBucketMultipartUploads")
+
+    def full(_: MemoryFile, memory: StreamMemory, *, durably: bool = False) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if trouble == "the disk is full":
+            patch.setattr(MemoryFile, "save", full)
+        else:
+            patch.setattr(Archive, "staging", refuse)
+        rig.stream.publish(500)
+        rig.stream.retain(5)
+        first = int(rig.stream.segments[0].stem)
+        async with rig.running() as archiver:
+            await rig.until(lambda: archiver.last_failure is not None)
+            rig.stream.publish(500)
+            await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
+            await rig.until(lambda: not rig.pins[:-1])
+            await rig.until(lambda: archiver.last_failure is not None)
+            assert rig.bus.lost == []
+            patch.undo()
+            await told(rig, archiver)
+            await rig.until(lambda: archiver.last_failure is None)
+    assert rig.bus.lost == [(0, first, UNSEEN)]
 
 
 async def test_an_outage_of_the_broker_delays_and_loses_nothing(rig, node):
@@ -250,6 +285,38 @@ async def test_with_a_max_lag_quiet_streams_are_archived_without_a_roll(tmp_path
         # The clock of the node stands in the past: every span is over.
         await rig.until(lambda: rig.archived_to == 20)
     assert len(stream.segments) == 1
+
+
+async def test_tracking_chunks_at_the_end_of_a_deleted_stream_are_no_loss(tmp_path, node):
+    """They hold no message, and are the end of every stream whose consumers store their offsets."""
+    stream = node.declare("orders")
+    rig = Rig(tmp_path, node, stream, every_ms=1000)
+    stream.publish(20)
+    stream.store_offset()
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.archived_to == 20)
+        node.delete("orders")
+        await rig.until(lambda: archiver.state == "deleted")
+    assert rig.bus.lost == []
+    assert b'lost_offsets_total{stream="orders",vhost="/"} 0.0' in generate_latest(rig.metrics.registry)
+
+
+async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_loss_where_nothing_proved_them(
+    tmp_path, node
+):
+    stream = node.declare("orders")
+    rig = Rig(tmp_path, node, stream, every_ms=1000)
+    stream.publish(20)
+    async with rig.running() as archiver:
+        await rig.until(lambda: rig.archived_to == 20)
+        stream.committed_to = 20
+        stream.publish(20)
+        stream.store_offset()
+        await rig.until(lambda: archiver.disk.next_offset == 41)
+        node.delete("orders")
+        await rig.until(lambda: archiver.state == "deleted")
+        await told(rig, archiver)
+    assert [(first, after) for first, after, _ in rig.bus.lost] == [(20, 41)]
 
 
 @pytest.mark.parametrize("seed", range(3))

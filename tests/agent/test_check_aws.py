@@ -16,6 +16,7 @@ from coldstream.agent.check_aws import check_aws
 from coldstream.store import bus as bus_module
 from coldstream.store import objects as objects_module
 from coldstream.store import table as table_module
+from coldstream.store.bus import EventBridgeBus
 from coldstream.store.objects import S3Objects
 
 RIGHTS = (
@@ -79,6 +80,21 @@ def test_all_rights_are_tried_and_nothing_is_left_behind(archive):
     checks = check_aws(archive)
     assert by_name(checks) == dict.fromkeys(RIGHTS, Outcome.OK)
     assert left_behind(archive) == (0, 0, [])
+
+
+def test_what_is_tried_is_what_an_agent_of_the_cluster_does(archive, monkeypatch):
+    """Its role lets it stage and announce for its cluster alone."""
+    sources: list[str] = []
+    put = bus_module.EventBridgeBus.check
+
+    def check(self: EventBridgeBus, *, source: str, detail_type: str) -> None:
+        sources.append(source)
+        put(self, source=source, detail_type=detail_type)
+
+    monkeypatch.setattr(bus_module.EventBridgeBus, "check", check)
+    checks = {check.what: check for check in check_aws(archive | {"COLDSTREAM_CLUSTER": "north"})}
+    assert "some/prefix/staging/north/__coldstream-agent-check_" in checks["s3:PutObject"].found
+    assert sources == ["coldstream.agent.north"]
 
 
 @pytest.mark.parametrize(

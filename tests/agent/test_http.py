@@ -5,8 +5,9 @@ import http.client
 import json
 import socket
 import socketserver
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -196,9 +197,46 @@ def test_who_sends_a_request_letter_by_letter_is_broken_off_and_keeps_nobody_fro
 
 
 def test_health_waits_for_no_scrape(running: Running) -> None:
-    with running.server._making:
+    with running.server._shared.lock:
         assert running.json("/healthz")[0] == 200
         assert running.json("/readyz")[0] == 503
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/status"])
+def test_requests_that_come_while_an_answer_is_made_are_all_given_the_next_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Who asks again and again, and waits for no answer, has no heap of threads wait to make one each."""
+    made: list[float] = []
+    of_status, of_metrics = AgentStatus.to_json, running.metrics.collect
+
+    def slowly(make: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*arguments: object) -> Any:
+            made.append(time.monotonic())
+            time.sleep(0.2)
+            return make(*arguments)
+
+        return slow
+
+    monkeypatch.setattr(AgentStatus, "to_json", slowly(of_status))
+    monkeypatch.setattr(running.metrics, "collect", slowly(of_metrics))
+    running.metrics.show(agent_status())
+    threads = threading.active_count()
+    for _ in range(60):
+        with socket.create_connection(("127.0.0.1", running.server.port), timeout=5) as client:
+            client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    assert running.get(path)[0].status == 200
+    assert len(made) <= 10
+    deadline = time.monotonic() + 5
+    while threading.active_count() > threads:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_answer_is_never_older_than_its_request(running: Running) -> None:
+    for number in range(20):
+        running.metrics.show(agent_status(problems=(str(number),)))
+        assert AgentStatus.from_json(running.get("/status")[1], source="").problems == (str(number),)
 
 
 def test_an_agent_is_ready_when_nothing_is_wrong(running: Running) -> None:

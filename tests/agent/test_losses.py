@@ -81,7 +81,7 @@ async def test_what_is_missing_behind_the_tail_is_told_once_nobody_has_brought_i
 
 
 async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_ours(scene: Scene) -> None:
-    await scene.losses.suspect(Offset(0), Offset(80))
+    await scene.losses.suspect(Offset(0), Offset(80), unseen=True)
     assert await scene.after() == [(0, 80, UNSEEN)]
     assert b"lost_offsets_total{" not in generate_latest(scene.metrics.registry)
     scene.commit(80, 90)
@@ -92,11 +92,19 @@ async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_o
     assert (again.complete_from, again.why) == (80, UNSEEN)
 
 
+async def test_what_an_agent_missed_before_anything_is_archived_is_a_loss_of_ours(scene: Scene) -> None:
+    """As by the protocol, while the archive is down and there is no more room: what was read before is here still."""
+    scene.losses.note(Offset(50), Offset(80))
+    assert await scene.after(0) == []
+    assert await scene.after() == [(50, 80, WHY)]
+    assert b"lost_offsets_total{" in generate_latest(scene.metrics.registry)
+
+
 async def test_of_an_archive_that_begins_late_it_is_told_when_an_agent_comes(scene: Scene) -> None:
     """As one of an earlier release left it."""
     scene.commit(40, 50)
     scene.commit(60, 70)
-    await scene.losses.suspect(Offset(0), Offset(65))
+    await scene.losses.suspect(Offset(0), Offset(65), unseen=True)
     assert await scene.after() == [(0, 40, UNSEEN), (50, 60, WHY)]
 
 

@@ -97,7 +97,7 @@ class StreamArchiver:
     @property
     def last_failure(self) -> str | None:
         """What failed last, or is missing; None when all goes well."""
-        return self._last_failure or self._search.why
+        return self._last_failure or self.losses.failure or self._search.why
 
     @property
     def is_live(self) -> bool:
@@ -213,10 +213,10 @@ class StreamArchiver:
             first_offset = await self._on_disk(self.disk.first_offset)
             if first_offset is None:
                 return True
-            await self.losses.suspect(Offset(0), first_offset)
+            await self.losses.suspect(Offset(0), first_offset, unseen=True)
             await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
         assert self.archived_to is not None
-        await self.losses.tell()
+        await self.losses.tell_if_possible()
         found = await self._on_disk(self.disk.wanted, self.archived_to, now_ms())
         if isinstance(found, Hole):
             await self._pass(found)

@@ -8,8 +8,9 @@ from zlib import crc32
 
 from coldstream.agent.check import Check, Outcome, Part, failed
 from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE
+from coldstream.runtime.events import DETAIL_TYPE, source_of
 from coldstream.runtime.settings import Settings
 from coldstream.store.bus import EventBridgeBus
 from coldstream.store.keys import Keys
@@ -38,7 +39,7 @@ def check_aws(environment: Mapping[str, str]) -> list[Check]:
     return [
         *_of_service(_bucket_checks(objects, settings)),
         *_of_service(_table_checks(table, settings.table)),
-        *_of_service(_bus_checks(bus, bus_name)),
+        *_of_service(_bus_checks(bus, bus_name, settings.cluster)),
     ]
 
 
@@ -68,7 +69,7 @@ def _todo(err: ColdstreamError) -> str:
 def _bucket_checks(objects: S3Objects, settings: Settings) -> Iterator[Check]:
     bucket = settings.bucket
     life = Incarnation(f"__coldstream-agent-check_{now_ms():013}000000")
-    key = Keys(settings.prefix).staged(life, Offset(0), Offset(1))
+    key = Keys(settings.prefix, settings.cluster).staged(life, Offset(0), Offset(1))
 
     def listing() -> str:
         next(iter(objects.keys(key)), None)
@@ -136,9 +137,9 @@ def _table_checks(table: ManifestTable, name: str) -> Iterator[Check]:
     yield _tried("dynamodb:Query", query)
 
 
-def _bus_checks(bus: EventBridgeBus, name: str) -> Iterator[Check]:
+def _bus_checks(bus: EventBridgeBus, name: str, cluster: Cluster) -> Iterator[Check]:
     def put() -> str:
-        bus.check(source=SOURCE, detail_type=DETAIL_TYPE)
+        bus.check(source=source_of(cluster), detail_type=DETAIL_TYPE)
         return f"bus {name}, by an event that it refuses as malformed"
 
     yield _tried("events:PutEvents", put)

@@ -19,6 +19,8 @@ from coldstream.agent.options import AgentOptions
 async def check_agent(options: AgentOptions, environment: Mapping[str, str]) -> list[Check]:
     """Check everything that an agent with these options needs. Takes seconds; minutes where a service is silent."""
     found = await asyncio.gather(
-        asyncio.to_thread(check_disk, options), check_broker(options), asyncio.to_thread(check_aws, environment)
+        asyncio.to_thread(check_disk, options),
+        check_broker(options),
+        asyncio.to_thread(check_aws, options.environment(environment)),
     )
     return [check for checks in found for check in checks]

@@ -126,9 +126,15 @@ class StreamDisk:
         return min((*(pin.first_offset for pin in self.segments[:1]), *self.pins.unpinned), default=None)
 
     def unproven(self, archived_to: Offset) -> Hole | None:
-        """Return what is on this disk past `archived_to`, None when nothing is."""
+        """Return what is on this disk past `archived_to`, None when nothing is, or tracking chunks alone."""
         end = self.next_offset
-        return Hole(archived_to, end) if end is not None and end > archived_to else None
+        if end is None or end <= archived_to:
+            return None
+        last = self._walk(self.segments[-1])
+        has_messages = last.last_user is not None and last.last_user.end.offset > archived_to
+        if last.first_offset <= archived_to and last.is_at_end and not has_messages:
+            return None
+        return Hole(archived_to, end)
 
     def find(self, chunk_id: ChunkId) -> FoundChunk | None:
         """Find a chunk on this disk, the broker's own before what it has deleted."""

@@ -136,7 +136,10 @@ class ProtocolFollower:
 
         if anchor.is_first:
             # It is known at once so that there is this life: who reads an earlier one waits for nothing any more.
-            archiver.losses.note(Offset(0), anchor.next_offset)
+            seen_to = anchor.next_offset if anchor.missed_from is None else anchor.missed_from
+            archiver.losses.note(Offset(0), seen_to, unseen=True)
+            if anchor.missed_from is not None:
+                archiver.losses.note(anchor.missed_from, anchor.next_offset)
         source = ProtocolSource(
             lambda: LiveConnection(agent.options.broker, stream.vhost, name="coldstream agent"),
             stream,

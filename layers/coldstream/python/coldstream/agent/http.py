@@ -23,6 +23,7 @@ from prometheus_client.exposition import choose_encoder
 
 from coldstream.agent.connections import MAX_CONNECTIONS, Connections
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.shared import Shared
 from coldstream.errors import InvalidSettingError
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ class StatusServer:
 
     `turned_s` returns how long ago the agent's main loop last turned; it is called in threads of the server. Past
     `stalled_s` the agent is not healthy. That AWS or the broker is down, or refuses the agent, is said, and makes it
-    not ready; but it is no reason to restart anything. One list or scrape is made at a time, and health waits for none.
+    not ready; but it is no reason to restart anything. One list or scrape is made at a time, for all who wait for one,
+    and health waits for none.
     Who can connect can read everything: nothing secret is shown, and nothing can be changed. Raises InvalidSettingError
     when the address cannot be listened on.
     """
@@ -65,7 +67,7 @@ class StatusServer:
         self._metrics = metrics
         self._turned_s = turned_s
         self._stalled_s = stalled_s
-        self._making = threading.Lock()
+        self._shared = Shared[bytes]()
         try:
             self._server = _Server(host, port, self._answer)
         except (OSError, OverflowError, TypeError) as err:
@@ -102,14 +104,11 @@ class StatusServer:
             case "/readyz":
                 return self._readiness()
             case "/metrics":
-                with self._making:
-                    return self._scrape(accept)
+                return self._scrape(accept)
             case "/status":
-                status = self._metrics.status
-                if status is None:
+                if self._metrics.status is None:
                     return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the agent is starting"})
-                with self._making:
-                    return _Answer(HTTPStatus.OK, _JSON, status.to_json())
+                return _Answer(HTTPStatus.OK, _JSON, self._shared.get(path, self._status))
         return _json(HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /readyz and /status"})
 
     def _scrape(self, accept: str) -> _Answer:
@@ -117,7 +116,13 @@ class StatusServer:
             encode, content_type = choose_encoder(accept)
         except (TypeError, ValueError):  # of versions that are no numbers
             encode, content_type = choose_encoder("")
-        return _Answer(HTTPStatus.OK, content_type, encode(self._metrics.registry))
+        body = self._shared.get(content_type, lambda: encode(self._metrics.registry))
+        return _Answer(HTTPStatus.OK, content_type, body)
+
+    def _status(self) -> bytes:
+        status = self._metrics.status
+        assert status is not None
+        return status.to_json()
 
     def _health(self) -> _Answer:
         reasons = self._stalled()

@@ -38,6 +38,8 @@ class Anchor:
     """A user chunk that a life is known by, and the offset to read on from: behind all that is known, or its own.
 
     `header` is the whole of it, where that is at hand; else `epoch`, where it is not None, is of it or of a later one.
+    `missed_from` is where the newest life that is known ends, when this one is new and begins past that: it may be the
+    same stream, of which retention has deleted what is between, and an agent ought to have been there.
     """
 
     chunk_id: ChunkId
@@ -45,6 +47,7 @@ class Anchor:
     next_offset: Offset
     header: ChunkHeader | None = None
     epoch: Epoch | None = None
+    missed_from: Offset | None = None
 
     @property
     def is_first(self) -> bool:
@@ -72,17 +75,20 @@ async def find_life(
     lives = set(await asyncio.to_thread(_lives_here, pins, memories, vhost, name))
     newest = await archive.newest_life(vhost, name)
     is_newest = True
+    missed_from: Offset | None = None
     for life in sorted(lives if newest is None else lives | {newest}, key=lambda life: (len(life), life), reverse=True):
         anchor = await _anchor(archive, pins, life)
         if anchor is None:
             continue
         if await _is_of(broker, vhost, name, anchor, is_newest=is_newest):
             return StreamId(vhost, name, life), anchor
+        if is_newest and first is not None and anchor.next_offset < first.header.chunk_id:
+            missed_from = anchor.next_offset
         is_newest = False
     if first is None:
         return None
     header = first.header
-    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header)
+    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header, missed_from=missed_from)
     return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
 
 

@@ -13,6 +13,7 @@ that it is known why the archive begins where it does. That is no loss of ours, 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,11 @@ from coldstream.agent.archive import Archive
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.memory import Loss
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.errors import AccessDeniedError, ColdstreamError
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset
+
+log = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
 
@@ -33,17 +37,19 @@ MAX_HOLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Suspicion:
-    """`parts` is how much of it was being staged at `since`, when it was looked at last."""
+    """`parts` is how much of it was being staged at `since`, when it was looked at last; `unseen` as in a loss."""
 
     hole: Gap
     since: float
+    unseen: bool
     parts: int = 0
 
 
 class Losses:
     """The losses of one stream. `complete_from` is the offset from which on nothing is missing, `why` what is before.
 
-    That is as the agent found it when it looked; it says so of what is to come, too, until it is suspected.
+    That is as the agent found it when it looked; it says so of what is to come, too, until it is suspected. `failure`
+    is why losses could not be told, the last time; None where they could.
     """
 
     def __init__(
@@ -59,8 +65,10 @@ class Losses:
         self._metrics = metrics
         self._reason = f"deleted by the broker's retention before the agent of {host} had them"
         self._clock = clock
-        self._noted: list[tuple[Offset, Offset]] = []
+        self._noted: list[tuple[Offset, Offset, bool]] = []
         self._suspected: list[_Suspicion] = []
+        self._try_again_at = clock()
+        self.failure: str | None = None
         self.complete_from = Offset(0)
         self.why: str | None = None
 
@@ -77,13 +85,14 @@ class Losses:
             whose = self._identity.stream or self._identity.incarnation
             self._metrics.lost(whose, loss.next_offset - loss.first_offset)
 
-    def note(self, first_offset: Offset, next_offset: Offset) -> None:
+    def note(self, first_offset: Offset, next_offset: Offset, *, unseen: bool = False) -> None:
         """Have offsets suspected as soon as there is time for that."""
-        self._noted.append((first_offset, next_offset))
+        self._noted.append((first_offset, next_offset, unseen))
 
-    async def suspect(self, first_offset: Offset, next_offset: Offset) -> None:
+    async def suspect(self, first_offset: Offset, next_offset: Offset, *, unseen: bool = False) -> None:
         """Take note of offsets that are not on this disk; those that are archived, or explained, are no hole.
 
+        `unseen` says that this agent comes to the stream: what is before all that is archived, nobody has seen.
         Cost: one GetItem, and two Queries where the stream has gaps and losses.
         """
         found = await self._archive.holes(self._identity.incarnation, first_offset, next_offset, MAX_HOLES)
@@ -91,12 +100,31 @@ class Losses:
             if hole.reason is not None:
                 self._incomplete(hole.next_offset, hole.reason)
             elif not any(_holds(one.hole, hole) for one in self._suspected):
-                self._suspected.append(_Suspicion(hole, self._clock()))
+                self._suspected.append(_Suspicion(hole, self._clock(), unseen))
+
+    async def tell_if_possible(self) -> None:
+        """Tell as `tell` does, or say why not and try it again later: archiving goes on, and may be what makes room."""
+        if self._clock() < self._try_again_at:
+            return
+        try:
+            await self.tell()
+        except (ColdstreamError, OSError) as err:
+            text = f"losses cannot be told: {type(err).__name__}: {err}"
+            if text != self.failure:
+                log.warning("%s: %s", self._identity.stream or self._identity.incarnation, text)
+            self.failure = text
+            self._metrics.failed(err, self._identity.stream or self._identity.incarnation)
+            self._try_again_at = self._clock() + PATIENCE_S
+            if isinstance(err, AccessDeniedError):
+                self._archive.renew()
+        else:
+            self.failure = None
 
     async def tell(self) -> None:
         """Look at suspicions whose time has come, and announce what is lost, once the stream has names."""
         while self._noted:
-            await self.suspect(*self._noted[0])
+            first_offset, next_offset, unseen = self._noted[0]
+            await self.suspect(first_offset, next_offset, unseen=unseen)
             del self._noted[0]
         for suspicion in list(self._suspected):
             if self._clock() - suspicion.since >= PATIENCE_S:
@@ -117,11 +145,12 @@ class Losses:
         if found.gaps != (hole,) or staging.is_staged or staging.parts != suspicion.parts:
             left = [gap for gap in found.gaps if gap.reason is None]
         else:
-            is_unseen = found.archived_from is None or hole.next_offset <= found.archived_from
+            is_before_all = found.archived_from is None or hole.next_offset <= found.archived_from
+            is_unseen = suspicion.unseen and is_before_all
             reason = UNSEEN if is_unseen else self._reason
             self.lose(Loss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
         self._suspected.remove(suspicion)
-        self._suspected += [_Suspicion(gap, self._clock(), staging.parts) for gap in left]
+        self._suspected += [_Suspicion(gap, self._clock(), suspicion.unseen, staging.parts) for gap in left]
 
     def _incomplete(self, next_offset: Offset, why: str) -> None:
         if next_offset > self.complete_from:

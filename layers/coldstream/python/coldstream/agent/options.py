@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -79,6 +80,10 @@ class AgentOptions:
     def every_ms(self) -> int | None:
         """The span of time borders: a third of the max-lag, for a span is closed another span after its end."""
         return None if self.max_lag_s is None else int(self.max_lag_s * 1000 / 3)
+
+    def environment(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Return an environment with what the options say in its stead."""
+        return environment if self.cluster is None else {**environment, "COLDSTREAM_CLUSTER": self.cluster}
 
     def shown(self) -> tuple[tuple[str, str], ...]:
         """Return what may be shown: no passwords."""

@@ -34,9 +34,8 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
     """Run an agent until cancelled. Raises InvalidSettingError when it cannot begin."""
     sys.setswitchinterval(SWITCH_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
-    if options.cluster is not None:
-        environment = {**environment, "COLDSTREAM_CLUSTER": options.cluster}
-    archive = Archive.from_environment(environment, BandwidthLimit(options.bandwidth_bytes_per_s), options.uploads)
+    limit = BandwidthLimit(options.bandwidth_bytes_per_s)
+    archive = Archive.from_environment(options.environment(environment), limit, options.uploads)
     metrics = AgentMetrics()
     broker = BrokerConnections(options.broker, metrics)
     management = None if options.management is None else ManagementClient(options.management)
