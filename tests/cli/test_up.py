@@ -83,6 +83,12 @@ def test_a_parameter_without_a_value_is_refused(cli: Cli) -> None:
     assert cli("up", "--parameter", "Prefix").code == 2
 
 
+def test_a_port_that_cannot_be_is_refused(cli: Cli) -> None:
+    done = cli("up", "--port", "99999")
+    assert done.code == 2
+    assert "--port" in done.err
+
+
 def test_a_template_that_is_not_there_is_told(cli: Cli, tmp_path: Path) -> None:
     done = cli("up", "--template", tmp_path / "none.yaml")
     assert done.code == 2
@@ -99,7 +105,7 @@ def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pyt
         port = str(taken.getsockname()[1])
         done = cli("up", "--port", port, "--template", ROOT / "template.yaml", "--env-file", env_file)
     assert done.code == 2
-    assert f"port: {port} is not to be had: Address already in use; does another `coldstream up` run?" in done.err
+    assert f"port: {port} cannot be used: Address already in use; does another `coldstream up` run?" in done.err
     assert "--port 0 any that is free" in done.err
     assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
 

@@ -25,7 +25,9 @@ def up(
         Path | None,
         typer.Option(help="SAM template; else template.yaml here, or our own.", show_default=False),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.")] = 8380,
+    port: Annotated[
+        int, typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.", min=0, max=65535)
+    ] = 8380,
     parameter: Annotated[
         list[str] | None, typer.Option(help="A parameter of the template; may be repeated.", metavar="NAME=VALUE")
     ] = None,

@@ -132,7 +132,7 @@ def check_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as err:
-            problem = f"{port} is not to be had: {err.strerror}; does another `coldstream up` run?"
+            problem = f"{port} cannot be used: {err.strerror}; does another `coldstream up` run?"
             raise InvalidSettingError(
                 "port", f"{problem} --port takes another one, and --port 0 any that is free"
             ) from err

@@ -1,0 +1,93 @@
+"""What the pages say of files, sections and commands is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from coldstream.cli.arguments import ANYWHERE, arranged
+from coldstream.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+IDS = [page.name for page in PAGES]
+
+LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
+FILE = re.compile(r"`((?:bench|deploy|docs|events|functions|layers|scripts|spark|tests)/[\w./-]+)`")
+TYPED = re.compile(r"^    (?:\S*/)?coldstream (\S[^#\n]*)", re.MULTILINE)
+NAMED = re.compile(r"`coldstream (\S[^`\n]*)`")
+
+HELP = {"-h", "--help", "--install-completion"}
+
+
+def headings(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Name the sections of a page as its links do."""
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings(page)}
+
+
+def commands(page: Path) -> Iterator[str]:
+    text = page.read_text().replace("\\\n", " ")
+    yield from (match.strip() for pattern in (TYPED, NAMED) for match in pattern.findall(text))
+
+
+def unknown_words(command: str) -> list[str]:
+    """Return what a command line has that the program does not: its command, or options of that."""
+    program = get_command(app)
+    words = [word for word in arranged(shlex.split(command), program.commands, {}) if word not in ANYWHERE]
+    here = program
+    while words and words[0] in getattr(here, "commands", {}):
+        here = here.commands[words.pop(0)]
+    if here is program and words and not words[0].startswith("-"):
+        return [command]
+    known = HELP | {name for parameter in here.params for name in parameter.opts}
+    options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
+    return [option for option in options if option not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text()):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{path} is not there"
+        assert not anchor or anchor in anchors(target), f"{path} has no section #{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    named = FILE.findall(page.read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands_have_the_options_that_they_are_shown_with(page: Path) -> None:
+    assert {command: wrong for command in commands(page) if (wrong := unknown_words(command))} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_nothing_is_said_twice(page: Path) -> None:
+    """Sections and lists that several people add to at once are merged with care."""
+    lines = [line for line in page.read_text().splitlines() if line.startswith("- ") and len(line) > 20]
+    sections = [heading for heading in headings(page) if page.name != "CHANGELOG.md"]
+    assert sorted(set(lines)) == sorted(lines)
+    assert sorted(set(sections)) == sorted(sections)
+
+
+def test_decisions_are_in_the_order_of_their_dates() -> None:
+    dates = [heading[:10] for heading in headings(ROOT / "docs" / "decisions.md")[1:]]
+    assert dates == sorted(dates)
+
+
+def test_an_option_that_is_not_there_is_found() -> None:
+    assert unknown_words("resolve orders --from 5") == ["--from"]
+    assert unknown_words("resolve orders -1h --precise --debug") == []
+    assert unknown_words("frobnicate orders") == ["frobnicate orders"]
