@@ -311,3 +311,33 @@ def test_an_archived_fragment_that_is_damaged_is_not_taken_for_another_history(t
     with pytest.raises(CorruptionError, match=key):
         archive.uploader.upload(event)
     assert archive.objects.info(event.staged_key) is not None
+
+
+@pytest.mark.parametrize("near", ["behind it", "at its end"])
+def test_of_a_broken_copy_as_much_is_archived_whether_what_is_near_comes_before_or_after_it(
+    tmp_path: Path, near: str
+) -> None:
+    broken, *others = find_rolled(write_history(tmp_path / "stream"))
+    whole = broken.path.read_bytes()
+    chunks = list(iter_chunks(whole[SEGMENT_HEADER_BYTES:], source="whole"))
+    last = SEGMENT_HEADER_BYTES + chunks[-1].position
+    if near == "at its end":
+        # A slice of its last chunk, which is sound.
+        other = replace(broken, first_offset=chunks[-1].header.chunk_id, position=last)
+        damaged_at = SEGMENT_HEADER_BYTES + chunks[-2].position + 60
+    else:
+        other = others[0]
+        damaged_at = last + 60
+    states = []
+    for order in ((0, 1), (1, 0)):
+        archive = MemoryArchive()
+        events = [stage(one, archive.stream, archive.objects, archive.keys) for one in (broken, other)]
+        damaged = bytearray(whole)
+        damaged[damaged_at] ^= 1
+        archive.objects.objects[events[0].staged_key] = bytes(damaged)
+        events[0] = replace(events[0], etag=None)
+        done = [archive.uploader.upload(events[number]) for number in order]
+        assert [one.quarantined is not None for one in done] == [number == 0 for number in order]
+        states.append(archive.state())
+    assert states[0] == states[1]
+    assert len(states[0][0]) >= 2  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ from coldstream.manifest.spec import AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.serve.attach import Attachment, Tail, attach
 from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.sortkeys import gap_key, log_key, tombstone_key
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
@@ -118,6 +119,7 @@ class Table(MemoryTable):
 
     def apply(self, change: Change) -> None:
         history, rng = self._history, self._history.rng
+        check_items(change)
         try:
             super().apply(change)
             history.check_newest()
@@ -136,6 +138,20 @@ class Table(MemoryTable):
             raise Killed
         self._history.turns.switch(0.4)
         self._policy.is_writing = call == "TransactWriteItems"  # nobody else gets in between
+
+
+def check_items(change: Change) -> None:
+    """Hold a change to what DynamoDB takes: one action an item; and to what it says of their number."""
+    entries = [entry for entry in (change.put_entry, change.replace_entry) if entry is not None]
+    versions = [*change.relinks, *change.delete_entries, *change.same_entries]
+    keys = [
+        *(log_key(one.next_offset) for one in (*entries, *versions)),
+        *(gap_key(gap.first_offset) for gap in change.gaps),
+        *(tombstone_key(one) for one in (*change.put_tombstones, *change.delete_tombstones)),
+    ]
+    assert len(keys) == len(set(keys)), f"two actions on one item: {sorted(keys)}"
+    always = 2 if change.head.revision == 1 else 1
+    assert len(keys) + always + sum(one is not None for one in (change.event, change.put_missing)) == change.items
 
 
 class History:

@@ -11,7 +11,7 @@ where that says nothing, or that something differs, the archived chunks are read
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 from awscrt.checksums import combine_crc32
 
@@ -19,7 +19,7 @@ from coldstream.archive.archived import archived_chunks
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.staged import StagedSegment
-from coldstream.errors import ContradictionError
+from coldstream.errors import ContradictionError, CorruptionError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
 from coldstream.manifest.entry import FragmentEntry
@@ -33,7 +33,8 @@ def check_history(objects: ObjectReads, segment: SegmentRolled, staged: StagedSe
 
     Cost: nothing where nothing near is archived. Else the staged copy is read, up to its last chunk that is archived,
     or to its end where something behind it is; and where a CRC-32 does not settle it, once more, beside what is
-    archived. Raises CorruptionError, of either of the two.
+    archived. Of a copy that is broken what comes before that is held to the archive: only that can be archived. Raises
+    CorruptionError, of what is archived.
     """
     if not coverage.entries and coverage.after is None:
         return
@@ -119,10 +120,10 @@ def _told(header: ChunkHeader) -> str:
 
 
 def _chunks(segment: SegmentRolled, staged: StagedSegment) -> Generator[ChunkEnd, None, None]:
+    """Yield the chunks of the copy, as far as it is sound: where it is not, that is found again when it is cut."""
     scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
-    with closing(staged.blocks()) as blocks:
+    with closing(staged.blocks()) as blocks, suppress(CorruptionError):
         for block in blocks:
             for event in scanner.feed(block):
                 if isinstance(event, ChunkEnd):
                     yield event
-    scanner.close()
