@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from coldstream.local.emulator import EmbeddedAws
+
+# Where these are ignored, as under nohup and in the background of a script, so they are in whatever the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark", "tests.support.transactions"]
 

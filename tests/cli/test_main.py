@@ -200,14 +200,19 @@ def test_a_shell_completes_commands_and_options(words: str, found: set[str]) -> 
     assert (set(done.stdout.split()), done.stderr) == (found, "")
 
 
-def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli) -> None:
+NO_SHELL_AROUND = ("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+"""Of what the tests were started from, Typer would take the shell that it finds there."""
+
+
+def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*NO_SHELL_AROUND)
     done = cli("--show-completion", "bash")
     assert done.code == 0
     assert "complete -o default -F _coldstream_completion coldstream" in done.out
 
 
 def test_completion_is_installed_for_the_shell_that_is_named(tmp_path: Path) -> None:
-    environment = {"PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environment = dict([NO_SHELL_AROUND], PYTHONPATH=PACKAGE, PATH=os.environ["PATH"], HOME=str(tmp_path))
     command = [sys.executable, "-m", "coldstream", "--install-completion", "bash"]
     subprocess.run(command, capture_output=True, check=True, env=environment)
     (line,) = (tmp_path / ".bashrc").read_text().split("\n")[-2:-1]

@@ -13,7 +13,7 @@ import pytest
 
 from coldstream.agent import archiver, delivery, losses
 from coldstream.agent.archive import Archive
-from coldstream.agent.archiver import Services, StreamArchiver
+from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk import StreamDisk
 from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import MemoryFile
@@ -21,6 +21,7 @@ from coldstream.agent.metrics import AgentMetrics
 from coldstream.agent.naming import Naming
 from coldstream.agent.pins import StreamPins, segment_files
 from coldstream.agent.rules import Rules
+from coldstream.agent.services import Services
 from coldstream.agent.slots import Slots
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss

@@ -136,7 +136,9 @@ class UploadHistory(History):
             data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         elif how < 0.15:
             data = data[: -self.rng.randrange(1, 60)]
-        elif how < 0.3 and log.chunks[last - 1][0].type is ChunkType.USER and log.chunks[first][0].type is ChunkType.USER:
+        elif (
+            how < 0.3 and log.chunks[last - 1][0].type is ChunkType.USER and log.chunks[first][0].type is ChunkType.USER
+        ):
             data = rebuild(data)
         offsets = Offset(log.chunks[first][0].chunk_id), log.chunks[last - 1][0].next_offset
         key = self.keys.staged(LIFE, *offsets)
@@ -204,9 +206,7 @@ class UploadHistory(History):
         partition = self.table._partitions[LIFE]
         offsets = self.keys.staged_offsets(key)
         assert offsets is not None
-        asides = [
-            one for one in self.objects.objects if "/quarantine/" in one and self.objects.objects[one] == data
-        ]
+        asides = [one for one in self.objects.objects if "/quarantine/" in one and self.objects.objects[one] == data]
         of_it = [
             one
             for one in partition.missing.values()
@@ -279,11 +279,11 @@ class UploadHistory(History):
             if done.quarantined or done.is_stale:  # type: ignore[attr-defined]
                 continue
             held = {
-                _identity(header)
-                for header in archived
-                if event.first_offset <= header.chunk_id < event.next_offset
+                _identity(header) for header in archived if event.first_offset <= header.chunk_id < event.next_offset
             }
-            assert held <= logs[0] or held <= logs[1], f"{event} is of two histories: {done} {event.etag} {[one for one in self.outcomes if one[0] == event]} {[(one.first_offset, one.next_offset, one.etag) for one in self.table._partitions[LIFE].missing.values() if isinstance(one, Quarantine)]}"
+            assert held <= logs[0] or held <= logs[1], (
+                f"{event} is of two histories: {done} {event.etag} {[one for one in self.outcomes if one[0] == event]} {[(one.first_offset, one.next_offset, one.etag) for one in self.table._partitions[LIFE].missing.values() if isinstance(one, Quarantine)]}"
+            )
 
     def _check_entry(self, entry: FragmentEntry, headers: list[ChunkHeader]) -> None:
         users = [header for header in headers if header.type is ChunkType.USER]
@@ -309,7 +309,13 @@ def _log(seed: int, fork: int, kind: str, chunks: int = 24) -> Log:
         is_tracking = number % 7 == 3
         messages = [rng.randbytes(sizes.randrange(5, 60)) for _ in range(sizes.randrange(1, 5))]
         tracking = TrackingRecord(TrackingType.OFFSET, b"consumer", Offset(number)).to_bytes()
-        epoch = 2 if behind and kind == "" else 1 if kind == "" or not behind else {"later epoch": 3, "epoch": 1}.get(kind, 2)
+        epoch = (
+            2
+            if behind and kind == ""
+            else 1
+            if kind == "" or not behind
+            else {"later epoch": 3, "epoch": 1}.get(kind, 2)
+        )
         header, data = make_chunk(
             [tracking] if is_tracking else messages,
             chunk_id=ChunkId(offset),

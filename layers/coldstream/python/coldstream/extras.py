@@ -16,6 +16,7 @@ EXTRAS = {
     "rstream": "consumer",
     "typer": "cli",
     "watchdog": "agent",
+    "werkzeug": "local",
     "yaml": "local",
 }
 """Extras by the module that is imported."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import coldstream
 from coldstream.agent.archive import Archive
-from coldstream.agent.archiver import Services, StreamArchiver
+from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk import StreamDisk
 from coldstream.agent.memory import MemoryFile
 from coldstream.agent.metrics import AgentMetrics
@@ -29,6 +29,7 @@ from coldstream.agent.naming import Naming
 from coldstream.agent.options import AgentOptions
 from coldstream.agent.pins import StreamPins
 from coldstream.agent.proof import Broker
+from coldstream.agent.services import Services
 from coldstream.agent.slots import Slots
 from coldstream.agent.status import AgentStatus, StreamStatus
 from coldstream.errors import ColdstreamError, InvalidSettingError, LoginRefusedError, UnavailableError

@@ -174,13 +174,17 @@ class Archive:
         found = await self.quarantine_of(rolled)
         return found is not None and found.etag == rolled.etag
 
+    async def is_staged(self, rolled: SegmentRolled) -> bool:
+        """Tell whether an announced slice is still to be dealt with. Cost: a HEAD."""
+        return await self._request(self._objects.info, rolled.staged_key) is not None
+
     async def newest_life(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream that is archived."""
         return await self._request(self._table.incarnation_of, vhost, name)
 
-    async def last_entry(self, life: Incarnation) -> FragmentEntry | None:
-        """Return the last fragment of an incarnation that has messages."""
-        return await self._request(self._last_entry, life)
+    async def last_entry(self, life: Incarnation, end: Offset = Offset(MAX_OFFSET)) -> FragmentEntry | None:  # noqa: B008
+        """Return the last fragment of an incarnation that has messages, of those that end at or before `end`."""
+        return await self._request(self._last_entry, life, end)
 
     async def _request(self, call: Callable[..., Found], *arguments: object, **named: object) -> Found:
         return await asyncio.get_running_loop().run_in_executor(self._requests, partial(call, *arguments, **named))
@@ -210,8 +214,7 @@ class Archive:
         # After that, so that what is completed meanwhile is seen.
         return Staging(any(is_about(key) for key in self._objects.keys(prefix)), parts)
 
-    def _last_entry(self, life: Incarnation) -> FragmentEntry | None:
-        offset = Offset(MAX_OFFSET)
+    def _last_entry(self, life: Incarnation, offset: Offset) -> FragmentEntry | None:
         while entries := self._table.log_before(life, offset, LAST_ENTRIES):
             found = next((entry for entry in entries if entry.last_user_chunk is not None), None)
             if found is not None:

@@ -11,23 +11,18 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TypeVar
 
-from coldstream.agent.archive import Archive
 from coldstream.agent.delivery import Delivery
 from coldstream.agent.disk import Hole, StreamDisk, Wanted
+from coldstream.agent.history import History
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.losses import Losses
 from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.namesakes import Namesakes
-from coldstream.agent.naming import Naming
-from coldstream.agent.proof import Broker, Proof, Verdict
-from coldstream.agent.rules import Rules
+from coldstream.agent.proof import Proof, Verdict
 from coldstream.agent.search import NameSearch
-from coldstream.agent.slots import Slots
+from coldstream.agent.services import Services
 from coldstream.agent.snapshot import snapshot
 from coldstream.agent.status import StreamStatus
 from coldstream.archive.slice import SegmentSlice
@@ -48,22 +43,6 @@ UNPROVEN = "deleted before they were known to be committed"
 ENDED = frozenset({"deleted", "excluded"})
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the archivers of all streams share."""
-
-    archive: Archive
-    broker: Broker
-    naming: Naming
-    slots: Slots
-    rules: Rules
-    metrics: AgentMetrics
-    scan_s: float
-    every_ms: int | None
-    host: str
-    namesakes: Namesakes = field(default_factory=Namesakes)
-
-
 class StreamArchiver:
     """Archives one incarnation, until it is deleted at the broker and nothing of it is left here.
 
@@ -80,6 +59,7 @@ class StreamArchiver:
         self.losses = Losses(self.identity, services.archive, services.metrics, services.host)
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
+        self._history = History(self.identity, services.archive, disk, self._on_disk, services.metrics)
         self._is_backfill = is_backfill
         self.archived_to: Offset | None = None
         self._last_failure: str | None = None
@@ -97,7 +77,7 @@ class StreamArchiver:
     @property
     def last_failure(self) -> str | None:
         """What failed last, or is missing; None when all goes well."""
-        return self._last_failure or self.losses.failure or self._search.why
+        return self._last_failure or self.losses.failure or self._search.why or self._history.why
 
     @property
     def is_live(self) -> bool:
@@ -214,7 +194,8 @@ class StreamArchiver:
             if first_offset is None:
                 return True
             await self.losses.suspect(Offset(0), first_offset, unseen=True)
-            await self._go_on(await self._delivery.covered_to(self.incarnation, first_offset))
+            covered_to = await self._delivery.covered_to(self.incarnation, first_offset)
+            await self._go_on(await self._history.begin(first_offset, covered_to))
         assert self.archived_to is not None
         await self.losses.tell_if_possible()
         found = await self._on_disk(self.disk.wanted, self.archived_to, now_ms())
@@ -321,7 +302,10 @@ class StreamArchiver:
 
     async def _archive(self, chunk: SegmentSlice) -> None:
         assert self.stream is not None
-        await self._delivery.deliver(chunk, self.stream, is_backfill=self._is_backfill, tell=self._tell)
+        is_contested = chunk.first_offset < self._history.contested_to
+        await self._delivery.deliver(
+            chunk, self.stream, is_backfill=self._is_backfill, is_contested=is_contested, tell=self._tell
+        )
         await self._go_on(chunk.next_offset)
 
     async def _pass(self, hole: Hole) -> None:

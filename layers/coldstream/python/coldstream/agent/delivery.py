@@ -44,17 +44,24 @@ class Delivery:
         return found
 
     async def deliver(
-        self, chunk: SegmentSlice, stream: StreamId, *, is_backfill: bool, tell: Callable[[str], None]
+        self,
+        chunk: SegmentSlice,
+        stream: StreamId,
+        *,
+        is_backfill: bool,
+        is_contested: bool = False,
+        tell: Callable[[str], None],
     ) -> None:
         """Deliver a slice, all of it committed; return when the manifest covers it, or it is in quarantine.
 
+        One that `is_contested` is delivered also where the manifest covers its offsets: it may be of another history.
         `tell` is called with what it is busy with: waiting, staging, announced. Raises OtherClusterError when another
         cluster announced the stream first, FileNotFoundError when its file was let go, UnavailableError when nothing
         came of an announcement.
         """
         since = TimestampMs(chunk.path.stat().st_mtime_ns // 1_000_000)
         quarantined = 0
-        while await self.covered_to(stream.incarnation, chunk.first_offset, chunk.next_offset) < chunk.next_offset:
+        while is_contested or not await self._is_covered(stream.incarnation, chunk):
             await self._archive.check_cluster(stream)
             tell("waiting")
             async with self._slots.take(backfill=is_backfill, since=since):
@@ -66,25 +73,33 @@ class Delivery:
             await self._archive.announce(rolled)
             self._metrics.announced(stream, rolled.size_bytes)
             tell("announced")
-            if is_known_bad or not await self._is_archived(rolled, before):
+            if is_known_bad or not await self._is_archived(rolled, before, is_contested=is_contested):
                 quarantined += 1
-                if quarantined == MAX_QUARANTINES:
+                if is_contested or quarantined == MAX_QUARANTINES:
                     log.error("%s failed verification and is in quarantine", rolled)
                     self._metrics.quarantined(stream)
                     return
             else:
                 self._metrics.archived(stream, rolled.size_bytes)
+                if is_contested:
+                    return
 
-    async def _is_archived(self, rolled: SegmentRolled, before: object) -> bool:
+    async def _is_covered(self, life: Incarnation, chunk: SegmentSlice | SegmentRolled) -> bool:
+        return await self.covered_to(life, chunk.first_offset, chunk.next_offset) >= chunk.next_offset
+
+    async def _is_archived(self, rolled: SegmentRolled, before: object, *, is_contested: bool) -> bool:
         """Wait until an announced slice is archived, or in quarantine. Raises UnavailableError when neither comes."""
         deadline = asyncio.get_running_loop().time() + ANNOUNCE_AGAIN_S
         delay_s = FIRST_POLL_S
         while True:
-            covered_to = await self.covered_to(rolled.stream.incarnation, rolled.first_offset, rolled.next_offset)
-            if covered_to >= rolled.next_offset:
+            # Of what is contested it says nothing that its offsets are covered: it is judged when it is staged no more.
+            is_judged = is_contested and not await self._archive.is_staged(rolled)
+            if not is_contested and await self._is_covered(rolled.stream.incarnation, rolled):
                 return True
             if await self._archive.quarantine_of(rolled) != before:
                 return False
+            if is_judged:
+                return True
             if asyncio.get_running_loop().time() > deadline:
                 raise UnavailableError(
                     f"{rolled} was announced {ANNOUNCE_AGAIN_S:.0f} s ago and is not archived; it is announced again."

@@ -141,6 +141,12 @@ class StreamDisk:
         number = self._named(Offset(chunk_id))
         return None if number is None else self._walk(self.segments[number]).find(chunk_id)
 
+    def user_chunk_at(self, offset: Offset) -> ChunkHeader | None:
+        """Return the first user chunk that reaches past an offset, of the segment that may hold it."""
+        number = self._named(offset)
+        found = None if number is None else self._walk(self.segments[number]).user_chunk_at(offset)
+        return None if found is None else found.header
+
     def is_linked(self, earlier: ChunkHeader, later: ChunkHeader) -> bool:
         """Tell whether two chunks on this disk are of one log, so that the later one proves the earlier.
 

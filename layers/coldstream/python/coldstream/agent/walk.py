@@ -126,6 +126,11 @@ class SegmentWalk:
         found = next((chunk for chunk in self._chunks() if chunk.header.chunk_id >= chunk_id), None)
         return found if found is not None and found.header.chunk_id == chunk_id else None
 
+    def user_chunk_at(self, offset: Offset) -> FoundChunk | None:
+        """Return the first user chunk that reaches past an offset, by a walk. Raises FileNotFoundError."""
+        chunks = (chunk for chunk in self._chunks() if chunk.header.type is ChunkType.USER)
+        return next((chunk for chunk in chunks if chunk.end.offset > offset), None)
+
     def last_user_before(self, offset: Offset) -> FoundChunk | None:
         """Return the last user chunk that does not reach past `offset`, by a walk. Raises FileNotFoundError."""
         found = None

@@ -1,0 +1,29 @@
+"""What the archivers of all streams share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coldstream.agent.archive import Archive
+from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.namesakes import Namesakes
+from coldstream.agent.naming import Naming
+from coldstream.agent.proof import Broker
+from coldstream.agent.rules import Rules
+from coldstream.agent.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The archive, the broker, and what else there is once for all of them."""
+
+    archive: Archive
+    broker: Broker
+    naming: Naming
+    slots: Slots
+    rules: Rules
+    metrics: AgentMetrics
+    scan_s: float
+    every_ms: int | None
+    host: str
+    namesakes: Namesakes = field(default_factory=Namesakes)
