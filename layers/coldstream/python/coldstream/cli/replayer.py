@@ -18,6 +18,7 @@ import typer
 from coldstream.cli.exits import ExitCode, exit_code_of
 from coldstream.cli.output import Format, printable, write_json, write_table
 from coldstream.cli.progress import progress
+from coldstream.cli.silence import told_when_silent
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Replayer:
         bounds = parse_bounds(self.start, self.end, now_ms())
         settings = Settings.from_environment(os.environ)
         self.table, self.objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-        streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
+        with told_when_silent(f"DynamoDB, table {settings.table}"):
+            streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
         found = [find_source(self.table, self.objects, stream, *bounds, skip_gaps=self.skip_gaps) for stream in streams]
 
         def stop(number: int, _frame: object) -> None:
