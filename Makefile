@@ -104,4 +104,4 @@ generate: setup  ## Write again what is generated from the code: docs/openapi.js
 	@$(BIN)/python scripts/generate.py
 
 clean:  ## Remove what these targets made
-	rm -rf $(VENV) .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam build
+	rm -rf $(VENV) .venv-* .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .aws-sam build dist

@@ -116,6 +116,13 @@ def test_a_stream_goes_into_a_stream_of_a_broker_once(archive: Archive, cli: Cli
     assert found == [amqp(body_of(offset).encode()) for offset in range(5, 30)]
 
 
+def test_a_stream_that_the_broker_does_not_have_is_to_be_declared_first(cli: Cli, broker: Broker) -> None:
+    done = cli("replay", "orders", "--to-stream", "never-declared", "--broker", broker.stream_uri)
+    assert done.code == 3
+    assert "never-declared" in done.err
+    assert "declare the target first" in done.err
+
+
 def test_an_exchange_that_is_not_there_fails_the_stream(cli: Cli, broker: Broker) -> None:
     uri = f"amqp://guest:guest@127.0.0.1:{broker.amqp_port}/%2F"
     done = cli("replay", "orders", "--to-exchange", "nowhere", "--amqp-broker", uri, "-o", "json")

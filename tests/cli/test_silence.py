@@ -40,6 +40,23 @@ def test_a_resolver_that_hangs_is_told_before_it_is_given_up(
     assert "Read timed out" in last
 
 
+@pytest.mark.parametrize("command", [("compact", "orders"), ("replay", "orders", "--to-parquet", "table")])
+def test_a_manifest_that_hangs_is_told_before_it_is_given_up(
+    command: tuple[str, ...], hanging: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coldstream.store.table.READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("coldstream.store.table.RETRIES", 0)
+    settings = {"AWS_ENDPOINT_URL": hanging, "AWS_DEFAULT_REGION": "us-east-1", "COLDSTREAM_BUCKET": "archive"}
+    keys = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+    for name, value in {**settings, **keys, "COLDSTREAM_TABLE": "manifest"}.items():
+        monkeypatch.setenv(name, value)
+    done = cli(*command)
+    assert done.code == 6
+    first, *_, last = done.err.splitlines()
+    assert first.startswith("coldstream: no answer from DynamoDB, table manifest for 0 s; still trying")
+    assert "Read timeout" in last
+
+
 def test_what_comes_in_time_is_passed_without_a_word(
     archive: Archive, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

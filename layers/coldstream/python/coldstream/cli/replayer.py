@@ -18,7 +18,8 @@ import typer
 from coldstream.cli.exits import ExitCode, exit_code_of
 from coldstream.cli.output import Format, printable, write_json, write_table
 from coldstream.cli.progress import progress
-from coldstream.errors import ColdstreamError
+from coldstream.cli.silence import told_when_silent
+from coldstream.errors import ColdstreamError, StreamNotFoundError
 
 if TYPE_CHECKING:
     from coldstream.replay.send import Asked
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from coldstream.replay.tables.report import TableReport
 
 Advance = Callable[[int], None]
+
+_DECLARE = "replay declares no stream, as retention and segment size are yours to decide: declare the target first"
 
 
 @dataclass(slots=True)
@@ -60,7 +63,8 @@ class Replayer:
         bounds = parse_bounds(self.start, self.end, now_ms())
         settings = Settings.from_environment(os.environ)
         self.table, self.objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-        streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
+        with told_when_silent(f"DynamoDB, table {settings.table}"):
+            streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
         found = [find_source(self.table, self.objects, stream, *bounds, skip_gaps=self.skip_gaps) for stream in streams]
 
         def stop(number: int, _frame: object) -> None:
@@ -84,7 +88,8 @@ class Replayer:
         for gap in (gap for stream in summary["streams"] for gap in stream["gaps"]):
             typer.echo(f"passed over: offsets {gap['first_offset']} to {gap['next_offset'] - 1}", err=True)
         for failure in self.failures:
-            typer.echo(printable(f"failed: {failure}"), err=True)
+            todo = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
+            typer.echo(printable(f"failed: {failure}{todo}"), err=True)
         code = exit_code_of(type(failure) for failure in self.failures)
         raise typer.Exit(ExitCode.INTERRUPTED if self.stopped.is_set() and code is ExitCode.OK else code)
 
@@ -153,6 +158,8 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
                     should_stop=run.stopped.is_set,
                 )
             except ColdstreamError as err:
+                if isinstance(err, StreamNotFoundError):
+                    err.add_note(_DECLARE)
                 run.failures.append(err)
             else:
                 summaries.append(done)
