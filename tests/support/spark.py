@@ -31,7 +31,7 @@ REMEDY = "pip install 'coldstream[spark]', and on Debian: apt-get install defaul
 FOREIGN = ("HADOOP_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE", "YARN_CONF_DIR")
 """What would bring in a Spark, or settings, of someone else."""
 
-ASKS_ITS_SOCKETS_TO_CLOSE = (4, 1)
+ASKS_ITS_SOCKETS_TO_CLOSE = (4, 2)
 """The first Spark that does: those of older ones are closed by the garbage collector, which Python warns of."""
 
 QUIET = """
