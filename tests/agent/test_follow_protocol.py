@@ -329,3 +329,31 @@ async def test_a_stream_that_is_refused_is_told_until_it_is_not(
         assert "no permission to read" in caplog.text
         monkeypatch.setattr(world, "probe", probe)
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)
+
+
+async def test_a_stream_that_is_refused_while_it_is_followed_is_told_until_it_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permissions are taken away later, too; the connection ends with the broker's next restart."""
+    world.declare(1000, 8)
+    probe, connect = world.probe, world.connect
+    is_refused = False
+
+    def refused(*_: object, **__: object) -> None:
+        nonlocal is_refused
+        is_refused = True
+        raise BrokerRefusedError("no permission to read")
+
+    async def perhaps(vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
+        if is_refused:
+            raise BrokerRefusedError("no permission to read")
+        return await probe(vhost, name, spec)
+
+    monkeypatch.setattr(world, "probe", perhaps)
+    monkeypatch.setattr(follow_protocol, "LiveConnection", refused)
+    async with world.agent() as (agent, _):
+        await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
+        monkeypatch.setattr(world, "probe", probe)
+        monkeypatch.setattr(follow_protocol, "LiveConnection", connect)
+        await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)
+        await until(lambda: world.archived_to(1000) == 80)

@@ -153,7 +153,7 @@ class ProtocolFollower:
             max_spool_bytes=agent.options.max_spool_bytes,
         )
         await source.run()
-        log.info("%s has ended", stream)
+        log.info("%s is not followed any more", stream)
 
 
 def _pins(agent: Agent, life: Incarnation) -> StreamPins:

@@ -33,7 +33,7 @@ from coldstream.agent.lives import CLOCKS_APART_MS, Anchor
 from coldstream.agent.rebuild import rebuilt, tracking_before
 from coldstream.agent.spool import ClosedSegment, SegmentSpool
 from coldstream.archive.borders import HELD_BYTES
-from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
+from coldstream.errors import BrokerRefusedError, ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.live.connection import LiveConnection
 from coldstream.live.delivered import is_same
@@ -120,9 +120,10 @@ class ProtocolSource:
         self._idle_s = None if every_ms is None else min(1.0, every_ms / 2000)
 
     async def run(self) -> None:
-        """Run until cancelled, or until this incarnation has ended: deleted, or declared again. Connects by itself.
+        """Run until cancelled, until this incarnation has ended, deleted or declared again, or until it is refused.
 
-        Each end of a connection goes to `on_failure`, the end of the incarnation as StreamNotFoundError.
+        Connects by itself. Each end of a connection goes to `on_failure`, the end of the incarnation as
+        StreamNotFoundError, that it may not be read as BrokerRefusedError.
         """
         delay_s = FIRST_RETRY_S
         try:
@@ -130,7 +131,7 @@ class ProtocolSource:
                 before = self.next_offset
                 failure = await self._attempt()
                 self._on_failure(failure)
-                if isinstance(failure, StreamNotFoundError):
+                if isinstance(failure, StreamNotFoundError | BrokerRefusedError):
                     return
                 delay_s = FIRST_RETRY_S if self.next_offset > before else min(2 * delay_s, MAX_RETRY_S)
                 await asyncio.sleep(random.uniform(0.5, 1) * delay_s)  # noqa: S311  jitter, not a secret
