@@ -81,7 +81,7 @@ def test_an_index_is_told_who_what_and_where(page: Message) -> None:
 def test_no_link_of_the_page_on_an_index_leads_nowhere(page: Message) -> None:
     links = re.findall(r"\]\(([^)]*)\)", page.get_payload())
     assert [link for link in links if not link.startswith("https://")] == []
-    assert "docs/agent.md is for who runs brokers" in page.get_payload()
+    assert "docs/agent.md is for people who run brokers" in page.get_payload()
 
 
 def test_the_source_distribution_has_the_pages_that_the_readme_names(built: Built) -> None:
