@@ -169,6 +169,8 @@ async def test_names_of_every_kind_are_found_in_seconds_by_one_connection_a_vhos
 
         await until(lambda: wanted <= set(found()))
         for (vhost, name), archiver in found().items():
+            if (vhost, name) not in wanted:  # of another test's on the same broker
+                continue
             content = (archiver.disk.pins.directory / f"{0:020}.segment").read_bytes()
             assert f"{vhost} {name}".encode() in content
     # Nothing else is tried: a broker refuses a vhost that it does not have after seconds.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
