@@ -10,12 +10,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
-
 import coldstream
 from coldstream.extras import missing_extra
 
 try:
+    from pyspark.errors import AnalysisException
+
     from coldstream_spark.datasource import ColdstreamDataSource
 except ModuleNotFoundError as err:
     if (missing := missing_extra(err, "spark")) is None:

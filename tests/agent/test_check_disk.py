@@ -53,6 +53,14 @@ def test_without_a_segment_a_link_cannot_be_tried(tmp_path):
     assert outcomes(checks) == [Outcome.OK, Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
 
 
+def test_a_broker_that_never_had_a_stream_has_no_directory_of_them_yet(tmp_path):
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "quorum").mkdir()
+    checks = check_disk(options(tmp_path / "node" / "stream", tmp_path / "state"))
+    assert outcomes(checks) == [Outcome.UNKNOWN, Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
+    assert "first stream" in checks[0].todo
+
+
 @pytest.mark.parametrize(
     ("error", "todo"), [(errno.EXDEV, "under the same mount"), (errno.EPERM, "user that owns the broker's files")]
 )

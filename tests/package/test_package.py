@@ -40,6 +40,7 @@ OF_EXTRA = {
     "replay": ["coldstream.replay", "coldstream.rows"],
     "spark": ["coldstream_spark"],
 }
+OURS = ("coldstream", "pyspark_coldstream/")
 BELOW = {
     "agent": {"agent", "consumer", "cli"},
     "cli": {"cli"},
@@ -102,7 +103,7 @@ def test_the_wheel_has_its_types_the_jobs_and_the_template_with_its_functions(bu
             ("coldstream_spark/jobs/replay.py", "spark/replay.py"),
         ):
             assert wheel.read(packed) == (ROOT / source).read_bytes()
-    assert not [name for name in names if name.endswith(".pyc") or not name.startswith("coldstream")]
+    assert not [name for name in names if name.endswith(".pyc") or not name.startswith(OURS)]
 
 
 def test_every_module_of_an_extra_is_known_to_be_of_it() -> None:

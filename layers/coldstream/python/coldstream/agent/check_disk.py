@@ -22,6 +22,9 @@ GIB = 1024 * MIB
 AS_BROKER = "run the agent as the user that owns the broker's files, rabbitmq"
 
 
+FIRST_STREAM = "the broker makes it with its first stream; declare one, and check again"
+
+
 def check_disk(options: AgentOptions) -> list[Check]:
     """Check the broker's directory, the agent's own, and the links between the two. Leaves nothing there."""
     return [*_data(options), *_state(options), _space(options)]
@@ -32,6 +35,9 @@ def _data(options: AgentOptions) -> Iterator[Check]:
         return
     assert options.data is not None
     what = "the broker's directory of streams can be read"
+    if _comes_with_the_first_stream(options.data):
+        yield Check(Part.DISK, what, Outcome.UNKNOWN, f"{options.data} is not there yet", FIRST_STREAM)
+        return
     try:
         directories = [path for path in options.data.iterdir() if path.is_dir()]
         for path in directories[:1]:
@@ -40,6 +46,14 @@ def _data(options: AgentOptions) -> Iterator[Check]:
         yield Check(Part.DISK, what, Outcome.FAILED, str(err), AS_BROKER)
         return
     yield Check(Part.DISK, what, Outcome.OK, f"{len(directories)} streams in {options.data}")
+
+
+def _comes_with_the_first_stream(data: Path) -> bool:
+    """Tell whether the broker's directory is missing alone: what it lies in can be seen."""
+    try:
+        return not data.exists() and any(data.parent.iterdir())
+    except OSError:
+        return False
 
 
 def _state(options: AgentOptions) -> Iterator[Check]:
@@ -71,9 +85,12 @@ def _links(options: AgentOptions, made: Path) -> Check:
     data = options.data
     assert data is not None
     todo = f"choose a --state on the file system of {data}, and under the same mount"
+    is_coming = _comes_with_the_first_stream(data)
     there = data if data.exists() else data.parent
     if there.stat().st_dev != made.stat().st_dev:
         return Check(Part.DISK, what, Outcome.FAILED, f"{options.state} is on another file system than {data}", todo)
+    if is_coming:
+        return Check(Part.DISK, what, Outcome.UNKNOWN, "the broker has no segment yet to try it with", None)
     try:
         sample = next((path for life in data.iterdir() for path in segment_files(life).values()), None)
     except OSError as err:
