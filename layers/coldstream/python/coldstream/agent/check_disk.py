@@ -89,8 +89,8 @@ def _links(options: AgentOptions, made: Path) -> Check:
     there = data if data.exists() else data.parent
     if there.stat().st_dev != made.stat().st_dev:
         return Check(Part.DISK, what, Outcome.FAILED, f"{options.state} is on another file system than {data}", todo)
-    lives = [] if is_coming else data.iterdir()
     try:
+        lives = () if is_coming else data.iterdir()
         sample = next((path for life in lives for path in segment_files(life).values()), None)
     except OSError as err:
         return Check(Part.DISK, what, Outcome.UNKNOWN, str(err), AS_BROKER)
