@@ -62,6 +62,9 @@ class World:
     async def login(self) -> None:
         pass
 
+    async def members(self, vhost: str, name: str) -> int:
+        return 1
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if (vhost, name) != ORDERS:
             raise UnavailableError("not here")

@@ -12,11 +12,12 @@ from prometheus_client import generate_latest
 from coldstream.agent.archive import Archive
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.limiter import BandwidthLimit
-from coldstream.agent.losses import PATIENCE_S, UNSEEN, Losses
+from coldstream.agent.losses import PATIENCE_S, REPLICAS_PATIENCE_S, UNSEEN, Losses
 from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
 from coldstream.agent.metrics import AgentMetrics
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.missing import record_missing
+from coldstream.errors import UnavailableError
 from coldstream.manifest.entry import Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
@@ -35,6 +36,7 @@ class Scene:
 
     def __init__(self, tmp_path: Path) -> None:
         self.now_s = 1000.0
+        self.nodes: int | None = 1
         self.archive = MemoryArchive()
         self.bus = Bus(self.archive)
         self.metrics = AgentMetrics()
@@ -46,7 +48,12 @@ class Scene:
         """Return those of an agent that is started anew."""
         archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
         identity = StreamIdentity(LIFE, self.file, None, None)  # type: ignore[arg-type]  # not asked
-        return Losses(identity, archive, self.metrics, "here", clock=lambda: self.now_s)
+        return Losses(identity, archive, self.metrics, self, "here", clock=lambda: self.now_s)  # type: ignore[arg-type]
+
+    async def members(self, vhost: str, name: str) -> int:
+        if self.nodes is None:
+            raise UnavailableError("down")
+        return self.nodes
 
     def commit(self, first: int, following: int) -> None:
         commit_fragment(self.archive.table, STREAM, fragment(first, following), lambda: NOW)
@@ -78,6 +85,15 @@ async def test_what_is_missing_behind_the_tail_is_told_once_nobody_has_brought_i
     assert await scene.after(5) == []
     assert (scene.losses.complete_from, scene.losses.why) == (80, WHY)
     assert b"lost_offsets_total{" in generate_latest(scene.metrics.registry)
+
+
+@pytest.mark.parametrize("nodes", [3, None], ids=["on three nodes", "the broker is down"])
+async def test_where_other_nodes_have_the_stream_their_agents_are_given_longer(scene: Scene, nodes: int | None) -> None:
+    scene.nodes = nodes
+    scene.commit(0, 50)
+    await scene.losses.suspect(Offset(0), Offset(80))
+    assert await scene.after(0.99 * REPLICAS_PATIENCE_S / PATIENCE_S) == []
+    assert await scene.after(0.01 * REPLICAS_PATIENCE_S / PATIENCE_S) == [(50, 80, WHY)]
 
 
 async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_ours(scene: Scene) -> None:

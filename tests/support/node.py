@@ -103,6 +103,9 @@ class Node:
     async def login(self) -> None:
         pass
 
+    async def members(self, vhost: str, name: str) -> int:
+        return 1
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         self.probes += 1
         if self.is_down:

@@ -169,6 +169,9 @@ class Replica:
     async def login(self) -> None:
         pass
 
+    async def members(self, vhost: str, name: str) -> int:
+        return 1
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if self.is_down:
             raise UnavailableError("the broker is down")

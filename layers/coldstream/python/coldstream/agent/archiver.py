@@ -56,7 +56,7 @@ class StreamArchiver:
         self.disk = disk
         self.state = "starting"
         self.identity = StreamIdentity(incarnation, memory, services.broker, self)
-        self.losses = Losses(self.identity, services.archive, services.metrics, services.host)
+        self.losses = Losses(self.identity, services.archive, services.metrics, services.broker, services.host)
         self._services = services
         self._delivery = Delivery(services.archive, services.slots, services.metrics, services.every_ms)
         self._history = History(self.identity, services.archive, disk, self._on_disk, services.metrics)

@@ -2,10 +2,10 @@
 
 Offsets that neither this disk nor the archive has may still come: another replica's agent may have pinned, staged or
 announced them. Agents do not know of each other, but all of them work through one bucket and one manifest. So a hole is
-only suspected at first, and archiving goes on behind it. It is lost once for PATIENCE_S the archive has not grown into
-it, and nothing that is staged, or being staged, is of it. Readers wait that long for a gap which nobody explains; who
-is right about a hole that another agent could not even begin to fill by then is told by the archive: offsets that are
-announced after all are archived, whatever was said of them.
+only suspected at first, and archiving goes on after it. It is lost once the archive has not grown into it for a while,
+and nothing that is staged, or being staged, is of it: for PATIENCE_S, or for REPLICAS_PATIENCE_S where other nodes have
+the stream, too. A hole that another agent could not even begin to fill by then is filled later all the same: offsets
+that are announced after all are archived, whatever was said of them.
 
 What was never seen by an agent, because retention had deleted it before one came to the stream, is told as well, so
 that it is known why the archive begins where it does. That is no loss of ours, and no reason for an alarm.
@@ -16,12 +16,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coldstream.agent.archive import Archive
 from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.memory import Loss
 from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.proof import Broker
 from coldstream.errors import AccessDeniedError, ColdstreamError
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset
@@ -29,6 +31,10 @@ from coldstream.units import Offset
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
+"""Where no other agent can have what is missing: the stream is on this node alone."""
+
+REPLICAS_PATIENCE_S = 240.0
+"""Where another node's agent may have pinned it, and have much else to stage first. Consumers wait for longer."""
 
 UNSEEN = "deleted by the broker's retention before an agent saw them"
 MAX_HOLES = 1000
@@ -57,17 +63,21 @@ class Losses:
         identity: StreamIdentity,
         archive: Archive,
         metrics: AgentMetrics,
+        broker: Broker,
         host: str,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
         self._archive = archive
         self._metrics = metrics
+        self._broker = broker
         self._reason = f"deleted by the broker's retention before the agent of {host} had them"
         self._clock = clock
         self._noted: list[tuple[Offset, Offset, bool]] = []
         self._suspected: list[_Suspicion] = []
-        self._try_again_at = clock()
+        self._try_again_at = self._ask_again_at = clock()
+        self._is_alone = False
         self.failure: str | None = None
         self.complete_from = Offset(0)
         self.why: str | None = None
@@ -126,14 +136,26 @@ class Losses:
             first_offset, next_offset, unseen = self._noted[0]
             await self.suspect(first_offset, next_offset, unseen=unseen)
             del self._noted[0]
-        for suspicion in list(self._suspected):
-            if self._clock() - suspicion.since >= PATIENCE_S:
-                await self._settle(suspicion)
+        now = self._clock()
+        if any(now - suspicion.since >= PATIENCE_S for suspicion in self._suspected):
+            patience_s = await self._patience_s()
+            for suspicion in list(self._suspected):
+                if now - suspicion.since >= patience_s:
+                    await self._settle(suspicion)
         if self._identity.stream is None:
             return
         for loss in self._identity.lost:
             await self._archive.announce_loss(self._identity.stream, loss)
             self._identity.told(loss)
+
+    async def _patience_s(self) -> float:
+        """Return how long a hole is only suspected. Where the broker does not tell, other nodes count as having it."""
+        stream = self._identity.stream
+        if stream is not None and self._clock() >= self._ask_again_at:
+            self._ask_again_at = self._clock() + PATIENCE_S
+            with suppress(ColdstreamError):
+                self._is_alone = await self._broker.members(stream.vhost, stream.name) == 1
+        return PATIENCE_S if self._is_alone else REPLICAS_PATIENCE_S
 
     async def _settle(self, suspicion: _Suspicion) -> None:
         """Lose a hole that nobody fills; else suspect what is left of it."""

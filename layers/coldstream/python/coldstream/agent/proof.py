@@ -10,10 +10,11 @@ that what stands before it on this disk is of the same log, for pins of what the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from coldstream.agent.metrics import AgentMetrics, Service
 from coldstream.errors import ColdstreamError, LoginRefusedError, UnavailableError, VhostRefusedError
@@ -24,6 +25,8 @@ from coldstream.live.delivered import is_same
 from coldstream.manifest.spec import AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.units import ChunkId, Offset
+
+_Answer = TypeVar("_Answer")
 
 PROBE_TIMEOUT_S = 3.0
 PROBES_AT_ONCE = 32
@@ -42,6 +45,10 @@ class Broker(Protocol):
 
         Raises UnavailableError, StreamNotFoundError, AccessDeniedError.
         """
+        ...
+
+    async def members(self, vhost: str, name: str) -> int:
+        """Return on how many nodes a stream is. Raises what `probe` raises."""
         ...
 
     async def login(self) -> None:
@@ -112,10 +119,17 @@ class BrokerConnections:
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         """Ask by a consumer with a credit of one chunk."""
+        return await self._ask(vhost, lambda connection: connection.probe(name, spec, timeout_s=PROBE_TIMEOUT_S))
+
+    async def members(self, vhost: str, name: str) -> int:
+        """Ask by the command Metadata."""
+        return await self._ask(vhost, lambda connection: connection.members(name))
+
+    async def _ask(self, vhost: str, question: Callable[[LiveConnection], Awaitable[_Answer]]) -> _Answer:
         async with self._probes:
             connection = await self._connection(vhost)
             try:
-                found = await connection.probe(name, spec, timeout_s=PROBE_TIMEOUT_S)
+                found = await question(connection)
             except UnavailableError:
                 if connection.is_lost:  # else it is about the stream alone
                     await self._drop(vhost, connection)

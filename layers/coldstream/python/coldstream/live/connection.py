@@ -101,6 +101,10 @@ class LiveConnection:
             except TimeoutError:
                 return None
 
+    async def members(self, stream: str) -> int:
+        """Return on how many nodes a stream is: its leader's, and its replicas'. Raises what a subscription raises."""
+        return await self._opened().members(stream)
+
     def subscribe(
         self,
         stream: str,

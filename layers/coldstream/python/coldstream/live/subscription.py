@@ -57,6 +57,16 @@ class Subscriptions:
         del self._open[number]
         await asyncio.shield(self.wire.start(self._unsubscribe(number)))
 
+    async def members(self, stream: str) -> int:
+        """Return on how many nodes a stream is, its leader's included. Raises UnavailableError, StreamNotFoundError."""
+        answer = await self.wire.request(
+            lambda correlation_id: schema.Metadata(correlation_id, streams=[WireText(stream)]), schema.MetadataResponse
+        )
+        for found in answer.metadata:
+            if found.name == stream and found.response_code != refusals.OK:
+                raise refusals.refusal(found.response_code, f"stream {stream!r}")
+        return 1 + sum(len(found.replicas_refs) for found in answer.metadata if found.name == stream)
+
     def delivered(self, subscription_id: int, chunk: memoryview) -> None:
         """Pass a chunk on; those that were under way when their subscription ended are dropped."""
         if (subscription := self._open.get(subscription_id)) is not None:
@@ -209,18 +219,11 @@ class Subscription:
                 return  # what has arrived comes first; the error is behind it
 
     async def _why_gone(self) -> ColdstreamError:
-        what = f"stream {self.stream!r}"
         try:
-            answer = await self._subscriptions.wire.request(
-                lambda correlation_id: schema.Metadata(correlation_id, streams=[WireText(self.stream)]),
-                schema.MetadataResponse,
-            )
-        except UnavailableError as err:
+            await self._subscriptions.members(self.stream)
+        except ColdstreamError as err:
             return err
-        code = next((found.response_code for found in answer.metadata if found.name == self.stream), refusals.OK)
-        return (
-            UnavailableError(f"{what} has changed its members") if code == refusals.OK else refusals.refusal(code, what)
-        )
+        return UnavailableError(f"stream {self.stream!r} has changed its members")
 
     async def _leave(self) -> None:
         self._ended = True
