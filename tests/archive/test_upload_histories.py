@@ -10,7 +10,7 @@ import pytest
 from tests.support.compacting import Inline
 from tests.support.upload_histories import UploadHistory
 
-HISTORIES = int(os.environ.get("COLDSTREAM_UPLOAD_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("COLDSTREAM_UPLOAD_HISTORIES", "300"))
 FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 
 

@@ -99,6 +99,7 @@ class UploadHistory(History):
             self.table, self.objects, self.keys, self.rng.choice([300, 700, 1500]), now=lambda: NOW
         )
         self.is_over = False
+        self.busy = self.rng.choice([1, 2, 30])  # segments that copies come of
         self.fork = self.rng.randrange(0, 24)
         kind = self.rng.choice(["messages", "epoch", "later epoch", "times"])
         content = self.rng.randrange(1 << 30)
@@ -145,7 +146,7 @@ class UploadHistory(History):
     def _stage(self) -> None:
         which = self.rng.choice([0, 0, 1])
         log, cuts = self.logs[which], self.cuts[which]
-        number = self.rng.randrange(len(cuts) - 1)
+        number = self.rng.randrange(min(len(cuts) - 1, self.busy))
         first, last = cuts[number], cuts[number + 1]
         if self.rng.random() < 0.2:
             first, last = sorted(self.rng.sample(range(len(log.chunks) + 1), 2))
@@ -169,7 +170,8 @@ class UploadHistory(History):
         self.staged.setdefault((key, there), False)
         info = self.objects_as_they_are().info(key)
         etag = None if info is None or self.rng.random() < 0.1 else info.etag
-        self.queue.append(SegmentRolled(STREAM, *offsets, len(there), self.objects.bucket, key, etag=etag))
+        event = SegmentRolled(STREAM, *offsets, len(there), self.objects.bucket, key, etag=etag)
+        self.queue += [event] * self.rng.choice([1, 1, 2])
 
     def _deliver(self) -> None:
         if not self.queue:
