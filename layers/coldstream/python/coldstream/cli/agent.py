@@ -113,7 +113,7 @@ def agent(
         str, typer.Option(help="With --source protocol: what may wait on the disk of each stream.", metavar="SIZE")
     ] = "1GiB",
     listen: Annotated[
-        str, typer.Option(help="Where /metrics, /healthz and /status are; - for nowhere.", metavar="HOST:PORT")
+        str, typer.Option(help="Where /metrics, /healthz, /readyz and /status are; - for nowhere.", metavar="HOST:PORT")
     ] = "127.0.0.1:9478",
     check: Annotated[
         bool, typer.Option("--check", help="Try all that the agent needs, tell what is not well, and end.")
