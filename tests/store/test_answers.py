@@ -14,6 +14,8 @@ from botocore.awsrequest import AWSResponse
 from urllib3.exceptions import ProtocolError
 
 from coldstream.errors import InvalidSettingError, OutcomeUnknownError, UnavailableError
+from coldstream.manifest.access import Grant
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Head, Quarantine
 from coldstream.store.bus import EventBridgeBus
@@ -70,6 +72,7 @@ READS: dict[str, Callable[[DynamoTable], object]] = {
     "incarnation_of": lambda table: table.incarnation_of("/", "orders"),
     "streams": lambda table: table.streams(None, 1),
     "grants": lambda table: table.grants(),
+    "bound_cluster": lambda table: table.bound_cluster("/", "orders"),
 }
 
 
@@ -88,6 +91,8 @@ def table(create_table: Callable[[], str]) -> DynamoTable:
     )
     assert change is not None
     table.apply(change)
+    table.put_grant(Grant("arn:aws:iam::123456789012:role/reader", "%2F/orders", NOW))
+    table.bind_cluster("/", "orders", Cluster("eu"))
     return table
 
 
