@@ -373,3 +373,20 @@ def signature(url: str, range_header: str, *, secret: str) -> str:
     for part in (*scope.split("/"), to_sign):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     return key.hex()
+
+
+@pytest.mark.parametrize("etag", ["its own", '"another"'])
+def test_where_a_store_knows_no_condition_of_a_delete_the_etag_is_asked_for_first(
+    s3_objects: S3Objects, etag: str
+) -> None:
+    put(s3_objects)
+    there = s3_objects.info("key")
+    assert there is not None
+    with wire(s3_objects, s3_error(501, "NotImplemented")) as seen:
+        if etag == "its own":
+            s3_objects.delete("key", if_match=there.etag)
+        else:
+            with pytest.raises(ReplacedError):
+                s3_objects.delete("key", if_match=etag)
+    assert [request.method for request in seen.sent] == ["DELETE", "HEAD", "DELETE"][: 3 if etag == "its own" else 2]
+    assert (s3_objects.info("key") is None) == (etag == "its own")

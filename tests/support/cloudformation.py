@@ -140,12 +140,13 @@ class Stack:
         if function == "Fn::GetAtt":
             name, attribute = argument
             return self._attribute(name, attribute)
+        if function == "Fn::Join":
+            separator, parts = argument
+            return separator.join(self._resolve(parts))
         assert function == "Fn::Sub", f"{function} is not known here"
         text, given = argument if isinstance(argument, list) else (argument, {})
         own = {name: self._resolve(value) for name, value in given.items()}
-        # "${!x}" is how "${x}" is left for IAM.
-        resolved = _VARIABLE.sub(lambda match: own[match[1]] if match[1] in own else self._variable(match[1]), text)
-        return resolved.replace("${!", "${")
+        return _VARIABLE.sub(lambda match: own[match[1]] if match[1] in own else self._variable(match[1]), text)
 
     def _variable(self, variable: str) -> str:
         name, _, attribute = variable.partition(".")

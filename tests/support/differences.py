@@ -11,7 +11,6 @@ _CHECKSUMS = "takes bytes of any checksum"
 _PARTS = "lists no checksums of parts"
 _CONDITIONS = "copies whatever the condition says"
 _GONE = "fails at an upload that is gone"
-_DELETES = "knows no condition of DeleteObject"
 
 DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "moto": {
@@ -30,8 +29,6 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
         "test_a_letter_of_eventbridges_is_archived_once_it_is_moved_to_the_upload_queue": "moves no messages",
     },
     "localstack": {
-        "test_an_object_that_is_not_the_one_expected_is_not_deleted[s3]": _DELETES,
-        "test_what_fails_verification_goes_to_quarantine_and_is_not_staged_any_more": _DELETES,
         "test_the_bucket_forgets_what_nobody_comes_for": "its CloudFormation leaves out lifecycles",
         "test_logs_are_kept_as_long_as_the_template_says": "its CloudFormation leaves out retention",
     },
