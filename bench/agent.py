@@ -19,7 +19,7 @@ from bench.aws import BUCKET, function_environment, sdk_environment
 from bench.harness import MB, MIB, Aim, Cell, ChildRun, Section, Stopwatch, environment, in_child, median_run, say
 from bench.load import make_segment, stream
 from bench.locals3 import LocalS3
-from coldstream.archive.stage import find_rolled
+from coldstream.ingest.stage import find_rolled
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import TimestampMs
@@ -39,7 +39,7 @@ COPY = "cp on the disk"
 
 HOW = f"""\
 {SEGMENTS} rolled segments of {SEGMENT_BYTES // MB} MB, each of another stream, staged to S3 as the agent does it:
-slots, threads, bandwidth limiter, `coldstream.archive.stage`, and nothing around them. Against it, boto3's
+slots, threads, bandwidth limiter, `coldstream.ingest.stage`, and nothing around them. Against it, boto3's
 `upload_file` of the same files, ten threads each as is its default, and `cp` of them to another directory. Each in a
 new process, the files in the page cache, {ROUNDS} rounds, in turns; making clients does not count. S3 servers as for
 the upload: without limits, what is measured is the processor that both share. The agent sums each part and has S3
@@ -109,8 +109,8 @@ def _staged(sources: list[str], sdk: dict[str, str]) -> ChildRun:
 def stage_as_agent(sources: list[str]) -> dict[str, float]:
     """Stage a rolled segment of each directory as the agent does; to be called by `harness.in_child`."""
     from coldstream.agent.archive import Archive  # noqa: PLC0415 - the other sides do without
-    from coldstream.agent.limiter import BandwidthLimit  # noqa: PLC0415
     from coldstream.agent.slots import Slots  # noqa: PLC0415
+    from coldstream.flow.bandwidth import BandwidthLimit  # noqa: PLC0415
 
     archive = Archive.from_environment(os.environ, BandwidthLimit(None), UPLOADS)
 

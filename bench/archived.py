@@ -11,8 +11,8 @@ from bench.aws import BUCKET, function_config, function_environment
 from bench.harness import CannotMeasureError, environment, in_child
 from bench.load import sqs_event
 from bench.template import handler_of
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import stage
 from coldstream.local.process import Process
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys

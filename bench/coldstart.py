@@ -25,8 +25,8 @@ from bench.aws import BUCKET, Event, function_environment, sdk_environment
 from bench.dynamodb import Moto
 from bench.harness import MB, ROOT, Aim, CannotMeasureError, Cell, Section, Stopwatch, environment, say
 from bench.load import FIRST_TIMESTAMP, make_segment, sqs_event, stream
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import stage
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 

@@ -34,11 +34,11 @@ from bench.locals3 import LocalS3
 from bench.orders import make_orders
 from coldstream.compact.commit import commit
 from coldstream.compact.write import write_group
-from coldstream.format.message import messages
+from coldstream.format.amqp.message import messages
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
-from coldstream.serve.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart

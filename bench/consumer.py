@@ -30,8 +30,8 @@ from bench.harness import (
 )
 from bench.locals3 import LocalS3
 from coldstream import Consumer
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import StreamId, incarnation

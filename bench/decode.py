@@ -14,9 +14,9 @@ from rstream.encoding import decode_frame
 from rstream.schema import Deliver
 
 from bench.harness import Aim, Cell, Section, median_run, say
+from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import Chunk, iter_chunks
 from coldstream.format.compression import Compression
-from coldstream.format.message import messages
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, TimestampMs
 

@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled
 from coldstream.format.writer import SegmentWriter
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.units import TimestampMs
 
 FIRST_TIMESTAMP = 1_763_700_000_000

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 from bench.load import FIRST_TIMESTAMP, MS_A_CHUNK
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled
 from coldstream.format.writer import SegmentWriter
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled
 from coldstream.units import TimestampMs
 
 MESSAGES_A_CHUNK = 200

@@ -88,7 +88,7 @@ def measure() -> Section:
 
 def read(url: str, vhost: str, name: str, *, messages: bool) -> dict[str, float]:
     """Read a stream by the reader; to be called by `harness.in_child`."""
-    from coldstream.serve.reader import Reader  # noqa: PLC0415 - the other side does without
+    from coldstream.read.reader import Reader  # noqa: PLC0415 - the other side does without
 
     total = 0
     with Stopwatch() as stopwatch, Reader(url, vhost, name, FIRST) as reader:

@@ -27,8 +27,8 @@ from bench.harness import (
     say,
 )
 from bench.locals3 import LocalS3
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId, incarnation
 from coldstream.replay.broker import Options, Target, replay_to_broker

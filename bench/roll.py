@@ -11,16 +11,16 @@ from tempfile import TemporaryDirectory
 
 from bench.brokers import BODY_BYTES, MESSAGE, new_broker
 from bench.harness import CannotMeasureError, Cell, Section, environment, percentile, say
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled, stage
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.errors import StreamNotFoundError
+from coldstream.ingest.bus import EventBridgeBus
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import AtOffset
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
-from coldstream.serve.answer import RangesQuery
-from coldstream.serve.client import ResolverClient
-from coldstream.store.bus import EventBridgeBus
+from coldstream.read.client import ResolverClient
+from coldstream.resolve.answer import RangesQuery
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import Offset

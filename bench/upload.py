@@ -31,8 +31,8 @@ from bench.load import make_segment, sqs_event, stream
 from bench.locals3 import LocalS3
 from bench.template import handler_of
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import stage
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys

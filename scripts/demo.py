@@ -25,15 +25,15 @@ from tempfile import TemporaryDirectory
 from rstream import CompressionType
 
 from coldstream import BlockingConsumer
-from coldstream.archive.stage import find_rolled, stage
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.errors import ColdstreamError, StreamNotFoundError
+from coldstream.ingest.bus import EventBridgeBus
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
-from coldstream.serve.client import ResolverClient
-from coldstream.serve.reader import Reader
-from coldstream.store.bus import EventBridgeBus
+from coldstream.read.client import ResolverClient
+from coldstream.read.reader import Reader
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.units import MIB, Offset, TimestampMs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from coldstream.runtime.events import SegmentLostDetail, SegmentRolledDetail
+from coldstream.archive.events import SegmentLostDetail, SegmentRolledDetail
 from coldstream.runtime.resolver_api import openapi
 
 DOCS = Path(__file__).parents[1] / "docs"

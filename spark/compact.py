@@ -17,9 +17,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from coldstream.cli.exits import HELP, ExitCode, exit_code, exit_code_of
-from coldstream.cli.output import printable, write_json
-from coldstream.compact.choose import choose
 from coldstream.compact.options import DEFAULT_OLDER_THAN, DEFAULT_TARGET_SIZE, CompactOptions
 from coldstream.compact.place import Place
 from coldstream.compact.report import summary
@@ -27,11 +24,14 @@ from coldstream.compact.run import Compactor
 from coldstream.compact.savings import dry_run_summary, prospect_of
 from coldstream.compact.task import Failure, Task
 from coldstream.compact.write import Written
+from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError, InvalidSettingError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
-from coldstream.runtime.settings import Settings
 from coldstream.store.objects import S3Objects
+from coldstream.store.settings import Settings
+from coldstream.store.streams import choose
 from coldstream.store.table import DynamoTable
 from coldstream.units import MIB, now_ms
 

@@ -32,9 +32,8 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from coldstream.cli.exits import HELP, ExitCode, exit_code, exit_code_of
-from coldstream.cli.output import printable, write_json
-from coldstream.compact.choose import choose
+from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError
 from coldstream.replay.broker import Options, Target, replayed_to
 from coldstream.replay.exchange import ExchangeTarget
@@ -44,6 +43,7 @@ from coldstream.replay.summary import Summary
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.transform import load_function
 from coldstream.replay.wanted import check_start, find_source, parse_bounds
+from coldstream.store.streams import choose
 from coldstream.units import now_ms
 
 _PLACE = ("table", "bucket", "endpoint")

@@ -15,7 +15,7 @@ from rstream import CompressionType
 
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset
-from coldstream.serve.reader import Reader
+from coldstream.read.reader import Reader
 from coldstream.units import Offset
 from tests.support.broker import Broker
 from tests.support.streams import SubBatch

@@ -1,4 +1,4 @@
-"""Imports go one way: errors, units <- format <- manifest <- store <- archive | serve <- runtime <- functions."""
+"""Imports go one way, package by package, and no module imports itself by a detour."""
 
 from __future__ import annotations
 
@@ -9,31 +9,55 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "layers/coldstream/python/coldstream"
+LIBRARY = ROOT / "layers/coldstream/python"
+PACKAGE = LIBRARY / "coldstream"
 
-BASE = {"errors", "units"}
-MAY_IMPORT = {
-    "errors": set[str](),
-    "units": set[str](),
-    "extras": {"errors"},
-    "__main__": {"extras", "cli"},
+BASE = {"errors", "units", "retry"}
+MANIFEST = BASE | {"format", "manifest"}
+STORE = MANIFEST | {"store"}
+READ = STORE | {"flow", "resolve", "read"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "units": set(),
+    "retry": set(),
+    "__main__": {"cli", "console"},
+    # What functions, edge, clients and jobs share.
     "format": BASE,
     "manifest": BASE | {"format"},
-    "store": BASE | {"format", "manifest"},
-    "archive": BASE | {"format", "manifest", "store"},
-    "serve": BASE | {"format", "manifest", "store"},
-    "compact": BASE | {"format", "manifest", "store"},
-    "runtime": BASE | {"format", "manifest", "store", "archive", "serve"},
-    "live": BASE | {"format", "manifest"},
-    "consumer": BASE | {"format", "manifest", "store", "serve", "live"},
+    "store": MANIFEST,
+    "flow": BASE,
+    # Functions.
+    "archive": STORE,
+    "resolve": STORE,
+    "runtime": STORE | {"archive", "resolve"},
+    # Beside a broker.
+    "live": MANIFEST,
+    "ingest": STORE | {"archive", "flow"},
+    "agent": READ | {"archive", "ingest", "live"},
+    # Clients.
+    "read": STORE | {"flow", "resolve"},
+    "consumer": READ | {"live"},
+    # Jobs.
     "rows": BASE | {"format"},
-    "replay": BASE | {"format", "manifest", "store", "serve", "live", "rows"},
+    "compact": STORE | {"flow"},
+    "replay": READ | {"live", "rows"},
+    # A laptop, and people.
+    "console": BASE,
+    "local": MANIFEST | {"console"},
+    "cli": READ | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"},
 }
-EDGE = {"agent", "cli", "local"}
-"""They take what they need, and nothing takes from them."""
+OUTSIDE = {
+    "functions": STORE | {"archive", "resolve", "runtime"},
+    "spark": READ | {"compact", "console", "live", "replay", "rows"},
+    "scripts": set(MAY_IMPORT) - {"cli"},
+    "bench": set(MAY_IMPORT) - {"cli"},
+}
+"""What is no part of the package, and which parts of the package it may use."""
 
 PURE = ("format", "manifest")
 NOT_PURE = {"boto3", "botocore", "pynamodb", "aws_lambda_powertools", "os", "time", "logging", "urllib3", "socket"}
+
+KNOW_THE_SDK = {"store", "ingest", "read", "agent", "local", "cli"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -43,42 +67,99 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield top, path
 
 
-def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def outside() -> Iterator[tuple[str, Path]]:
+    for top in OUTSIDE:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            yield top, path
+
+
+def short(value: object) -> str:
+    return str(value).removeprefix(f"{PACKAGE}/").removeprefix(f"{ROOT}/")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports when it runs, wherever in it: modules, and names that may be modules."""
+    for node in ast.walk(_without_types(ast.parse(path.read_text()))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            yield node.module or ""
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize(("package", "path"), list(modules()), ids=lambda value: str(value).removeprefix(f"{PACKAGE}/"))
+def _without_types(tree: ast.Module) -> ast.Module:
+    """Drop `if TYPE_CHECKING:`, which is never run."""
+    kept = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
+    return ast.Module(kept, [])
+
+
+def packages_of(path: Path) -> set[str]:
+    """Name the parts of the package that a file imports."""
+    names = {name.split(".")[1] for name in imports(path) if name.startswith("coldstream.")}
+    return names & set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize(("package", "path"), list(modules()), ids=short)
 def test_a_module_imports_only_from_the_packages_below_it(package: str, path: Path) -> None:
-    taken = {name.split(".")[1] for name in imported(path) if name.startswith("coldstream.")}
-    if package in EDGE:
-        assert "cli" not in taken - {package}
-    else:
-        assert taken - {package} <= MAY_IMPORT[package]
+    assert packages_of(path) - {package} <= MAY_IMPORT[package]
 
 
-@pytest.mark.parametrize(
-    "path", [path for package, path in modules() if package in PURE], ids=lambda path: f"{path.parent.name}/{path.name}"
-)
+@pytest.mark.parametrize(("top", "path"), list(outside()), ids=short)
+def test_what_is_outside_of_the_package_imports_only_what_is_for_it(top: str, path: Path) -> None:
+    assert packages_of(path) <= OUTSIDE[top]
+
+
+def test_every_package_has_a_rule() -> None:
+    assert {package for package, _ in modules()} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", [path for package, path in modules() if package in PURE], ids=short)
 def test_format_and_manifest_know_no_aws_clock_environment_or_log(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported(path)} & NOT_PURE
+    assert not {name.split(".")[0] for name in imports(path)} & NOT_PURE
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for package, path in modules() if package not in {"store", *EDGE}],
-    ids=lambda path: f"{path.parent.name}/{path.name}",
-)
-def test_only_store_knows_the_sdk_of_aws(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported(path)} & {"boto3", "botocore", "pynamodb"}
+@pytest.mark.parametrize("path", [path for package, path in modules() if package not in KNOW_THE_SDK], ids=short)
+def test_only_these_packages_know_the_sdk_of_aws(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"boto3", "botocore", "pynamodb"}
 
 
 def test_functions_import_no_sibling() -> None:
     functions = {path.parent.name for path in (ROOT / "functions").glob("*/app.py")}
     assert functions
     for path in (ROOT / "functions").rglob("*.py"):
-        assert not {name.split(".")[0] for name in imported(path)} & (functions | {"functions", "app"}), path
+        assert not {name.split(".")[0] for name in imports(path)} & (functions | {"functions", "app"}), path
+
+
+def graph() -> dict[str, set[str]]:
+    """Map every module, of the package and outside of it, to those that it imports, also inside of functions."""
+    paths: dict[str, Path] = {}
+    for base, top in [
+        (LIBRARY, PACKAGE),
+        (ROOT / "spark", ROOT / "spark"),
+        (ROOT, ROOT / "bench"),
+        (ROOT, ROOT / "scripts"),
+    ]:
+        for path in top.rglob("*.py"):
+            paths[".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")] = path
+    return {name: {taken for taken in imports(path) if taken in paths} - {name} for name, path in paths.items()}
+
+
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Find the cycles: whatever is left when modules that import nothing, or only such, are taken away in turn."""
+    left = dict(edges)
+    while free := {name for name, taken in left.items() if not taken & left.keys()}:
+        left = {name: taken for name, taken in left.items() if name not in free}
+    # Modules that only import a cycle are no part of it.
+    while unused := set(left) - {taken for some in left.values() for taken in some}:
+        left = {name: taken for name, taken in left.items() if name not in unused}
+    return [[name, *sorted(taken & left.keys())] for name, taken in sorted(left.items())]
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    assert cycles(graph()) == []
+
+
+def test_a_cycle_hidden_in_a_function_is_found() -> None:
+    edges = {"above": {"a"}, "a": {"b"}, "b": {"a", "below"}, "below": set[str]()}
+    assert cycles(edges) == [["a", "b"], ["b", "a"]]

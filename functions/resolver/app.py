@@ -15,10 +15,10 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from coldstream.resolve.bodies import answer_body
+from coldstream.resolve.problem import MEDIA_TYPE
 from coldstream.runtime.query import plain_query
 from coldstream.runtime.resolving import answer_ranges, logger, metrics, problem_to_tell
-from coldstream.serve.bodies import answer_body
-from coldstream.serve.problem import MEDIA_TYPE
 
 
 @metrics.log_metrics

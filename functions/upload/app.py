@@ -13,15 +13,15 @@ from aws_lambda_powertools.utilities.batch.types import PartialItemFailureRespon
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from coldstream.archive.events import event_of
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.upload import Upload, Uploader
 from coldstream.errors import ColdstreamError
-from coldstream.runtime.events import event_of
-from coldstream.runtime.settings import METRICS_NAMESPACE, Settings
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
+from coldstream.store.settings import METRICS_NAMESPACE, Settings
 from coldstream.store.table import DynamoTable
 
 logger = Logger(service="coldstream-upload")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import coldstream
-from coldstream.extras import missing_extra
+from coldstream.console.extras import missing_extra
 
 try:
     from pyspark.errors import AnalysisException

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from coldstream.errors import InvalidSettingError
+from coldstream.read.scan import read_slice
 from coldstream.rows.batches import batches
-from coldstream.serve.scan import read_slice
 from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coldstream_spark.filters import Wanted
 from coldstream_spark.options import Options

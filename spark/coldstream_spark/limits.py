@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.scan import plan_scan
+from coldstream.read.scan import plan_scan
 from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
 from coldstream_spark.positions import Positions

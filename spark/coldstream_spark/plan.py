@@ -11,7 +11,7 @@ from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.scan import SLICE_BYTES, Slice, offset_of, plan_scan
+from coldstream.read.scan import SLICE_BYTES, Slice, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
 from coldstream_spark.filters import Wanted

@@ -18,7 +18,7 @@ from coldstream.errors import IncarnationError
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.scan import offset_of
+from coldstream.read.scan import offset_of
 from coldstream.store.ports import ManifestReads
 from coldstream.units import MIN_TIMESTAMP_MS, Offset
 from coldstream_spark.datasource import Task, read_task

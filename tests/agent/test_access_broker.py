@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent.check import Check, Outcome
-from coldstream.agent.check_broker import check_broker
+from coldstream.agent.monitor.check import Check, Outcome
+from coldstream.agent.monitor.check_broker import check_broker
 from coldstream.agent.options import AgentOptions
 from coldstream.live.address import BrokerAddress
 from tests.support.agent import AgentProcess

@@ -16,7 +16,7 @@ import pytest
 from coldstream.errors import StreamNotFoundError
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST
-from coldstream.serve.reader import Reader
+from coldstream.read.reader import Reader
 from tests.support.agent import PACKAGES, AgentProcess
 from tests.support.broker import Broker
 

@@ -14,22 +14,22 @@ from typing import Any, cast
 import pytest
 
 from coldstream.agent import agent as agent_module
-from coldstream.agent import follow_disk, pins
-from coldstream.agent import naming as naming_module
 from coldstream.agent.agent import Agent
 from coldstream.agent.archive import Archive, StoppedError
-from coldstream.agent.follow_disk import DiskFollower
-from coldstream.agent.limiter import BandwidthLimit
-from coldstream.agent.management import BrokerStream, ManagementClient
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.naming import Naming
+from coldstream.agent.disk import follow_disk, pins
+from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.monitor.status import AgentStatus
 from coldstream.agent.options import AgentOptions
+from coldstream.agent.proof import naming as naming_module
+from coldstream.agent.proof.management import BrokerStream, ManagementClient
+from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
-from coldstream.agent.status import AgentStatus
 from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, UnavailableError
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from tests.support.node import Node
 
 

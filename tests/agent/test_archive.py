@@ -12,15 +12,15 @@ import pytest
 
 from coldstream.agent import archive as archive_module
 from coldstream.agent.archive import Archive
-from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import Loss
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import AccessDeniedError, InvalidSettingError, OtherClusterError
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.manifest.samples import fragment

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent import delivery, losses, proof
+from coldstream.agent import delivery, losses
 from coldstream.agent.archive import Archive, Staging
 from coldstream.agent.losses import UNSEEN
 from coldstream.agent.memory import MemoryFile, StreamMemory
+from coldstream.agent.proof import broker as proof
 from coldstream.agent.rules import Rules
 from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster

@@ -12,7 +12,7 @@ import pytest
 
 from coldstream.agent import archiver as archiver_module
 from coldstream.agent import delivery
-from coldstream.agent.disk import StreamDisk
+from coldstream.agent.disk.segments import StreamDisk
 from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.manifest.stream import Incarnation
 from tests.support.replica import Replica

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.disk import Hole
-from coldstream.agent.pins import Pin
+from coldstream.agent.disk.pins import Pin
+from coldstream.agent.disk.segments import Hole
 from coldstream.agent.rules import Rules
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset

@@ -26,7 +26,7 @@ from coldstream.local.environment import client
 from coldstream.local.messages import Handled
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST
-from coldstream.serve.reader import Reader
+from coldstream.read.reader import Reader
 from tests.support.agent import AgentProcess
 from tests.support.broker import Broker, find_rabbitmq
 from tests.support.cluster import Cluster

@@ -12,15 +12,15 @@ import pytest
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
 from coldstream.agent.archive import Archive
-from coldstream.agent.follow_disk import DiskFollower
-from coldstream.agent.limiter import BandwidthLimit
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.naming import Naming
+from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions
+from coldstream.agent.proof.naming import Naming
 from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from tests.support.node import Node, NodeStream
 
 LIMIT = 1000

@@ -10,14 +10,14 @@ import pytest
 from prometheus_client import generate_latest
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.identity import StreamIdentity
-from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.losses import PATIENCE_S, REPLICAS_PATIENCE_S, UNSEEN, Losses
 from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
-from coldstream.agent.metrics import AgentMetrics
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.missing import record_missing
 from coldstream.errors import UnavailableError
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.manifest.entry import Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs

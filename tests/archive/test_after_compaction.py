@@ -8,9 +8,9 @@ from zlib import crc32
 import pytest
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.compact.options import CompactOptions
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.entry import Encoding
 from tests.support.archive import NOW
 from tests.support.compacting import compact_stream

@@ -12,8 +12,8 @@ from coldstream.archive.bound import claim
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.errors import InvalidEventError, OtherClusterError
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset

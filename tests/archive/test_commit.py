@@ -8,7 +8,7 @@ from coldstream.archive.commit import commit_fragment
 from coldstream.errors import OverlapError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import FragmentEntry
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
 from tests.store.samples import NOW, ORDERS, entry
 

@@ -12,16 +12,16 @@ from zlib import crc32
 import pytest
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Upload
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import ChunkHeader, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.stream import Incarnation, StreamId, stream_from_directory
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from tests.support.archive import NOW
 from tests.support.compacting import compact_stream
 from tests.support.forked_streams import rebuild, write_history

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Upload
-from coldstream.store.memory import MemoryObjects
+from coldstream.ingest.stage import find_rolled, stage
+from coldstream.store.memory.table import MemoryObjects
 from coldstream.store.ports import RangeRead
 from coldstream.units import ByteRange
 from tests.support.segments import STREAM, MemoryArchive

@@ -12,7 +12,7 @@ from coldstream.archive.commit import commit_fragment
 from coldstream.archive.coverage import covered_to, read_coverage
 from coldstream.manifest.compaction import plan_replacement
 from coldstream.manifest.groups import Group
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.sortkeys import gap_key, log_key
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry

@@ -15,7 +15,7 @@ from coldstream.archive.missing import PAGE_GAPS, record_loss, record_missing
 from coldstream.errors import InvalidEventError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Gap, JournalKind, Quarantine
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry
 

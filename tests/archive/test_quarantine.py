@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from coldstream.archive.quarantine import is_quarantined
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.errors import OutcomeUnknownError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import JournalKind
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 

@@ -22,7 +22,7 @@ from coldstream.format.fragment import FragmentTrailer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import FragmentEntry
-from coldstream.runtime.settings import MIN_FRAGMENT_BYTES
+from coldstream.store.settings import MIN_FRAGMENT_BYTES
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.segments import START, STREAM, MemoryArchive
 

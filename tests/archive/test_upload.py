@@ -24,7 +24,7 @@ from coldstream.errors import (
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.commit import Change
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.store.ports import RangeRead
 from coldstream.units import MAX_OFFSET, ByteRange, Offset
 from tests.support.segments import STREAM, MemoryArchive, write_stream

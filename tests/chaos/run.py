@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import Chunk, ChunkType
-from coldstream.format.message import messages
 from coldstream.manifest.spec import FIRST
-from coldstream.serve.reader import Reader
+from coldstream.read.reader import Reader
 from tests.chaos.messages import STREAM, message
 from tests.chaos.readers import Reading
 from tests.chaos.schedule import Step, schedule

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from coldstream.archive.stage import find_rolled
-from coldstream.cli.announcer import Announcer
 from coldstream.cli.main import app
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.format.writer import SegmentWriter
+from coldstream.ingest.announcer import Announcer
+from coldstream.ingest.stage import find_rolled
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.units import TimestampMs

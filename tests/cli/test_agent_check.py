@@ -7,8 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from coldstream.agent import checks as checks_module
-from coldstream.agent.check import Check, Outcome, Part
+from coldstream.agent.monitor import checks as checks_module
+from coldstream.agent.monitor.check import Check, Outcome, Part
 from coldstream.cli.main import app
 
 OK = Check(Part.BROKER, "the broker takes the login", Outcome.OK, "user 'coldstream', with TLS")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from coldstream.agent.http import StatusServer
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.status import AgentStatus
+from coldstream.agent.monitor.http import StatusServer
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.monitor.status import AgentStatus
 from coldstream.cli.agent_status import status
-from coldstream.cli.exits import ExitCode, advice, exit_code
-from coldstream.cli.output import Format
+from coldstream.console.exits import ExitCode, advice, exit_code
+from coldstream.console.output import Format
 from coldstream.errors import ColdstreamError, InvalidSettingError, UnavailableError
 from coldstream.manifest.stream import Incarnation
 from tests.support.agent_status import NOW, agent_status, stream_status

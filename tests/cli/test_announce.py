@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from coldstream.archive.events import LOST_DETAIL_TYPE, SOURCE, detail_of, source_of
 from coldstream.archive.lost import SegmentLost
-from coldstream.cli.announcer import Announcer
 from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.ingest.announcer import Announcer
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.runtime.events import LOST_DETAIL_TYPE, SOURCE, detail_of, source_of
 from coldstream.units import Offset
 from tests.cli.conftest import ORDERS, Archive, Cli, write_segments
 
@@ -130,7 +130,7 @@ def test_what_is_not_archived_in_time_is_told_with_where_to_look(
     archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_segments(tmp_path / "__late_1763700000000000009", chunks=60)
-    monkeypatch.setattr("coldstream.store.bus.EventBridgeBus.put", lambda *_, **__: None)
+    monkeypatch.setattr("coldstream.ingest.bus.EventBridgeBus.put", lambda *_, **__: None)
     done = cli("announce", tmp_path, "--wait", "--timeout", "0.1")
     assert done.code == 6
     assert "1 segments are announced and not archived" in done.err
@@ -146,7 +146,7 @@ def test_a_segment_that_retention_deletes_meanwhile_is_counted_as_gone(
     def stage(*_: object, **__: object) -> None:
         raise FileNotFoundError
 
-    monkeypatch.setattr("coldstream.cli.announcer.stage", stage)
+    monkeypatch.setattr("coldstream.ingest.announcer.stage", stage)
     (report,) = cli("announce", directory, "--output", "json").json
     assert (report["announced"], report["gone"]) == ([], len(borders) - 1)
 

@@ -14,7 +14,7 @@ import pytest
 
 import coldstream
 from coldstream.cli.complete import stream_names
-from coldstream.cli.exits import ExitCode, advice, exit_code
+from coldstream.console.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
     AccessDeniedError,
     BadCrcError,
@@ -74,7 +74,7 @@ def test_every_error_has_its_exit_code(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     done = cli("streams", *RESOLVER)
     assert done.code == code == exit_code(error)
     assert done.out == ""
@@ -96,7 +96,7 @@ def test_what_nobody_expected_is_one_line_and_a_traceback_only_for_who_asks(
     def fail(*_: object) -> None:
         raise KeyError("thing")
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     done = cli("streams", *RESOLVER)
     assert done.code == ExitCode.UNEXPECTED
     assert done.err == "coldstream: unexpected: KeyError: 'thing' (this is a bug; --debug shows where)\n"
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_a_command_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", interrupt)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", interrupt)
     done = cli("streams", *RESOLVER)
     assert (done.code, done.err) == (130, "")
 
@@ -116,7 +116,7 @@ def test_control_characters_of_an_error_do_not_reach_the_terminal(cli: Cli, monk
     def fail(*_: object) -> None:
         raise StreamNotFoundError("no stream \x1b[2J")
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     assert "\\x1b[2J" in cli("streams", *RESOLVER).err
 
 
@@ -144,7 +144,7 @@ def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     done = cli("streams", *RESOLVER)
     assert (done.code, done.err) == (1, "coldstream: [Errno 28] No space left on device\n")
 
@@ -170,7 +170,7 @@ def test_options_may_be_before_the_command_and_after_it(
     def fail(*_: object) -> None:
         raise UnavailableError("S3")
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     done = cli(*arguments)
     assert done.code == 6
     assert "Traceback" in done.err
@@ -240,7 +240,7 @@ def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'rstream'", name="rstream.schema")
 
-    monkeypatch.setattr("coldstream.serve.client.ResolverClient.streams", fail)
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
     done = cli("streams", *RESOLVER)
     assert done.code == 2
     assert done.err == (

@@ -31,8 +31,8 @@ def hanging() -> Iterator[str]:
 def test_a_resolver_that_hangs_is_told_before_it_is_given_up(
     command: str, hanging: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coldstream.serve.client.READ_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("coldstream.serve.client.ATTEMPTS", 1)
+    monkeypatch.setattr("coldstream.read.client.READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("coldstream.read.client.ATTEMPTS", 1)
     done = cli(command, "orders", "--resolver", hanging)
     assert done.code == 6
     first, *_, last = done.err.splitlines()

@@ -14,7 +14,7 @@ from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of

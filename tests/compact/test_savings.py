@@ -18,7 +18,7 @@ from coldstream.compact.write import write_group
 from coldstream.manifest.change import Change
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MIB
 from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady

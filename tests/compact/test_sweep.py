@@ -11,7 +11,7 @@ from coldstream.manifest.commit import Change
 from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Tombstone
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of, options_of, run

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from coldstream.archive.stage import find_rolled
+from coldstream.archive.events import DETAIL_TYPE, SOURCE
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE
-from coldstream.serve.answer import Outcome, RangesQuery
-from coldstream.serve.reader import Reader
+from coldstream.read.reader import Reader
+from coldstream.resolve.answer import Outcome, RangesQuery
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.deployed import DeployedArchive, stream_of

@@ -9,13 +9,13 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.archive import multipart
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Uploader
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
+from coldstream.ingest import multipart
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.store.table import DynamoTable
 from coldstream.units import MIB, Offset
 from tests.support.segments import STREAM, write_stream

@@ -12,10 +12,10 @@ from uuid import uuid4
 import boto3
 import pytest
 
+from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of, source_of
 from coldstream.archive.rolled import SegmentRolled
+from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.cluster import Cluster
-from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of, source_of
-from coldstream.store.bus import EventBridgeBus
 from coldstream.units import Offset
 from tests.support.segments import STREAM
 

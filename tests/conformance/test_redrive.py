@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coldstream.archive.stage import find_rolled, stage
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
 from tests.support.deployed import DeployedArchive

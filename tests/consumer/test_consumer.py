@@ -16,8 +16,8 @@ from rstream import schema
 import coldstream
 from coldstream.errors import InvalidNameError, InvalidSettingError
 from coldstream.live.address import BrokerAddress
-from coldstream.serve.client import ResolverClient
-from coldstream.serve.http import ClosedError
+from coldstream.read.client import ResolverClient
+from coldstream.read.http import ClosedError
 from tests.support.stream_broker import OK, FakeBroker, answer
 
 NOBODY = "rabbitmq-stream://127.0.0.1:1"

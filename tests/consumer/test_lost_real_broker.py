@@ -22,8 +22,8 @@ from coldstream.live.address import BrokerAddress
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST
-from coldstream.serve.answer import Description
-from coldstream.serve.client import ResolverClient
+from coldstream.read.client import ResolverClient
+from coldstream.resolve.answer import Description
 from coldstream.units import Offset
 from tests.support.broker import Broker
 

@@ -13,13 +13,13 @@ import pytest
 from rstream.exceptions import ServerError
 
 import coldstream
-from coldstream.archive.stage import find_rolled
-from coldstream.cli.announcer import Announcer
 from coldstream.errors import IncarnationError, InvalidInputError, StreamNotFoundError, UnavailableError
+from coldstream.ingest.announcer import Announcer
+from coldstream.ingest.stage import find_rolled
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, OffsetSpec
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.serve.http import ClosedError
+from coldstream.read.http import ClosedError
 from coldstream.units import Offset
 from tests.support.broker import Broker
 from tests.support.streams import PublishError, StreamConnection

@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from coldstream.agent.metrics import AgentMetrics, Service
+from coldstream.agent.monitor.metrics import AgentMetrics, Service
 from coldstream.errors import AccessDeniedError, UnavailableError
 from coldstream.manifest.stream import StreamId
 from tests.support.agent_status import ORDERS, agent_status, stream_status

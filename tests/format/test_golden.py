@@ -9,13 +9,13 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.format.amqp import Described, Symbol, Timestamp
+from coldstream.format.amqp.message import Message, messages
+from coldstream.format.amqp.sections import Header, Properties
+from coldstream.format.amqp.values import Described, Symbol, Timestamp
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
 from coldstream.format.entry import SubBatch, iter_entries
 from coldstream.format.index import IndexRecord, iter_index
-from coldstream.format.message import Message, messages
 from coldstream.format.scanner import ChunkBytes, ChunkEnd, SegmentScanner
-from coldstream.format.sections import Header, Properties
 from coldstream.format.segment import SEGMENT_HEADER_BYTES, first_offset_of
 from coldstream.format.tracking import TrackingType, iter_tracking
 from tests.support.amqp_samples import LONG_TEXT, MESSAGES, SOME_UUID

@@ -23,7 +23,7 @@ SDK = {"boto3", "botocore.exceptions", "botocore.session", "pynamodb", "urllib3"
 NOT_FOR_AN_ANSWER = SDK | {"pydantic", "aws_lambda_powertools.event_handler", "asyncio", "multiprocessing"}
 NOT_TO_IMPORT = {
     "resolver": NOT_FOR_AN_ANSWER | {"awscrt", "ssl", "http.client"},
-    "upload": {"aws_lambda_powertools.event_handler", "coldstream.serve", "coldstream.runtime.resolver_api"},
+    "upload": {"aws_lambda_powertools.event_handler", "coldstream.resolve", "coldstream.runtime.resolver_api"},
 }
 
 IMPORT = """

@@ -25,10 +25,10 @@ from coldstream.errors import (
 )
 from coldstream.format.chunk import iter_chunks
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.resolve.resolver import Resolver
 from coldstream.runtime import audit, resolver_api, resolving
 from coldstream.runtime.query import plain_query
-from coldstream.serve.resolver import Resolver
-from coldstream.store.memory import MemoryTable
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.objects import S3Objects
 from coldstream.store.sortkeys import registry_key
 from coldstream.store.table import DynamoTable
@@ -572,7 +572,7 @@ def test_only_streams_that_may_be_read_are_listed_and_cursors_name_no_others(
 ) -> None:
     names = [f"{kind}-{number}" for kind in ("secret", "open") for number in range(6)]
     several(monkeypatch, names)
-    monkeypatch.setattr("coldstream.serve.resolver.MAX_STREAMS", 100)
+    monkeypatch.setattr("coldstream.resolve.resolver.MAX_STREAMS", 100)
     listed: list[str] = []
     known = {registry_key("/", name, Incarnation("")) for name in names if name.startswith("open")}
     cursor: str | None = ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import BadCrcError, BadLengthError, BadMagicError, CorruptionError, TruncatedError
-from coldstream.format.message import messages
+from coldstream.format.amqp.message import messages
 from coldstream.live.delivered import chunk_of, is_same
 from coldstream.units import Offset
 from tests.support.stream_broker import chunk, header_of

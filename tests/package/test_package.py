@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.extras import EXTRAS
+from coldstream.console.extras import EXTRAS
 from tests.package.conftest import Built
 from tests.support.broker import Broker
 from tests.support.fixtures import do_without
@@ -29,7 +29,7 @@ from tests.support.spark import find_spark
 Install = Callable[..., Installed]
 
 README = (ROOT / "README.md").read_text()
-DISTRIBUTIONS = {"PyYAML": "yaml", "prometheus-client": "prometheus_client"}
+DISTRIBUTIONS = {"inotify-simple": "inotify_simple", "PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 """What is imported by another name than it is installed by."""
 
 OF_EXTRA = {
@@ -52,7 +52,20 @@ BELOW = {
 }
 """Of which extras a package of ours imports modules, beside what is always there."""
 
-PLAIN = ["format", "manifest", "store", "archive", "compact", "serve", "runtime"]
+PLAIN = [
+    "format",
+    "manifest",
+    "store",
+    "archive",
+    "resolve",
+    "runtime",
+    "flow",
+    "ingest",
+    "read",
+    "compact",
+    "console",
+    "retry",
+]
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coldstream.format.message import messages
+from coldstream.format.amqp.message import messages
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.stream import StreamId, stream_from_directory
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.replay.source import Source
-from coldstream.serve.scan import Slice, plan_scan, read_slice
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import Offset
 from tests.support.golden import golden_logs
 from tests.support.segments import MemoryArchive

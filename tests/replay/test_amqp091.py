@@ -10,8 +10,8 @@ from pika import BasicProperties
 from rstream._pyamqp.message import Header, Properties
 
 from coldstream.errors import CorruptionError
+from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import iter_chunks
-from coldstream.format.message import Message, messages
 from coldstream.format.writer import make_chunk
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
 from coldstream.units import ChunkId, Epoch, TimestampMs

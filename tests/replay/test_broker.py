@@ -21,7 +21,7 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from coldstream.format.message import Message
+from coldstream.format.amqp.message import Message
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.replay.broker import Options, Target, publisher_name, replay_to_broker, replayed_to
 from coldstream.replay.routing import RoutingKey, partition_of

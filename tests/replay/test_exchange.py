@@ -23,7 +23,7 @@ from coldstream.errors import (
     UnavailableError,
     UnroutableError,
 )
-from coldstream.format.message import Message
+from coldstream.format.amqp.message import Message
 from coldstream.replay import confirmed, exchange, patience
 from coldstream.replay.broker import Options
 from coldstream.replay.exchange import ExchangeTarget, replay_to_exchange

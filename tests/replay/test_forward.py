@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import BadCountError, CorruptionError, InvalidInputError
+from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch, iter_entries
-from coldstream.format.message import messages
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.replay.forward import Entry, Frame, chunk_entries, in_frames
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs

@@ -10,10 +10,10 @@ from coldstream.format.chunk import iter_chunks
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.rows import plain
 from coldstream.rows.batches import batches
 from coldstream.rows.plain import Span
-from coldstream.serve.scan import Slice, plan_scan, read_slice
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import encode
 from tests.support.archive import STREAM, ChunkArchive, steady

@@ -9,8 +9,8 @@ import pytest
 
 from coldstream.errors import InvalidQueryError
 from coldstream.manifest.spec import FIRST, AtOffset
+from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.runtime.query import plain_query
-from coldstream.serve.answer import Bounds, Continue, RangesQuery
 from coldstream.units import Offset
 
 PLAIN = {"vhost": "/", "name": "orders", "spec": "first"}

@@ -16,8 +16,8 @@ from aws_lambda_powertools.utilities.parser.models import (
     SqsModel,
 )
 
+from coldstream.archive.events import event_of
 from coldstream.local.template import Function, load_template
-from coldstream.runtime.events import event_of
 from coldstream.runtime.query import plain_query
 from tests.support.cloudformation import Stack
 from tests.support.sam import BUCKET, EVENTS, TEMPLATE

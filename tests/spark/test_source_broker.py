@@ -15,8 +15,8 @@ pytest.importorskip("pyspark", reason="Spark is not installed")
 
 from rstream import CompressionType, amqp_decoder
 
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.store.keys import Keys
 from coldstream.units import TimestampMs, format_timestamp

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from coldstream.manifest.commit import Change
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.visibility import SeededVisibility
 from coldstream.store.ports import ManifestTable, ObjectStore
-from coldstream.store.visibility import SeededVisibility
 
 
 class SettledTable(MemoryTable):

@@ -14,11 +14,11 @@ from botocore.awsrequest import AWSResponse
 from urllib3.exceptions import ProtocolError
 
 from coldstream.errors import InvalidSettingError, OutcomeUnknownError, UnavailableError
+from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Head, Quarantine
-from coldstream.store.bus import EventBridgeBus
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import ObjectInfo, UploadedPart
 from coldstream.store.table import DynamoTable

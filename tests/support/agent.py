@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 import coldstream
-from coldstream.agent.status import AgentStatus, StreamStatus
+from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 
 PACKAGES = Path(coldstream.__path__[0]).parent
 START_S = 30

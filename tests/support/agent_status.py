@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coldstream.agent.status import AgentStatus, StreamStatus
+from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset, TimestampMs
 

@@ -1,4 +1,4 @@
-"""An archive in memory, built fragment by fragment from chunks of any shape: what `coldstream.serve` is tried on.
+"""An archive in memory, built fragment by fragment from chunks of any shape: what `resolve` and `read` are tried on.
 
 Fragments have a point of their sparse index every `sparse_bytes`, so that small ones have several.
 """
@@ -20,7 +20,7 @@ from coldstream.manifest.entry import FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))

@@ -13,9 +13,9 @@ from coldstream.compact.run import Compactor
 from coldstream.compact.task import write_task
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.serve.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, ChunkArchive, StoredChunk, holes

@@ -27,9 +27,9 @@ from coldstream.manifest.entry import Encoding, FragmentEntry, Head
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.groups import Group
 from coldstream.manifest.sparse import SparseIndex
-from coldstream.serve.answer import Range
+from coldstream.resolve.answer import Range
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.support.archive import NOW, ChunkArchive
 

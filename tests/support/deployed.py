@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coldstream.archive.stage import find_rolled, stage
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.ingest.bus import EventBridgeBus
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.local.stack import LocalStack
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.runtime.events import DETAIL_TYPE, SOURCE, detail_of
-from coldstream.serve.client import ResolverClient
-from coldstream.store.bus import EventBridgeBus
+from coldstream.read.client import ResolverClient
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from tests.support.golden import GoldenLog

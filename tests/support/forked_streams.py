@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from coldstream.agent.rebuild import rebuilt, tracking_before
+from coldstream.agent.recording.rebuild import rebuilt, tracking_before
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.format.tracking import TrackingRecord, TrackingType

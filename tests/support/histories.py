@@ -29,8 +29,8 @@ from coldstream.manifest.missing import with_reason
 from coldstream.manifest.sparse import SparseIndex, SparsePoint, greatest
 from coldstream.manifest.spec import AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.serve.attach import Attachment, Tail, attach
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.resolve.attach import Attachment, Tail, attach
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.store.sortkeys import gap_key, log_key, tombstone_key
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 

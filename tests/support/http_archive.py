@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from coldstream.local.http_api import HttpApi
+from coldstream.resolve.resolver import Resolver
 from coldstream.runtime import resolving
-from coldstream.serve.resolver import Resolver
-from coldstream.store.memory import MemoryObjects
+from coldstream.store.memory.table import MemoryObjects
 from coldstream.store.ports import ManifestTable
 from coldstream.units import ByteRange
 from functions.resolver import app

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from coldstream.agent.lives import Anchor
-from coldstream.agent.pins import segment_files
-from coldstream.agent.protocol import ProtocolSource
-from coldstream.agent.rebuild import rebuilt
-from coldstream.agent.spool import ClosedSegment
+from coldstream.agent.disk.pins import segment_files
+from coldstream.agent.proof.incarnations import Anchor
+from coldstream.agent.recording.protocol import ProtocolSource
+from coldstream.agent.recording.rebuild import rebuilt
+from coldstream.agent.recording.spool import ClosedSegment
 from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
 from coldstream.format.scanner import ChunkEnd, SegmentScanner

@@ -14,22 +14,22 @@ import pytest
 from coldstream.agent import archiver, delivery, losses
 from coldstream.agent.archive import Archive
 from coldstream.agent.archiver import StreamArchiver
-from coldstream.agent.disk import StreamDisk
-from coldstream.agent.limiter import BandwidthLimit
+from coldstream.agent.disk.pins import StreamPins, segment_files
+from coldstream.agent.disk.segments import StreamDisk
 from coldstream.agent.memory import MemoryFile
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.naming import Naming
-from coldstream.agent.pins import StreamPins, segment_files
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
 from coldstream.agent.slots import Slots
+from coldstream.archive.events import event_of
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
 from coldstream.errors import UnavailableError
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
-from coldstream.runtime.events import event_of
 from coldstream.units import Offset, now_ms
 from tests.support.node import Node, NodeStream
 from tests.support.replica import Replica

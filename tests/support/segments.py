@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Uploader
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch
 from coldstream.format.tracking import TrackingRecord, TrackingType
 from coldstream.format.writer import SegmentWriter, make_sub_batch
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects, MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import ByteRange, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))

@@ -11,11 +11,11 @@ from typing import Any
 from zlib import crc32
 
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
 from coldstream.format.segment import SEGMENT_HEADER
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects
+from coldstream.store.memory.table import MemoryObjects
 from coldstream.units import Offset
 from tests.support.segments import STREAM
 

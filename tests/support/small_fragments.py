@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from coldstream.archive.stage import find_rolled, stage
 from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.serve.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rstream import CompressionType
 
-from coldstream.agent.management import ManagementClient
+from coldstream.agent.proof.management import ManagementClient
 from tests.support import broker as module
 from tests.support import releases
 from tests.support.broker import Broker, BrokerError

@@ -26,7 +26,7 @@ from coldstream.format.writer import make_chunk
 from coldstream.manifest.change import Change
 from coldstream.manifest.entry import Encoding, FragmentEntry, Quarantine
 from coldstream.store.keys import Keys
-from coldstream.store.memory import MemoryObjects
+from coldstream.store.memory.table import MemoryObjects
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.compacting import compact_stream
 from tests.support.compaction import identity_of

@@ -22,13 +22,13 @@ from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Loss, Missin
 from coldstream.manifest.groups import Policy, plan_groups
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
-from coldstream.serve.answer import Answer, Bounds
-from coldstream.serve.attach import Attachment, attach
-from coldstream.serve.cursor import Cursor
-from coldstream.serve.places import exact_place
-from coldstream.serve.resolve import ResolveRequest, resolve
-from coldstream.serve.tail import Tail
-from coldstream.store.memory import MemoryTable, _Partition
+from coldstream.resolve.answer import Answer, Bounds
+from coldstream.resolve.attach import Attachment, attach
+from coldstream.resolve.cursor import Cursor
+from coldstream.resolve.places import exact_place
+from coldstream.resolve.resolve import ResolveRequest, resolve
+from coldstream.resolve.tail import Tail
+from coldstream.store.memory.table import MemoryTable, _Partition
 from coldstream.store.ports import LogPage
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes

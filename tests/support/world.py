@@ -19,7 +19,7 @@ from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.serve.fetch import Batch
+from coldstream.read.fetch import Batch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 T = TypeVar("T")

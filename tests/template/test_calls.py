@@ -14,18 +14,18 @@ import boto3
 import pytest
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.limiter import BandwidthLimit
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.stage import find_rolled
 from coldstream.archive.upload import Uploader
+from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.serve.answer import RangesQuery
-from coldstream.serve.caller import Caller, Proof
-from coldstream.serve.permissions import Permissions
-from coldstream.serve.resolver import Resolver
+from coldstream.resolve.answer import RangesQuery
+from coldstream.resolve.caller import Caller, Proof
+from coldstream.resolve.permissions import Permissions
+from coldstream.resolve.resolver import Resolver
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -108,7 +108,7 @@ async def test_the_agent_may_make_every_call_that_it_makes(
     world.environment["COLDSTREAM_CLUSTER"] = cluster
     world.keys = replace(world.keys, cluster=Cluster(cluster))
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
-    monkeypatch.setattr("coldstream.archive.multipart.PART_BYTES", 30_000)
+    monkeypatch.setattr("coldstream.ingest.multipart.PART_BYTES", 30_000)
     first = find_rolled(world.directory)[0]
     for _ in range(2):  # one is gone on with, the other ended
         world.objects.create_upload(world.keys.staged(STREAM.incarnation, first.first_offset, first.next_offset))

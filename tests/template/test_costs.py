@@ -14,10 +14,10 @@ import pytest
 from botocore.client import BaseClient
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.options import AgentOptions
-from coldstream.archive.stage import find_rolled
 from coldstream.archive.upload import Uploader
+from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.local.deploy import table_parameters
 from coldstream.local.template import load_document

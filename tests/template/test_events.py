@@ -6,12 +6,12 @@ import json
 from typing import Any
 from urllib.parse import parse_qsl
 
+from coldstream.archive.events import event_of
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.local.http_api import Request, http_event
 from coldstream.local.messages import QueueConfig
 from coldstream.local.poller import sqs_event
-from coldstream.runtime.events import event_of
 from coldstream.store.keys import Keys
 from tests.support.cloudformation import TEMPLATE
 

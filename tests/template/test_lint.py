@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.runtime import settings
+from coldstream.store import settings
 from coldstream.units import MIB
 from tests.support.cloudformation import TEMPLATE, Stack, references
 

@@ -13,9 +13,9 @@ from typing import Any
 import botocore.session
 import pytest
 
+from coldstream.archive.events import source_of
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
-from coldstream.runtime.events import source_of
 from coldstream.store.keys import Keys
 from coldstream.units import Offset
 from tests.support.cloudformation import ACCOUNT, EVERYTHING, REGION, Stack

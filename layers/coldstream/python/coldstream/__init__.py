@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(_MODULES[name])
     except ModuleNotFoundError as err:
-        from coldstream.extras import missing_extra  # noqa: PLC0415  seldom needed
+        from coldstream.console.extras import missing_extra  # noqa: PLC0415  seldom needed
 
         if (missing := missing_extra(err)) is None:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from coldstream.extras import missing_extra
+from coldstream.console.extras import missing_extra
 
 _USAGE = 2
 """`exits.ExitCode.USAGE`, which cannot be imported before there is a command line."""

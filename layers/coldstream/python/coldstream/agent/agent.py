@@ -21,17 +21,17 @@ from typing import Protocol
 import coldstream
 from coldstream.agent.archive import Archive
 from coldstream.agent.archiver import StreamArchiver
-from coldstream.agent.disk import StreamDisk
+from coldstream.agent.disk.pins import StreamPins
+from coldstream.agent.disk.segments import StreamDisk
 from coldstream.agent.memory import MemoryFile
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.namesakes import Namesakes
-from coldstream.agent.naming import Naming
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.pins import StreamPins
-from coldstream.agent.proof import Broker
+from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.namesakes import Namesakes
+from coldstream.agent.proof.naming import Naming
 from coldstream.agent.services import Services
 from coldstream.agent.slots import Slots
-from coldstream.agent.status import AgentStatus, StreamStatus
 from coldstream.errors import ColdstreamError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import now_ms

@@ -13,27 +13,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from coldstream.agent.limiter import BandwidthLimit
 from coldstream.agent.memory import Loss
 from coldstream.archive.commit import read_missing
 from coldstream.archive.coverage import covered_to
+from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
 from coldstream.archive.lost import SegmentLost
-from coldstream.archive.multipart import PARTS_IN_FLIGHT
 from coldstream.archive.quarantine import is_quarantined
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
-from coldstream.archive.stage import stage
 from coldstream.errors import ConflictError, InvalidSettingError
+from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest.bus import EventBridgeBus, EventBus
+from coldstream.ingest.multipart import PARTS_IN_FLIGHT
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.stage import stage
 from coldstream.manifest.cluster import check_cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Quarantine
 from coldstream.manifest.holes import holes
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.runtime.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
-from coldstream.runtime.settings import Settings
-from coldstream.store.bus import EventBridgeBus, EventBus
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.settings import Settings
 from coldstream.store.table import DynamoTable
 from coldstream.units import MAX_OFFSET, Offset
 

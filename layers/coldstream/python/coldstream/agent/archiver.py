@@ -14,20 +14,20 @@ from contextlib import suppress
 from typing import TypeVar
 
 from coldstream.agent.delivery import Delivery
-from coldstream.agent.disk import Hole, StreamDisk, Wanted
-from coldstream.agent.history import History
-from coldstream.agent.identity import StreamIdentity
+from coldstream.agent.disk.segments import Hole, StreamDisk, Wanted
 from coldstream.agent.losses import Losses
-from coldstream.agent.management import BrokerStream
 from coldstream.agent.memory import Loss, MemoryFile
-from coldstream.agent.proof import Proof, Verdict
-from coldstream.agent.search import NameSearch
+from coldstream.agent.monitor.snapshot import snapshot
+from coldstream.agent.monitor.status import StreamStatus
+from coldstream.agent.proof.broker import Proof, Verdict
+from coldstream.agent.proof.history import History
+from coldstream.agent.proof.identity import StreamIdentity
+from coldstream.agent.proof.management import BrokerStream
+from coldstream.agent.proof.search import NameSearch
 from coldstream.agent.services import Services
-from coldstream.agent.snapshot import snapshot
-from coldstream.agent.status import StreamStatus
-from coldstream.archive.slice import SegmentSlice
 from coldstream.errors import AccessDeniedError, BrokerRefusedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
+from coldstream.ingest.slice import SegmentSlice
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset, now_ms
 

@@ -8,11 +8,11 @@ import random
 from collections.abc import Callable
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.metrics import AgentMetrics, Service
+from coldstream.agent.monitor.metrics import AgentMetrics, Service
 from coldstream.agent.slots import Slots
 from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.slice import SegmentSlice
 from coldstream.errors import UnavailableError
+from coldstream.ingest.slice import SegmentSlice
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset, TimestampMs
 

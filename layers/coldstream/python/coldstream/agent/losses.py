@@ -20,10 +20,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.identity import StreamIdentity
 from coldstream.agent.memory import Loss
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.proof import Broker
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.errors import AccessDeniedError, ColdstreamError
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset

@@ -11,15 +11,15 @@ from contextlib import ExitStack
 
 from coldstream.agent.agent import Agent, Follower
 from coldstream.agent.archive import Archive
-from coldstream.agent.follow_disk import DiskFollower
-from coldstream.agent.follow_protocol import ProtocolFollower
-from coldstream.agent.http import StatusServer
-from coldstream.agent.limiter import BandwidthLimit
-from coldstream.agent.management import ManagementClient
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.naming import Naming
+from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.monitor.http import StatusServer
+from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions, Source
-from coldstream.agent.proof import Broker, BrokerConnections
+from coldstream.agent.proof.broker import Broker, BrokerConnections
+from coldstream.agent.proof.management import ManagementClient
+from coldstream.agent.proof.naming import Naming
+from coldstream.agent.recording.follow_protocol import ProtocolFollower
+from coldstream.flow.bandwidth import BandwidthLimit
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coldstream.agent.archive import Archive
-from coldstream.agent.metrics import AgentMetrics
-from coldstream.agent.namesakes import Namesakes
-from coldstream.agent.naming import Naming
-from coldstream.agent.proof import Broker
+from coldstream.agent.monitor.metrics import AgentMetrics
+from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.namesakes import Namesakes
+from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
 from coldstream.agent.slots import Slots
 

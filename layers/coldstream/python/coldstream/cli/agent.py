@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.exits import ExitCode
-from coldstream.cli.output import Format
+from coldstream.console.exits import ExitCode
+from coldstream.console.output import Format
 from coldstream.errors import InvalidSettingError
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from coldstream.cli.exits import ExitCode
-from coldstream.cli.output import Format, printable, write_json, write_table
+from coldstream.console.exits import ExitCode
+from coldstream.console.output import Format, printable, write_json, write_table
 
 if TYPE_CHECKING:
-    from coldstream.agent.check import Check
+    from coldstream.agent.monitor.check import Check
     from coldstream.agent.options import AgentOptions
 
 
 def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
     """Check, write one line for each thing, say what to do, and return what to end with."""
-    from coldstream.agent.checks import check_agent
+    from coldstream.agent.monitor.checks import check_agent
 
     logging.getLogger("rstream").setLevel(logging.CRITICAL)
     checks = asyncio.run(check_agent(options, os.environ))
@@ -43,7 +43,7 @@ def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
 
 
 def _say(checks: list[Check]) -> None:
-    from coldstream.agent.check import Outcome
+    from coldstream.agent.monitor.check import Outcome
 
     for check in checks:
         if check.outcome is not Outcome.OK and check.todo is not None:
@@ -53,7 +53,7 @@ def _say(checks: list[Check]) -> None:
 
 
 def _exit_code(checks: list[Check]) -> ExitCode:
-    from coldstream.agent.check import Outcome, Part
+    from coldstream.agent.monitor.check import Outcome, Part
 
     failed = {check.part for check in checks if check.outcome is Outcome.FAILED}
     if Part.DISK in failed:

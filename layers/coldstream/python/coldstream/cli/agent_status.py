@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coldstream.cli.options import Output
-from coldstream.cli.output import Format, duration_text, printable, size_text, write_json_text, write_table
+from coldstream.console.output import Format, duration_text, printable, size_text, write_json_text, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coldstream.agent.status import AgentStatus, StreamStatus
+    from coldstream.agent.monitor.status import AgentStatus, StreamStatus
     from coldstream.units import TimestampMs
 
 TIMEOUT_S = 10.0
@@ -56,9 +56,9 @@ def status(
 def _ask(url: str) -> AgentStatus:
     import urllib3
 
-    from coldstream.agent.status import AgentStatus
+    from coldstream.agent.monitor.status import AgentStatus
     from coldstream.errors import InvalidSettingError, UnavailableError
-    from coldstream.serve.http import HttpClient
+    from coldstream.read.http import HttpClient
 
     def read(response: urllib3.BaseHTTPResponse) -> bytes:
         body = response.read(MAX_STATUS_BYTES + 1)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.exits import ExitCode
 from coldstream.cli.options import Output
-from coldstream.cli.output import Format, printable, size_text, write_json, write_table
 from coldstream.cli.progress import progress
+from coldstream.console.exits import ExitCode
+from coldstream.console.output import Format, printable, size_text, write_json, write_table
 from coldstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from coldstream.cli.announcer import StreamReport
+    from coldstream.ingest.announcer import StreamReport
 
 
 def announce(
@@ -50,8 +50,8 @@ def announce(
     Rolled segments are taken as committed. On a cluster, use the directory of the stream's leader, and not while
     leaders change: a replica's newest rolled segment may end in chunks that the cluster never committed.
     """
-    from coldstream.archive.stage import find_rolled, find_streams
-    from coldstream.cli.announcer import Announcer
+    from coldstream.ingest.announcer import Announcer
+    from coldstream.ingest.stage import find_rolled, find_streams
     from coldstream.manifest.stream import stream_from_directory
 
     directories = find_streams(directory.resolve())

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.exits import exit_code_of
 from coldstream.cli.options import Incarnation, Output, Vhost
-from coldstream.cli.output import Format, printable, size_text, write_json, write_table
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import told_when_silent
+from coldstream.console.exits import exit_code_of
+from coldstream.console.output import Format, printable, size_text, write_json, write_table
 from coldstream.units import format_timestamp, now_ms
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ def compact(
     have its URL; a run also deletes what is due by then. Interrupted or killed, it leaves an archive that is right, and
     the next run goes on. With identity, S3 copies most bytes by itself.
     """
-    from coldstream.compact.choose import choose
     from coldstream.compact.options import CompactOptions
     from coldstream.compact.plan import groups_of
     from coldstream.compact.report import summary
     from coldstream.compact.run import Compactor
     from coldstream.compact.savings import dry_run_summary, prospect_of
     from coldstream.compact.task import write_task
-    from coldstream.runtime.settings import Settings
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
+    from coldstream.store.settings import Settings
+    from coldstream.store.streams import choose
     from coldstream.store.table import DynamoTable
 
     options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)

@@ -20,7 +20,7 @@ def stream_names(incomplete: str) -> list[str]:
 
 def _ask(resolver: str, found: list[str]) -> None:
     from coldstream.errors import ColdstreamError
-    from coldstream.serve.client import ResolverClient
+    from coldstream.read.client import ResolverClient
 
     try:
         with ResolverClient(resolver) as client:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from coldstream.errors import BadMagicError, BadSequenceError, CorruptionError
+from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.fragment import (
     FRAGMENT_TRAILER_BYTES,
@@ -23,7 +24,6 @@ from coldstream.format.fragment import (
     iter_fragment_index,
 )
 from coldstream.format.index import INDEX_HEADER, iter_index
-from coldstream.format.message import messages
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, SegmentScanner
 from coldstream.format.seekable import SEEK_TABLE_FOOTER_BYTES, SeekTable, decompress_frames, seek_table_bytes
 from coldstream.format.segment import first_offset_of

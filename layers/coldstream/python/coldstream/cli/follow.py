@@ -13,11 +13,11 @@ from typing import Literal
 
 import typer
 
-from coldstream.cli.exits import ExitCode
 from coldstream.cli.until import Until
+from coldstream.console.exits import ExitCode
 from coldstream.consumer.consumer import Consumer
 from coldstream.errors import GapError
-from coldstream.format.message import Message
+from coldstream.format.amqp.message import Message
 from coldstream.manifest.spec import OffsetSpec
 
 _FLUSH_EVERY_S = 0.1

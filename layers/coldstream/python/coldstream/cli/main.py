@@ -15,21 +15,22 @@ import typer
 from typer.core import TyperGroup
 
 import coldstream
-from coldstream.cli import access, exits
+from coldstream.cli import access
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.arguments import arranged
 from coldstream.cli.compact import compact
 from coldstream.cli.inspect_file import inspect_file
-from coldstream.cli.output import printable
 from coldstream.cli.read import read
 from coldstream.cli.replay import replay
 from coldstream.cli.resolve import resolve
 from coldstream.cli.streams import describe, streams
 from coldstream.cli.up import up
+from coldstream.console import exits
+from coldstream.console.extras import missing_extra
+from coldstream.console.output import printable
 from coldstream.errors import ColdstreamError
-from coldstream.extras import missing_extra
 
 PROGRAM = "coldstream"
 

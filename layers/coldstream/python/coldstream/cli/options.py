@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from coldstream.cli.complete import stream_names
-from coldstream.cli.output import Format
+from coldstream.console.output import Format
 
 Name = Annotated[
     str, typer.Argument(help="Name of the stream.", metavar="NAME", show_default=False, autocompletion=stream_names)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
-from coldstream.cli.output import printable
 from coldstream.cli.progress import progress
 from coldstream.cli.resolve import SPEC_HELP
 from coldstream.cli.silence import told_when_silent
+from coldstream.console.output import printable
 from coldstream.errors import BadMagicError, GapError, InvalidQueryError
 from coldstream.units import MIB, now_ms
 
 if TYPE_CHECKING:
     from coldstream.cli.until import Until
-    from coldstream.format.message import Message
+    from coldstream.format.amqp.message import Message
 
 _ADVANCE_EVERY = 1000
 _FEW = 1000
@@ -79,7 +79,7 @@ def read(
     """
     from coldstream.cli.until import Until
     from coldstream.manifest.spec import parse_offset_spec
-    from coldstream.serve.reader import Reader
+    from coldstream.read.reader import Reader
 
     if body and raw:
         raise InvalidQueryError("--body, --raw", "exclude each other")
@@ -149,7 +149,7 @@ def _body(message: Message) -> bytes:
 
     Raises CorruptionError where the AMQP is damaged.
     """
-    from coldstream.format.amqp_json import to_json
+    from coldstream.format.amqp.json import to_json
 
     try:
         body = message.body

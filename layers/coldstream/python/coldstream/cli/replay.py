@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from coldstream.cli.options import Incarnation, Output, Vhost
-from coldstream.cli.output import Format
 from coldstream.cli.read import BROKER
 from coldstream.cli.resolve import SPEC_HELP
+from coldstream.console.output import Format
 from coldstream.errors import InvalidQueryError
 
 

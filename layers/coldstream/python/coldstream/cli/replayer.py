@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from coldstream.cli.exits import ExitCode, exit_code_of
-from coldstream.cli.output import Format, printable, write_json, write_table
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import told_when_silent
+from coldstream.console.exits import ExitCode, exit_code_of
+from coldstream.console.output import Format, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ class Replayer:
     @contextmanager
     def sources(self, what: str) -> Iterator[tuple[list[Source], Advance]]:
         """Find what is replayed, and show progress; the first signal stops it, another one ends it."""
-        from coldstream.compact.choose import choose
         from coldstream.replay.wanted import find_source, parse_bounds
-        from coldstream.runtime.settings import Settings
         from coldstream.store.objects import S3Objects
+        from coldstream.store.settings import Settings
+        from coldstream.store.streams import choose
         from coldstream.store.table import DynamoTable
         from coldstream.units import now_ms
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.exits import ExitCode
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.output import Format, printable, write, write_json_text, write_table
 from coldstream.cli.silence import told_when_silent
-from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES
+from coldstream.console.exits import ExitCode
+from coldstream.console.output import Format, printable, write, write_json_text, write_table
+from coldstream.resolve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES
 from coldstream.units import format_timestamp, now_ms
 
 if TYPE_CHECKING:
-    from coldstream.serve.answer import Answer
+    from coldstream.resolve.answer import Answer
 
 SPEC_HELP = (
     "first, last, next, an offset, or a time: 2026-01-31T09:30:00Z, 2026-01-31, yesterday, -1h, timestamp:MILLISECONDS."
@@ -42,9 +42,9 @@ def resolve(
     presigned URLs included. An answer that is nothing but a gap ends with exit code 4.
     """
     from coldstream.manifest.spec import parse_offset_spec
-    from coldstream.serve.answer import Bounds, Continue, Outcome, RangesQuery
-    from coldstream.serve.api import AnswerBody
-    from coldstream.serve.client import ResolverClient
+    from coldstream.read.client import ResolverClient
+    from coldstream.resolve.answer import Bounds, Continue, Outcome, RangesQuery
+    from coldstream.resolve.api import AnswerBody
 
     bounds = Bounds(max_ranges, max_bytes)
     start = parse_offset_spec(spec, now_ms()) if cursor is None else Continue(cursor)

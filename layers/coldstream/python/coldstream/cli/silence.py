@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import typer
 
-from coldstream.cli.output import printable
+from coldstream.console.output import printable
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.output import (
+from coldstream.cli.silence import told_when_silent
+from coldstream.console.output import (
     Format,
     duration_text,
     printable,
@@ -19,14 +20,13 @@ from coldstream.cli.output import (
     write_json_text,
     write_table,
 )
-from coldstream.cli.silence import told_when_silent
 from coldstream.units import TimestampMs, format_timestamp, now_ms
 
 if TYPE_CHECKING:
     from coldstream.manifest.entry import Head
     from coldstream.manifest.stream import StreamId
-    from coldstream.serve.answer import Description
-    from coldstream.serve.client import ResolverClient
+    from coldstream.read.client import ResolverClient
+    from coldstream.resolve.answer import Description
 
 _AT_ONCE = 8
 """Streams to ask for."""
@@ -44,7 +44,7 @@ def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
     A stream that was deleted and declared again is listed once for each life. `age` is how long ago the newest archived
     chunk was written; how far the archive is behind the broker is what `agent status` knows.
     """
-    from coldstream.serve.client import ResolverClient
+    from coldstream.read.client import ResolverClient
 
     with (
         told_when_silent(resolver),
@@ -143,8 +143,8 @@ def describe(
 
     That is offsets and times, sizes, gaps, and where the broker goes on.
     """
-    from coldstream.serve.api import DescriptionBody
-    from coldstream.serve.client import ResolverClient
+    from coldstream.read.client import ResolverClient
+    from coldstream.resolve.api import DescriptionBody
 
     with told_when_silent(resolver), ResolverClient(resolver) as client:
         description = client.describe(vhost, name, incarnation)

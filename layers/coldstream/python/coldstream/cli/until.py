@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from coldstream.errors import GapError, InvalidQueryError
-from coldstream.format.message import Message
+from coldstream.format.amqp.message import Message
 from coldstream.manifest.spec import AtOffset, AtTimestamp, parse_offset_spec
 from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, TimestampMs
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from coldstream.cli.output import printable, write
+from coldstream.console.output import printable, write
 from coldstream.errors import InvalidInputError
 from coldstream.local.messages import Handled
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import Incarnation
-from coldstream.serve.aio import AsyncReader
-from coldstream.serve.client import ResolverClient
+from coldstream.read.aio import AsyncReader
+from coldstream.read.client import ResolverClient
 from coldstream.units import MIB
 
 

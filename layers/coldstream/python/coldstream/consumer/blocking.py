@@ -13,13 +13,13 @@ from typing import Any, Literal, Self, TypeVar
 from coldstream.consumer.consumer import ARCHIVE_WAIT_S, Consumer
 from coldstream.consumer.intake import Delivery, Progress
 from coldstream.consumer.portion import Portion
+from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
-from coldstream.format.message import Message
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, OffsetSpec
-from coldstream.serve.client import ResolverClient
-from coldstream.serve.http import ClosedError
+from coldstream.read.client import ResolverClient
+from coldstream.read.http import ClosedError
 from coldstream.units import MIB, Offset
 
 T = TypeVar("T")

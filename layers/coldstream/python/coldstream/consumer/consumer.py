@@ -14,13 +14,13 @@ from coldstream.consumer.link import BrokerLink
 from coldstream.consumer.outage import Outage
 from coldstream.consumer.portion import Portion
 from coldstream.errors import InvalidInputError, UnavailableError
+from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
-from coldstream.format.message import Message
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, OffsetSpec
 from coldstream.manifest.stream import check_name
-from coldstream.serve.client import ResolverClient
+from coldstream.read.client import ResolverClient
 from coldstream.units import MIB, Offset
 
 ARCHIVE_WAIT_S = 300.0

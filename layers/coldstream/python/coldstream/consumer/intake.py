@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Literal
 
 from coldstream.consumer.portion import Portion
+from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
-from coldstream.format.message import Message, messages
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset
 

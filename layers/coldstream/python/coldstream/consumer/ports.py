@@ -9,7 +9,7 @@ from typing import Protocol
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.serve.fetch import Batch
+from coldstream.read.fetch import Batch
 from coldstream.units import Offset
 
 

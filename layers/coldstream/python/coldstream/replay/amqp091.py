@@ -30,9 +30,9 @@ from uuid import UUID
 from pika import BasicProperties
 
 from coldstream.errors import BadMagicError
-from coldstream.format.amqp_types import Char, Decimal, Described, Symbol, Timestamp, Value
-from coldstream.format.message import Message
-from coldstream.format.sections import SEQUENCE, VALUE, Header, Properties, locate
+from coldstream.format.amqp.message import Message
+from coldstream.format.amqp.sections import SEQUENCE, VALUE, Header, Properties, locate
+from coldstream.format.amqp.types import Char, Decimal, Described, Symbol, Timestamp, Value
 
 OFFSET_HEADER = "x-coldstream-offset"
 STREAM_HEADER = "x-coldstream-stream"

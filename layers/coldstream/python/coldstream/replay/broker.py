@@ -19,20 +19,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from coldstream.flow.pace import Pace
+from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import Chunk
-from coldstream.format.message import messages
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.live.publisher import Publisher
 from coldstream.manifest.entry import Gap
+from coldstream.read.scan import Slice
 from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
-from coldstream.replay.pace import Pace
 from coldstream.replay.patience import patiently
 from coldstream.replay.routing import RoutingKey, partition_of
 from coldstream.replay.source import Source, read_ahead
 from coldstream.replay.summary import Progress, Summary
 from coldstream.replay.transform import Transform, encoded, load_function
-from coldstream.serve.scan import Slice
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 

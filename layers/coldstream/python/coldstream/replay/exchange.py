@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coldstream.errors import BadMagicError, InvalidInputError
+from coldstream.flow.pace import Pace
+from coldstream.format.amqp.message import Message, in_place_of, messages
 from coldstream.format.chunk import Chunk
-from coldstream.format.message import Message, in_place_of, messages
 from coldstream.manifest.entry import Gap
+from coldstream.read.scan import Slice
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
 from coldstream.replay.broker import Options
 from coldstream.replay.confirmed import ExchangePublisher
 from coldstream.replay.done import ProgressFile
-from coldstream.replay.pace import Pace
 from coldstream.replay.patience import patiently
 from coldstream.replay.routing import RoutingKey
 from coldstream.replay.source import Source, read_ahead
 from coldstream.replay.summary import Progress, Summary
 from coldstream.replay.transform import Transform, encoded, load_function
-from coldstream.serve.scan import Slice
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 

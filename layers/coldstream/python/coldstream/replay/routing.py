@@ -12,10 +12,10 @@ from typing import Self
 import mmh3
 
 from coldstream.errors import BadMagicError, InvalidInputError, InvalidQueryError
-from coldstream.format.amqp_json import to_json
-from coldstream.format.amqp_types import Value
-from coldstream.format.message import Message
-from coldstream.format.sections import Properties
+from coldstream.format.amqp.json import to_json
+from coldstream.format.amqp.message import Message
+from coldstream.format.amqp.sections import Properties
+from coldstream.format.amqp.types import Value
 
 SEED = 104729
 

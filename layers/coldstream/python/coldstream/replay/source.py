@@ -12,7 +12,7 @@ from coldstream.errors import GapError
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.stream import StreamId
-from coldstream.serve.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coldstream.errors import InvalidSettingError
-from coldstream.format.message import Message
+from coldstream.format.amqp.message import Message
 
 Transform = Callable[[Message], Message | bytes | None]
 """Returns the message to keep it, None to leave it out, or the bytes of another AMQP 1.0 message to send instead.

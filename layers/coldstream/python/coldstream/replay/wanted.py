@@ -5,8 +5,8 @@ from __future__ import annotations
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec, parse_offset_spec
 from coldstream.manifest.stream import StreamId
+from coldstream.read.scan import offset_of
 from coldstream.replay.source import Source
-from coldstream.serve.scan import offset_of
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs, format_timestamp, is_relative, parse_time
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coldstream.format.amqp_types import Value
+from coldstream.format.amqp.message import messages
+from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
-from coldstream.format.message import messages
 from coldstream.rows.cells import DECODED, cells, content_bytes
 from coldstream.rows.plain import Bounds, Span, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from coldstream.errors import BadLengthError, CorruptionError
-from coldstream.format.amqp_json import to_json
-from coldstream.format.amqp_types import Timestamp, Value
-from coldstream.format.message import Message
+from coldstream.format.amqp.json import to_json
+from coldstream.format.amqp.message import Message
+from coldstream.format.amqp.types import Timestamp, Value
 from coldstream.rows.schema import PROPERTIES, TIME, microseconds
 
 MAX_CELL_BYTES = (1 << 31) - 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coldstream.runtime.settings import Settings
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.store.settings import Settings
 
 
 def archive_reads(settings: Settings) -> tuple[ManifestReads, ObjectReads]:

@@ -14,9 +14,9 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.serve.answer import Answer, Continue
-from coldstream.serve.caller import Caller
-from coldstream.serve.problem import kind_of
+from coldstream.resolve.answer import Answer, Continue
+from coldstream.resolve.caller import Caller
+from coldstream.resolve.problem import kind_of
 
 logger = Logger(service="coldstream-audit", level="INFO", location=None)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from coldstream.errors import InvalidQueryError
 from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.serve.answer import Bounds, Continue, RangesQuery
+from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.units import Offset, parse_timestamp
 
 SIGNATURE = "X-Amz-"

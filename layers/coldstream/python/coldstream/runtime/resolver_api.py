@@ -18,12 +18,12 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 
 from coldstream.errors import InvalidQueryError
+from coldstream.resolve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX_RANGES, Bounds, RangesQuery
+from coldstream.resolve.api import AnswerBody, DescriptionBody, GatewayBody, ProblemBody, StreamsBody
+from coldstream.resolve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
+from coldstream.resolve.resolver import MAX_STREAMS
 from coldstream.runtime import resolving
 from coldstream.runtime.query import SIGNATURE, start_of
-from coldstream.serve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX_RANGES, Bounds, RangesQuery
-from coldstream.serve.api import AnswerBody, DescriptionBody, GatewayBody, ProblemBody, StreamsBody
-from coldstream.serve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
-from coldstream.serve.resolver import MAX_STREAMS
 
 API_VERSION = "1.0"
 

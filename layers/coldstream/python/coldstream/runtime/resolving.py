@@ -11,15 +11,15 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from coldstream.errors import ColdstreamError
+from coldstream.resolve.answer import Answer, Description, RangesQuery
+from coldstream.resolve.caller import Caller
+from coldstream.resolve.permissions import Permissions
+from coldstream.resolve.problem import UNAVAILABLE, Problem, problem_of
+from coldstream.resolve.resolver import Resolver
 from coldstream.runtime.archive_reads import archive_reads
 from coldstream.runtime.audit import audited, start_text
-from coldstream.runtime.settings import METRICS_NAMESPACE, Settings
-from coldstream.serve.answer import Answer, Description, RangesQuery
-from coldstream.serve.caller import Caller
-from coldstream.serve.permissions import Permissions
-from coldstream.serve.problem import UNAVAILABLE, Problem, problem_of
-from coldstream.serve.resolver import Resolver
 from coldstream.store.ports import StreamPage
+from coldstream.store.settings import METRICS_NAMESPACE, Settings
 
 RETRY_AFTER_S = 1
 

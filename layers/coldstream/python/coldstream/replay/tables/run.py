@@ -18,11 +18,11 @@ from typing import Any
 
 from coldstream.errors import GapError, InvalidQueryError
 from coldstream.manifest.entry import Gap
+from coldstream.read.scan import Slice, plan_scan
 from coldstream.replay.tables.layout import MARKS
 from coldstream.replay.tables.marks import Marks, Span
 from coldstream.replay.tables.report import TableReport
 from coldstream.replay.tables.write import Table, write_span
-from coldstream.serve.scan import Slice, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, Offset
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from coldstream.manifest.stream import StreamId
+from coldstream.read.scan import Slice, read_slice
 from coldstream.replay.tables.files import TableFile, create_file
 from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
 from coldstream.replay.tables.marks import Span
@@ -17,7 +18,6 @@ from coldstream.replay.tables.place import Place
 from coldstream.replay.tables.transform import Transform, transformed
 from coldstream.rows.batches import batches
 from coldstream.rows.schema import SCHEMA
-from coldstream.serve.scan import Slice, read_slice
 from coldstream.store.ports import ObjectReads
 from coldstream.units import MIB, TimestampMs
 

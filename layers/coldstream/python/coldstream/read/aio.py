@@ -1,0 +1,60 @@
+"""The reader for asyncio: whatever blocks runs in a thread, one step a range."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from coldstream.format.amqp.message import Message, messages
+from coldstream.format.chunk import Chunk
+from coldstream.read.fetch import Batch
+from coldstream.read.reader import BaseReader
+from coldstream.units import Offset
+
+
+class AsyncReader(BaseReader):
+    """Reads as `Reader` does, with the same arguments and attributes.
+
+    Leave iteration through the context manager: an async iterator that is just dropped is closed only when the loop
+    comes to it. Cancelling the task ends what is under way.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Yield chunks range by range, as `Reader.batches`."""
+        async for batch in self._steps():
+            self.position = batch.chunks[-1].header.next_offset
+            yield batch
+
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """Yield chunks of every type, as `Reader.chunks`."""
+        async for batch in self._steps():
+            for chunk in batch.chunks:
+                self.position = chunk.header.next_offset
+                yield chunk
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Yield messages, as `Reader.messages`."""
+        async for batch in self._steps():
+            for chunk in batch.chunks:
+                for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):
+                    self.position = Offset(message.offset + 1)
+                    yield message
+                self.position = chunk.header.next_offset
+
+    async def _steps(self) -> AsyncIterator[Batch]:
+        batches = self._batches()
+        try:
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                yield batch
+        finally:
+            self.close()

@@ -1,0 +1,159 @@
+"""The resolver's HTTP API, as a client has it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+from pydantic import BaseModel, ValidationError
+
+from coldstream.errors import AccessDeniedError, ColdstreamError, InvalidSettingError, UnavailableError
+from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp
+from coldstream.read.http import HttpClient
+from coldstream.read.signing import Signer, region_of
+from coldstream.read.token import FILE_VARIABLE, VARIABLE, Token, bearer, check_may_be_sent, token_from_environment
+from coldstream.resolve.answer import Answer, Continue, Description, RangesQuery
+from coldstream.resolve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
+from coldstream.resolve.problem import error_of
+from coldstream.store.ports import StreamPage
+
+Body = TypeVar("Body", bound=BaseModel)
+
+READ_TIMEOUT_S = 10.0
+ATTEMPTS = 5
+MAX_BODY_BYTES = 10 << 20
+
+
+class ResolverClient:
+    """Asks a resolver at `url`. Threads may share it.
+
+    With a `token`, or one of COLDSTREAM_TOKEN or COLDSTREAM_TOKEN_FILE, requests carry that, to https URLs and to this
+    machine alone. Else they are signed (SigV4) where the URL is API Gateway's own; `sign` True does it for others too,
+    such as a domain of the API's own, in `region` or else the SDK's, whatever the environment says of tokens; `sign`
+    False never. Each is tried five times before it raises UnavailableError; AccessDeniedError comes at once, as do the
+    errors that the resolver names.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        sign: bool | None = None,
+        region: str | None = None,
+        token: Token | None = None,
+        connections: int = 4,
+    ) -> None:
+        if not _is_base(url):
+            raise InvalidSettingError("resolver URL", f"{url!r} is not an http or https URL without query and fragment")
+        self._url = url.rstrip("/")
+        if token is not None and sign:
+            raise InvalidSettingError("sign", "a request carries a signature or a token, not both")
+        self._token = token if token is not None or sign else token_from_environment()
+        if self._token is not None:
+            check_may_be_sent(url)
+        is_signed = sign if sign is not None else self._token is None and region_of(url) is not None
+        self._signer = Signer(region or region_of(url)) if is_signed else None
+        self._http = HttpClient(connections=connections, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every request under way; the client is of no use after that."""
+        self._http.close()
+
+    def streams(self, cursor: str | None = None, limit: int | None = None) -> StreamPage:
+        """List some of the streams."""
+        return self._get("/streams", StreamsBody, cursor=cursor, limit=limit).value()
+
+    def describe(self, vhost: str, name: str, incarnation: str | None = None) -> Description:
+        """Describe a stream. Raises StreamNotFoundError."""
+        return self._get("/stream", DescriptionBody, vhost=vhost, name=name, incarnation=incarnation).value()
+
+    def ranges(self, query: RangesQuery) -> Answer:
+        """Resolve a query. Raises StreamNotFoundError, InvalidQueryError."""
+        start: dict[str, str | int]
+        match query.start:
+            case AtEnd(which):
+                start = {"spec": which}
+            case AtOffset(offset):
+                start = {"offset": offset}
+            case AtTimestamp(timestamp):
+                start = {"timestamp": timestamp}
+            case Continue(cursor):
+                start = {"cursor": cursor}
+        body = self._get(
+            "/ranges",
+            AnswerBody,
+            vhost=query.vhost,
+            name=query.name,
+            incarnation=query.incarnation,
+            **start,
+            max_ranges=query.bounds.max_ranges,
+            max_bytes=query.bounds.max_bytes,
+            range_bytes=query.bounds.range_bytes,
+            precise="true" if query.precise else None,
+        )
+        try:
+            return body.value()
+        except (ValueError, ColdstreamError) as err:
+            raise UnavailableError(f"{self._url}/ranges contradicts itself: {err}") from err
+
+    def _get(self, path: str, model: type[Body], **parameters: str | int | None) -> Body:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        url = f"{self._url}{path}?{urlencode(given, quote_via=quote, safe='')}"
+
+        def headers() -> dict[str, str]:
+            headers = {"Accept": "application/json"}
+            if self._token is not None:
+                headers["Authorization"] = bearer(self._token)
+            elif self._signer is not None:
+                headers |= self._signer.headers(url)
+            return headers
+
+        def read(response: urllib3.BaseHTTPResponse) -> Body:
+            content = response.read(MAX_BODY_BYTES)
+            if response.status != HTTPStatus.OK:
+                err = _error(response.status, content, self._url + path)
+                if response.status == HTTPStatus.UNAUTHORIZED and self._token is None:
+                    raise AccessDeniedError(f"{err}; if it wants a token, set {VARIABLE} or {FILE_VARIABLE}") from err
+                raise err
+            try:
+                return model.model_validate_json(content)
+            except ValidationError as err:
+                raise InvalidSettingError("resolver URL", f"{self._url}{path} does not answer as a resolver") from err
+
+        return self._http.get(url, headers, read)
+
+
+def _is_base(url: str) -> bool:
+    """Tell whether a URL is one that paths may follow."""
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that do not close, a port past 65535
+        return False
+    return bool(is_server) and not parts.query and not parts.fragment
+
+
+def _error(status: int, content: bytes, url: str) -> ColdstreamError:
+    """Tell what a response that is no success says: the resolver in its own words, or something in front of it."""
+    try:
+        return error_of(ProblemBody.model_validate_json(content).value())
+    except ValidationError:
+        words = f"{url} answered {status}: {content[:200].decode(errors='replace')}"
+    match status:
+        case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
+            return AccessDeniedError(words)
+        case HTTPStatus.TOO_MANY_REQUESTS:
+            return UnavailableError(words)
+        case _ if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return UnavailableError(words)
+        case _:
+            return InvalidSettingError("resolver URL", words)

@@ -1,0 +1,110 @@
+"""From an offset spec to the ranges that hold the stream from there on: one Query, and no request to S3.
+
+Reading goes on from entry to entry while each begins at or before the next offset of the one before. Where entries
+overlap, as they do while a compaction is under way, the later one's range begins at the point of its sparse index that
+is nearest before what is still needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coldstream.manifest.entry import FragmentEntry, Gap
+from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.stream import StreamId
+from coldstream.resolve.answer import Answer, Bounds, Range
+from coldstream.resolve.attach import Attachment, attach
+from coldstream.resolve.cursor import Cursor
+from coldstream.resolve.places import Place, Slice, exact_place, rough_place, split
+from coldstream.resolve.tail import Tail, past_tail
+from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.units import Offset, TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRequest:
+    """A `RangesQuery` whose incarnation is known."""
+
+    stream: StreamId
+    start: OffsetSpec | Cursor
+    bounds: Bounds
+    precise: bool = False
+
+
+def resolve(
+    request: ResolveRequest, table: ManifestReads, objects: ObjectReads, *, now: TimestampMs, url_expiry_s: int
+) -> Answer:
+    """Answer with ranges, a gap or the tail.
+
+    Cost: that of `attach`, one Query as a rule, and with `precise` one GET. Raises StreamNotFoundError where nothing is
+    archived of the stream.
+    """
+    # One entry more than ranges: it tells what follows the last range.
+    found = attach(table, request.stream, request.start, request.bounds.max_ranges + 1)
+    match found:
+        case Gap():
+            return Answer(request.stream, gap=found)
+        case Tail(next_offset):
+            return Answer(request.stream, tail=next_offset)
+    start = _exact_start(found, request, objects) if request.precise else found.start
+    slices, gap = _collect(found, start, request.bounds)
+    expires_at = TimestampMs(now + url_expiry_s * 1000)
+    ranges = tuple(
+        Range(
+            bucket=objects.bucket,
+            key=entry.key,
+            byte_range=part.byte_range,
+            first_offset=Offset(part.start.chunk_id),
+            next_offset=part.next_offset,
+            first_timestamp=part.start.timestamp,
+            last_timestamp=part.last_timestamp,
+            encoding=entry.encoding,
+            data_bytes=part.data_bytes,
+            crc32=entry.crc32,
+            url=objects.presign_get(entry.key, part.byte_range, expires_s=url_expiry_s),
+            expires_at=expires_at,
+        )
+        for entry, part in slices
+    )
+    next_offset = ranges[-1].next_offset
+    if gap is not None:
+        return Answer(request.stream, ranges, gap=gap)
+    # A tail below that is of an older head than the entries: there may be more behind them.
+    if found.head is not None and found.head.next_offset == next_offset:
+        match past_tail(table, found.head, next_offset):
+            case Gap() as lost:
+                return Answer(request.stream, ranges, gap=lost)
+            case Tail():
+                return Answer(request.stream, ranges, tail=next_offset)
+    return Answer(request.stream, ranges, cursor=Cursor(request.stream.incarnation, next_offset).to_text())
+
+
+def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectReads) -> Place:
+    match request.start:
+        case AtOffset() | AtTimestamp() as spec:
+            return exact_place(objects, found.entries[0], spec)
+        case Cursor(next_offset=offset):
+            return exact_place(objects, found.entries[0], AtOffset(offset))
+        case _:
+            return found.start
+
+
+def _collect(found: Attachment, start: Place, bounds: Bounds) -> tuple[list[tuple[FragmentEntry, Slice]], Gap | None]:
+    """Take slices, one at least, until the bounds, the end or a hole; return them, and the gap if one follows."""
+    slices: list[tuple[FragmentEntry, Slice]] = []
+    total_bytes = 0
+    next_offset: Offset | None = None
+    for entry in found.entries:
+        if next_offset is not None:
+            if entry.next_offset <= next_offset:
+                continue
+            if entry.first_offset > next_offset:
+                return slices, Gap(next_offset, entry.first_offset)
+            start = rough_place(entry, AtOffset(next_offset))
+        for part in split(entry, start, bounds.range_bytes):
+            total_bytes += part.data_bytes
+            if slices and (len(slices) == bounds.max_ranges or total_bytes > bounds.max_bytes):
+                return slices, None
+            slices.append((entry, part))
+            next_offset = part.next_offset
+    return slices, None
