@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo test soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo check test test-spark40 test-localstack soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,13 +52,26 @@ java:  ## Install Debian's Java where that may be done
 demo: setup broker  ## A real broker, its segments archived and every message read back
 	@$(BIN)/python scripts/demo.py
 
+# What needs no server, for the loop of changing and looking. Slower than that is only what `make test` is for.
+check: lint  ## Lint, and the tests that need no server: for every change
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not server and not slow"
+
+# Processes for the tests: more than cores, for most of them wait for a broker, for Docker or for Spark.
+JOBS ?= 4
+
 # What is also tried with the oldest Spark: tests/spark in all of it takes minutes more, and says the same.
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
+LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py manifest_table.py conditions.py)
 
 test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators  ## Run the tests; COLDSTREAM_REQUIRE=all makes a missing real part a failure
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-spark40 test-localstack
+
+test-spark40:
 	@.venv-spark40/bin/python -m pytest $(SPARK40_TESTS)
-	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest tests/conformance tests/store/test_object_store.py tests/store/test_manifest_table.py tests/store/test_conditions.py -k "not memory and not settled"
+
+test-localstack:
+	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest $(LOCALSTACK_TESTS) -k "not memory and not settled"
 
 soak: setup broker  ## Run everything under fire: MINUTES=10, SEED of the first run; before it HISTORIES=20000 of writers
 	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0

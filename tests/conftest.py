@@ -14,7 +14,13 @@ from coldstream.local.emulator import EmbeddedAws
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-pytest_plugins = ["tests.support.aws", "tests.support.fixtures", "tests.support.spark", "tests.support.transactions"]
+pytest_plugins = [
+    "tests.support.aws",
+    "tests.support.fixtures",
+    "tests.support.parallel",
+    "tests.support.spark",
+    "tests.support.transactions",
+]
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    for directory in (tmp_path, *tmp_path.parents[:2]):
+    for directory in (tmp_path, *tmp_path.parents[:3]):
         directory.chmod(0o755)
     os.chown(tmp_path, NOBODY, -1)
     os.seteuid(NOBODY)

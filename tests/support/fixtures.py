@@ -16,12 +16,65 @@ from tests.support.differences import DIFFERENCES
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 from tests.support.localstack import LocalStackServer, find_localstack
 from tests.support.osiris import OsirisLog, find_osiris
-from tests.support.releases import RELEASES, Release
+from tests.support.releases import HOST_RELEASE, RELEASES, Release
+
+SERVER_FIXTURES = {
+    "aws",
+    "broker",
+    "broker_release",
+    "docker",
+    "dynamodb_local",
+    "localstack",
+    "moto_endpoint",
+    "osiris",
+    "sam",
+    "spark",
+    "spark_submit",
+    "zstd",
+}
+SERVER_PARAMETERS = {"dynamo", "lean", "s3"}
+"""Of fixtures that are each implementation of a port in turn: those behind which a server is."""
+
+SERVER_PATHS = (
+    "tests/agent/test_cluster.py",
+    "tests/chaos/",
+    "tests/cli/test_announce.py",
+    "tests/cli/test_up.py",
+    "tests/consumer/test_real_broker.py",
+    "tests/local/",
+    "tests/package/",
+    "tests/sam/",
+    "tests/scripts/",
+    "tests/spark/test_package.py",
+    "tests/template/test_lint.py",
+    "tests/test_signals.py",
+)
+"""Where tests start servers, or programs, by themselves."""
+
+SLOW_PATHS = (
+    "tests/agent/test_archiver_model.py",
+    "tests/archive/test_histories.py",
+    "tests/archive/test_upload_histories.py",
+    "tests/consumer/test_random_schedules.py",
+    "tests/format/test_compression.py",
+    "tests/resolve/test_weak_world.py",
+)
+"""Where tests try many seeds, or large sizes."""
+
+
+def needs_server(item: pytest.Item) -> bool:
+    """Tell whether a test starts a server or a program."""
+    parameters = set(map(str, item.callspec.params.values())) if hasattr(item, "callspec") else set()
+    return bool(
+        SERVER_FIXTURES & set(getattr(item, "fixturenames", ()))
+        or SERVER_PARAMETERS & parameters
+        or item.nodeid.startswith(SERVER_PATHS)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that ask for a real part, so that `-m "not broker"` leaves them out.
+    """Mark the tests that ask for a real part, so that `-m "not broker"` leaves them out, and those of `make check`.
 
     Those in which the emulated AWS is known to differ must fail: a difference that is gone is one to strike out.
     """
@@ -32,6 +85,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for part, fixtures in (("broker", {"broker", "broker_release"}), ("osiris", {"osiris"})):
             if fixtures & set(getattr(item, "fixturenames", ())):
                 item.add_marker(part)
+        if needs_server(item):
+            item.add_marker("server")
+        if item.nodeid.startswith(SLOW_PATHS):
+            item.add_marker("slow")
 
 
 def do_without(what: str, remedy: str = "on Debian: apt-get install rabbitmq-server") -> None:
@@ -44,10 +101,10 @@ def do_without(what: str, remedy: str = "on Debian: apt-get install rabbitmq-ser
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """A real RabbitMQ, one for the whole run: streams in it want names of their own."""
+    """A real RabbitMQ, with the management API, one for the whole run: streams in it want names of their own."""
     if find_rabbitmq() is None:
         do_without("RabbitMQ")
-    with Broker() as running:
+    with Broker(management=True) as running:
         yield running
 
 
@@ -61,8 +118,11 @@ def broker_release(request: pytest.FixtureRequest) -> Release:
 
 
 @pytest.fixture(scope="session")
-def any_broker(broker_release: Release) -> Iterator[Broker]:
+def any_broker(broker_release: Release, request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A real RabbitMQ of each release, with the management API: streams in it want names of their own."""
+    if broker_release == HOST_RELEASE:
+        yield request.getfixturevalue("broker")
+        return
     with Broker(release=broker_release, management=True) as running:
         yield running
 
