@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.errors import BadCrcError, BadLengthError, BadSequenceError, TruncatedError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
-from coldstream.format.entry import EntryCounter
+from coldstream.format.entry_counter import EntryCounter
 from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, check_file_header
 from coldstream.format.tracking import TrackingCheck
 from coldstream.units import Offset

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from awscrt.checksums import combine_crc32
-
+from coldstream.format.checksum import combine_all_crc32
 from coldstream.format.fragment import (
     FRAGMENT_HEADER_BYTES,
     FRAGMENT_INDEX_RECORD_BYTES,
@@ -129,12 +128,7 @@ class Group:
         return SparseIndex(tuple(points))
 
     def _data_crc32(self) -> int | None:
-        combined: int | None = 0
-        for entry in self.entries:
-            if combined is None or entry.data_crc32 is None:
-                return None
-            combined = combine_crc32(combined, entry.data_crc32, entry.data_bytes)
-        return combined
+        return combine_all_crc32((entry.data_crc32, entry.data_bytes) for entry in self.entries)
 
     def _points(self) -> Iterator[SparsePoint]:
         ordinal = shift = 0
