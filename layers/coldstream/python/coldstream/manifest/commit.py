@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coldstream.errors import LostRaceError, OverlapError
+from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink, fitting
 from coldstream.manifest.entry import (
     FragmentEntry,
@@ -155,16 +156,6 @@ def makes_gap(around: Neighbourhood, entry: FragmentEntry) -> bool:
 def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
     """Tell whether what precedes `successor` is as late as `entry`, so that no entry after it needs new links."""
     return successor.prior_timestamp is not None and successor.prior_timestamp >= entry.greatest_timestamp
-
-
-def check_neighbours(before: FragmentEntry, entry: FragmentEntry) -> None:
-    """Raise LostRaceError unless one entry can come right after the other, as they were read.
-
-    So it does when it is linked to it, or took its place in a compaction that is not finished, and so contains it.
-    """
-    is_within = entry.first_offset <= before.first_offset
-    if not is_within and (entry.first_offset < before.next_offset or entry.prior_offset != before.next_offset):
-        raise LostRaceError(f"half of a change shows between offsets {before.next_offset} and {entry.first_offset}")
 
 
 def _check_chain(around: Neighbourhood, entry: FragmentEntry) -> None:
