@@ -6,7 +6,8 @@ import time
 import pytest
 
 from coldstream.manifest.commit import Change
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.memory.visibility import SeededVisibility
 from coldstream.store.ports import ManifestTable, ObjectStore
 

@@ -21,7 +21,23 @@ from itertools import pairwise
 
 from coldstream.errors import LostRaceError, OverlapError
 from coldstream.manifest.chain import check_neighbours
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink, fitting
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    Change,
+    DeleteGap,
+    EntryVersion,
+    PutEntry,
+    PutEvent,
+    PutGap,
+    PutLoss,
+    PutQuarantine,
+    Relink,
+    ReplaceGap,
+    RequireEntry,
+    RequireGap,
+    Write,
+    fitting,
+)
 from coldstream.manifest.entry import (
     FragmentEntry,
     Gap,
@@ -86,10 +102,10 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
             greatest_timestamp=greatest((around.head.greatest_timestamp, entry.greatest_timestamp)),
         )
         farthest = fitting((around.after[number] for number in reversed(range(len(relinks)))), MAX_ITEMS - 1)
-        return Change(head, relinks=_raised_only(relinks[-farthest:]))
-    gaps = _gaps(around, entry)
-    added = sum((gap.after is not None) - (gap.before is not None) for gap in gaps)
-    head = _with_entry(around.head, entry, gaps=added)
+        return Change(head, _raised_only(relinks[-farthest:]))
+    gap_writes = _gap_writes(around, entry)
+    new_gaps = sum(isinstance(write, PutGap) - isinstance(write, DeleteGap) for write in gap_writes)
+    head = _with_entry(around.head, entry, gaps=new_gaps)
     event = JournalEvent(
         revision=head.revision,
         kind=JournalKind.FRAGMENT_COMMITTED,
@@ -98,13 +114,13 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
         next_offset=entry.next_offset,
         key=entry.key,
     )
-    relied_on = (EntryVersion.of(other) for other in (around.before, settled) if other is not None)
-    return Change(head, event, entry, relinks, gaps, same_entries=tuple(relied_on))
+    required = (RequireEntry(EntryVersion.of(other)) for other in (around.before, settled) if other is not None)
+    return Change(head, (PutEvent(event), PutEntry(entry), *relinks, *gap_writes, *required))
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
     """Return the neighbourhood as a change that only gave new links leaves it, without what is settled by it."""
-    raised = change.relinks[0]
+    raised = change.of(Relink)[0]
     number = next(n for n, successor in enumerate(around.after) if successor.next_offset == raised.next_offset)
     settled = replace(around.after[number], prior_timestamp=raised.prior_timestamp)
     return replace(around, head=change.head, after=(*around.after[:number], settled))
@@ -124,23 +140,27 @@ def plan_missing(
     others = [one for one in known if one is not same]
     if is_new and isinstance(new, Quarantine) and isinstance(same, Quarantine):
         new = replace(new, copies=same.copies + 1)
-    told = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
-    changes = tuple(GapChange(before, after) for before, after in zip(gaps, told, strict=True))
+    explained = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
+    gap_writes = tuple(
+        RequireGap(before) if before == after else ReplaceGap(before, after)
+        for before, after in zip(gaps, explained, strict=True)
+    )
     head = replace(head, revision=head.revision + 1)
     if not is_new:
-        return None if is_checked and told == list(gaps) else Change(head, gaps=changes)
+        return None if is_checked and explained == list(gaps) else Change(head, gap_writes)
+    write: Write
     match new:
         case Loss():
-            kind, key = JournalKind.SEGMENT_LOST, None
+            kind, key, write = JournalKind.SEGMENT_LOST, None, PutLoss(new)
             head = replace(head, losses=head.losses + 1)
-        case Quarantine() if same is None:
-            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
-            head = replace(head, quarantined=head.quarantined + 1)
         case Quarantine():
-            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
-            head = replace(head, quarantined_again=head.quarantined_again + 1)
+            kind, key, write = JournalKind.SEGMENT_QUARANTINED, new.key, PutQuarantine(new)
+            if same is None:
+                head = replace(head, quarantined=head.quarantined + 1)
+            else:
+                head = replace(head, quarantined_again=head.quarantined_again + 1)
     event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, key=key, detail=new.reason)
-    return Change(head, event, gaps=changes, put_missing=new)
+    return Change(head, (PutEvent(event), *gap_writes, write))
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
@@ -216,14 +236,16 @@ def _raised_only(relinks: Sequence[Relink]) -> tuple[Relink, ...]:
     return tuple(replace(relink, prior_offset=relink.before.prior_offset) for relink in relinks)
 
 
-def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[GapChange, ...]:
-    """List what becomes of the gap that the entry falls into, and of what it leaves uncovered."""
-    told = [with_reason(gap, around.missing) for gap in _holes(around, entry)]
+def _gap_writes(around: Neighbourhood, entry: FragmentEntry) -> tuple[PutGap | ReplaceGap | DeleteGap, ...]:
+    """Return the writes that fill the gap around the entry, and put the gaps that the entry leaves beside it."""
+    new = [with_reason(gap, around.missing) for gap in _holes(around, entry)]
     if around.before is None or not around.after or around.before.next_offset == around.after[0].first_offset:
-        return tuple(GapChange(None, gap) for gap in told)
+        return tuple(map(PutGap, new))
     old = Gap(around.before.next_offset, around.after[0].first_offset)
-    kept = next((gap for gap in told if gap.first_offset == old.first_offset), None)
-    return GapChange(old, kept), *(GapChange(None, gap) for gap in told if gap is not kept)
+    if not new or new[0].first_offset != old.first_offset:
+        return DeleteGap(old), *map(PutGap, new)
+    # The gap before the entry begins where the old one did, and so has its item: one write for both.
+    return ReplaceGap(old, new[0]), *map(PutGap, new[1:])
 
 
 def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:

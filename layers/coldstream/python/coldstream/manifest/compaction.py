@@ -15,12 +15,25 @@ any URL that was given for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, Relink, fitting
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    Change,
+    DeleteEntry,
+    DeleteTombstone,
+    EntryVersion,
+    PutEvent,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    RequireEntry,
+    Write,
+    fitting,
+)
 from coldstream.manifest.entry import FragmentEntry, Head, JournalEvent, JournalKind, Tombstone
 from coldstream.manifest.groups import Group
 from coldstream.units import Offset, TimestampMs
@@ -71,7 +84,7 @@ class Unfinished:
 
     def after(self, change: Change) -> Self | None:
         """Return what a change leaves to do, None when that is nothing: it need not be read."""
-        left = self.left - len(change.delete_entries)
+        left = self.left - len(change.of(DeleteEntry))
         return replace(self, left=left) if left else None
 
 
@@ -126,20 +139,21 @@ def plan_replacement(
             object_bytes=head.object_bytes + merged.object_bytes,
             compacting=None if is_finished else merged.next_offset,
         ),
-        event,
-        replace_entry=current,
-        replaces=EntryVersion.of(last),
-        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
-        same_entries=() if is_finished else (EntryVersion.of(log[0]),),
-        put_tombstones=tuple(_tombstone(entry, due_at) for entry in (last, *removed)),
+        (
+            PutEvent(event),
+            ReplaceEntry(EntryVersion.of(last), current),
+            *_deletes(removed),
+            *(() if is_finished else (RequireEntry(EntryVersion.of(log[0])),)),
+            *_tombstones((last, *removed), due_at),
+        ),
     )
 
 
 def after_replacement(change: Change, log: Sequence[FragmentEntry]) -> Unfinished | None:
     """Return what the first change leaves to do in the `log` that it was planned on, None when that is nothing."""
-    assert change.replace_entry is not None
-    left = len(log) - 1 - len(change.delete_entries)
-    return Unfinished(change.replace_entry, log, left) if left else None
+    (replacement,) = change.of(ReplaceEntry)
+    left = len(log) - 1 - len(change.of(DeleteEntry))
+    return Unfinished(replacement.entry, log, left) if left else None
 
 
 def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> Change:
@@ -151,29 +165,22 @@ def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> 
     merged, first = unfinished.merged, unfinished.leftovers[0]
     removed = unfinished.highest(MAX_REMOVALS)
     head = _without(head, removed)
-    relinks: tuple[Relink, ...] = ()
-    same: tuple[EntryVersion, ...] = ()
+    merged_write: tuple[Write, ...] = ()
     if len(removed) == unfinished.left:
         head = replace(head, compacting=None)
         linked = replace(merged, prior_offset=first.prior_offset, prior_timestamp=first.prior_timestamp)
         version = EntryVersion.of(merged)
         if linked == merged:
-            same = (version,)
+            merged_write = (RequireEntry(version),)
         else:
             links = linked.prior_offset, linked.prior_timestamp, linked.running_timestamp
-            relinks = (Relink(version, *links),)
-    return Change(
-        head,
-        relinks=relinks,
-        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
-        same_entries=same,
-        put_tombstones=tuple(_tombstone(entry, due_at) for entry in removed),
-    )
+            merged_write = (Relink(version, *links),)
+    return Change(head, (*merged_write, *_deletes(removed), *_tombstones(removed, due_at)))
 
 
 def plan_sweep(head: Head, deleted: Sequence[Tombstone]) -> Change:
     """Plan taking away the tombstones, MAX_SWEPT at most, of objects that are deleted."""
-    return Change(replace(head, revision=head.revision + 1), delete_tombstones=tuple(deleted))
+    return Change(replace(head, revision=head.revision + 1), tuple(map(DeleteTombstone, deleted)))
 
 
 def _identity(entry: FragmentEntry) -> tuple[Offset, Offset, str]:
@@ -190,5 +197,10 @@ def _without(head: Head, removed: Sequence[FragmentEntry]) -> Head:
     )
 
 
-def _tombstone(entry: FragmentEntry, due_at: TimestampMs) -> Tombstone:
-    return Tombstone(entry.key, due_at, entry.first_offset, entry.next_offset, entry.object_bytes)
+def _deletes(entries: Iterable[FragmentEntry]) -> Iterator[DeleteEntry]:
+    return (DeleteEntry(EntryVersion.of(entry)) for entry in entries)
+
+
+def _tombstones(entries: Iterable[FragmentEntry], due_at: TimestampMs) -> Iterator[PutTombstone]:
+    for entry in entries:
+        yield PutTombstone(Tombstone(entry.key, due_at, entry.first_offset, entry.next_offset, entry.object_bytes))

@@ -8,7 +8,7 @@ from pynamodb.attributes import Attribute
 from pynamodb.expressions.condition import And, Condition, Or
 
 from coldstream.manifest.change import EntryVersion
-from coldstream.manifest.entry import Gap, Head, Missing, Quarantine
+from coldstream.manifest.entry import Gap, Head, Quarantine
 from coldstream.store.items import Item
 
 IS_NEW: Condition = Item.item.does_not_exist()
@@ -26,9 +26,9 @@ def is_version(version: EntryVersion) -> Condition:
     return And(_is(Item.key, version.key), same_links)
 
 
-def ends_as(gap: Gap | None) -> Condition:
-    """The gap ends where this one does, or there is none."""
-    return IS_NEW if gap is None else _is(Item.next_offset, gap.next_offset)
+def ends_as(gap: Gap) -> Condition:
+    """The gap ends where this one does."""
+    return _is(Item.next_offset, gap.next_offset)
 
 
 def is_gap(gap: Gap) -> Condition:
@@ -36,14 +36,14 @@ def is_gap(gap: Gap) -> Condition:
     return And(ends_as(gap), _is(Item.reason, gap.reason))
 
 
-def takes_place(one: Missing) -> Condition:
-    """There is no such item, or, for a further copy of a segment in quarantine, that of one copy fewer."""
-    if not isinstance(one, Quarantine) or one.copies == 1:
+def is_next_copy(quarantine: Quarantine) -> Condition:
+    """The item counts one copy fewer than this; for the first copy there is no item."""
+    if quarantine.copies == 1:
         return IS_NEW
-    before = _is(Item.copies, one.copies - 1)
-    if one.copies > 2:  # noqa: PLR2004
+    before = _is(Item.copies, quarantine.copies - 1)
+    if quarantine.copies > 2:  # noqa: PLR2004
         return before
-    # Before copies were counted, items said nothing of them.
+    # Earlier releases did not count copies: an item without the attribute is of one copy.
     return Or(before, And(IS_THERE, Item.copies.does_not_exist()))
 
 
