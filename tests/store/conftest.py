@@ -23,7 +23,7 @@ class SettledTable(MemoryTable):
         self.settle()
 
 
-@pytest.fixture(params=["memory", "settled", "dynamo", "lean"])
+@pytest.fixture(params=["memory", "settled", "dynamo", "fast"])
 def table(request: pytest.FixtureRequest) -> ManifestTable:
     """Every implementation of the port, in turn."""
     match request.param:
