@@ -1,4 +1,4 @@
-"""Entries: what the data section of a chunk is made of.
+"""Entries: the content of a chunk's data section.
 
     simple entry   u32: bit 31 is 0, then 31 bits of length · one message
     sub-batch      header, 11 bytes · its messages, packed: each a simple entry
@@ -9,10 +9,11 @@
      3  uncompressed       u32  bytes of the messages before packing, as the publisher says
      7  length             u32  bytes that follow
 
-All integers big-endian. The broker writes the counts and lengths, and the CRC covers them; the packed data and what the
-sub-batch header says of it are the publisher's, and nobody has checked them. So the archive (`EntryCounter`) takes any
-compression, and only who wants the messages finds out that it is unknown. The reserved bits brokers write as 0 and do
-not look at; here they are refused when entries are read, since a bit set might one day say how to read them.
+All integers are big-endian. The broker writes the counts and lengths, and the CRC covers them. The packed data, and
+what the sub-batch header says of it, come from the publisher, and nobody has checked them. So the archive
+(`EntryCounter`) accepts any compression; an unknown one is an error only when somebody reads the messages. Brokers
+write the reserved bits as 0 and ignore them. Here a set bit is refused when entries are read: one day it may change how
+to read them.
 
 Upstream: `osiris_log.erl` (make_chunk, parse_records).
 """
@@ -31,7 +32,7 @@ SIMPLE_HEADER_BYTES = 4
 SUB_BATCH_HEADER_BYTES = 11
 MAX_MESSAGE_BYTES = (1 << 31) - 1
 
-# Read as signed, a simple entry's length is positive, and the first four bytes of a sub-batch are negative.
+# Read as signed, the length of a simple entry is never negative, and the first four bytes of a sub-batch always are.
 SIMPLE_HEADER = struct.Struct(">i")  # length, bytes
 assert SIMPLE_HEADER.size == SIMPLE_HEADER_BYTES
 
@@ -50,9 +51,10 @@ _RESERVED_BITS = 0x0F
 
 @dataclass(frozen=True, slots=True)
 class SubBatch:
-    """Messages packed by their publisher. `position` is the byte of its header in the source.
+    """Messages packed by their publisher.
 
-    `compression` is as found, known or not; `uncompressed_bytes` is what the publisher claims.
+    `position` is the byte of its header in the source. `compression` is the number found, known or unknown, and
+    `uncompressed_bytes` the publisher's claim.
     """
 
     compression: int
@@ -62,7 +64,7 @@ class SubBatch:
     position: int
 
     def to_bytes(self) -> bytes:
-        """Encode. Raises OverflowError where a number does not fit its field."""
+        """Encode. Raises OverflowError if a number does not fit its field."""
         try:
             header = SUB_BATCH_HEADER.pack(
                 SUB_BATCH_KIND + (self.compression << 4), self.records, self.uncompressed_bytes, len(self.data)
@@ -72,10 +74,10 @@ class SubBatch:
         return header + self.data
 
     def messages(self, *, source: str) -> Iterator[memoryview]:
-        """Unpack, and yield each message; never more than `records`, so that none gets another's offset.
+        """Unpack, and yield each message; never more than `records`, so that no message gets the offset of another.
 
-        Raises BadVersionError, BadLengthError and CorruptionError as `decompress` does, BadLengthError where a message
-        runs past the end, and BadCountError where there are more or fewer than `records`.
+        Raises the errors of `decompress`, BadLengthError if a message runs past the end, and BadCountError if there are
+        more or fewer messages than `records`.
         """
         data = decompress(self.compression, self.data, self.uncompressed_bytes, source=source, position=self.position)
         unpack = SIMPLE_HEADER.unpack_from
@@ -102,9 +104,9 @@ class SubBatch:
 def iter_entries(chunk: Chunk, *, source: str) -> Iterator[memoryview | SubBatch]:
     """Yield the entries of a chunk of any type: the message of a simple entry, or a sub-batch, still packed.
 
-    The first record's offset is the chunk id; a message takes one, a sub-batch as many as its records. Raises
-    BadLengthError where an entry runs past the end of the data, BadVersionError for reserved bits, and BadCountError
-    where entries or records are not what the header says, after yielding what there is.
+    The first record has the chunk id as its offset. A message takes one offset, a sub-batch one for each of its
+    records. Raises BadLengthError if an entry runs past the end of the data, BadVersionError for reserved bits, and,
+    after yielding everything, BadCountError unless there are as many entries and records as the header says.
     """
     header, data = chunk.header, chunk.data
     base = chunk.position + CHUNK_HEADER_BYTES + header.bloom_bytes

@@ -15,9 +15,9 @@ from coldstream.format.entry import (
 
 
 class EntryCounter:
-    """Counts the entries and records of a chunk's data that comes in pieces, cut anywhere.
+    """Counts the entries and records of a chunk whose data comes in pieces, cut anywhere.
 
-    Counts only: nothing is raised before `check`, so that a CRC that differs can be told first.
+    It raises nothing before `check`. So the caller can check the CRC first, and report a wrong CRC as such.
     """
 
     __slots__ = ("_cut_header", "_packed_records", "_rest", "_simple", "_sub_batches")
@@ -26,16 +26,16 @@ class EntryCounter:
         self._simple = 0
         self._sub_batches = 0
         self._packed_records = 0
-        self._rest = 0  # bytes of the entry begun that are still to come
-        self._cut_header = b""  # what came so far of an entry header
+        self._rest = 0  # bytes that the current entry still lacks
+        self._cut_header = b""  # the start of an entry header that a piece ended in
 
     def feed(self, piece: memoryview) -> None:
-        """Count what the next piece of the data holds. Cost: about 0.15 us an entry, nothing a byte."""
+        """Count the entries of the next piece. Cost: about 0.15 us an entry, however large it is."""
         if self._cut_header:
-            wanted = SIMPLE_HEADER_BYTES if self._cut_header[0] < SUB_BATCH_KIND else SUB_BATCH_HEADER_BYTES
-            missing = wanted - len(self._cut_header)
+            header_bytes = SIMPLE_HEADER_BYTES if self._cut_header[0] < SUB_BATCH_KIND else SUB_BATCH_HEADER_BYTES
+            missing = header_bytes - len(self._cut_header)
             joined = self._cut_header + piece[:missing]
-            if len(joined) < wanted:
+            if len(joined) < header_bytes:
                 self._cut_header = joined
                 return
             self._cut_header = b""
@@ -65,10 +65,10 @@ class EntryCounter:
             self._rest = at - end
 
     def check(self, header: ChunkHeader, *, source: str, position: int) -> None:
-        """Compare with the header of the chunk at byte `position`, all of whose data has been fed.
+        """Compare the counts with the header of the chunk at byte `position`, after all of its data was fed.
 
-        Raises BadLengthError where the last entry runs past the end, BadCountError where entries or records are not
-        what the header says, or a tracking chunk holds anything but a simple entry.
+        Raises BadLengthError if the last entry runs past the end, BadCountError unless there are as many entries and
+        records as the header says, and for a tracking chunk that holds a sub-batch.
         """
         if self._rest or self._cut_header:
             raise BadLengthError(source, position, "last entry of a chunk runs past the end of the data")

@@ -1,4 +1,4 @@
-"""Segments: the files that a stream is made of.
+"""Segments: the files that make up a stream.
 
     segment        header · chunks to the end of the file; all integers big-endian
 
@@ -6,8 +6,9 @@
      0  magic      4    "OSIL"
      4  version    u32  1
 
-The file's name is the id of its first chunk in 20 digits, `.segment`; its index is beside it under `.index`. A chunk's
-position must fit the 32 bits that an index record has for it. Upstream: `osiris_log.erl` (open_new_segment).
+A segment's name is the id of its first chunk in 20 digits and `.segment`. Its index lies beside it, with the same
+digits and `.index`. An index record has 32 bits for a chunk's position, so no chunk may begin past them. Upstream:
+`osiris_log.erl` (open_new_segment).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SEGMENT_HEADER_BYTES = 8
 assert len(SEGMENT_HEADER) == SEGMENT_HEADER_BYTES
 
 MAX_POSITION = (1 << 32) - 1
-"""The greatest byte at which a chunk of a segment, or of a fragment, can begin."""
+"""The last byte at which a chunk of a segment or of a fragment can begin."""
 
 Suffix = Literal["segment", "index"]
 
@@ -36,7 +37,7 @@ _FILE_NAME = re.compile(r"([0-9]{20})\.(segment|index)", re.ASCII)
 
 
 def check_file_header(view: memoryview | bytes, expected: bytes, *, source: str, position: int = 0) -> None:
-    """Check the eight bytes that a segment, an index or a fragment begins with: four of magic, four of version.
+    """Check the first eight bytes of a segment, an index or a fragment: four of magic, four of version.
 
     `view` lies at byte `position` of `source`. Raises TruncatedError, BadMagicError, BadVersionError.
     """
