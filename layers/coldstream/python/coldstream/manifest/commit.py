@@ -1,16 +1,16 @@
-"""Plan the transaction that adds a fragment entry to a stream's log, and that which says what is missing.
+"""Plan the changes that add a fragment entry to a stream's log, or record what is missing.
 
-Pure: from the state as read to the change to write. The change holds only if the head still has the revision that was
-read, which makes the commits of one stream serial, and if every other item that the plan relies on has the version that
-was read; so every plan sees the whole state, and the log that results depends on which fragments were committed, not on
+Pure: from the state as read to the change to write. A change happens only if the head still has the revision that was
+read, which makes the commits of one stream serial, and if every other item that the plan relies on still has its
+version. So every plan sees the whole state, and the resulting log depends on which fragments were committed, not on
 their order:
 
-- links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp made of
-  them never falls along the log, which is what lets one Query find a timestamp. They also prove what is not there: an
-  entry whose item still has the link that was read has nothing between itself and the entry before.
-- gaps: every hole between two neighbours has a gap item, made and filled here, with the reason if that is known. As
-  links say where holes are, the items need not be read, only be what they have to be.
-- totals: the head's are sums over the entries.
+- Links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp that
+  follows from them never falls along the log, so one Query can find a timestamp. Links also prove absence: if an
+  entry's item still has the link that was read, nothing lies between it and the entry before.
+- Gaps: every hole between two neighbours has a gap item, written here, with its reason if that is known. Links tell
+  where the holes are, so plans need not read the items; they only require that the items fit.
+- Totals: the head's totals are sums over the entries.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from coldstream.manifest.sparse import greatest
 from coldstream.units import Epoch, TimestampMs
 
 MAX_RELINKS = MAX_ITEMS - 8
-"""Successors whose links the change that adds an entry may update, beside entry, head, registration and event, up to
-two gaps, and the two neighbours that stay as they are."""
+"""Successors that the change which adds an entry may relink, beside entry, head, registration and event, up to two
+gaps, and two required neighbours."""
 
 MAX_GAPS = MAX_ITEMS - 4
-"""Gaps that the change which says what is missing may be of, beside that, head, registration and event."""
+"""Gaps in a change that records something missing, beside that item, head, registration and event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """What the manifest holds around a new entry.
+    """The part of the manifest around a new entry.
 
-    `before` is the nearest entry that ends at or before it, `after` the entries that end past its first offset, in
-    order: those that overlap it, if any, then its successors, up to the first that `is_settled`; both are empty for
-    what `is_append`. `missing` is what is known to be missing, where the new entry `makes_gap`.
+    `before` is the nearest entry that ends at or before it. `after` are the entries that end past its first offset, in
+    order: those that overlap it, if any, then its successors, up to the first that `is_settled`. An append needs
+    neither. `missing` is everything known to be missing, read only if the new entry `makes_gap`.
     """
 
     head: Head
@@ -77,12 +77,11 @@ class Neighbourhood:
 
 
 def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) -> Change:
-    """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
+    """Plan adding `entry`, or, if too many successors need new links first, the next batch of links.
 
-    The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
-    OverlapError when the log already covers part of the entry, ContradictionError when it is of another history than
-    its neighbours: reading and planning again would change neither. Raises LostRaceError when what was read shows half
-    of a change.
+    The caller writes the change and, unless it adds the entry, plans again on `after_raise`. Raises OverlapError if the
+    log already covers part of the entry, ContradictionError if the entry is of another history than its neighbours:
+    reading and planning again would change neither. Raises LostRaceError if the neighbourhood shows half of a change.
     """
     _check_chain(around, entry)
     for other in around.after:
@@ -93,9 +92,10 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     entry = _linked(entry, around.before, around.head)
     relinks, settled = _relinks(entry, around.after, around.head)
     if fitting((around.after[number] for number in range(len(relinks))), MAX_RELINKS) < len(relinks):
-        # Clocks ran backwards and the entry came late. Farthest first: the running timestamps never fall on the way,
-        # and one that is too great costs a lookup another page, never an answer. The head's goes first of all, for
-        # what is appended meanwhile takes it over.
+        # Clocks ran backwards and the entry came late. Raise the farthest links first: in any other order the running
+        # timestamps would fall along the log between two batches, and a lookup would miss entries. One that is too
+        # great only costs a lookup another page. Raise the head's greatest timestamp with the first batch: entries that
+        # are appended meanwhile inherit it.
         head = replace(
             around.head,
             revision=around.head.revision + 1,
@@ -119,7 +119,7 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
-    """Return the neighbourhood as a change that only gave new links leaves it, without what is settled by it."""
+    """Return the neighbourhood after a change that only relinked, up to the nearest entry that it relinked."""
     raised = change.of(Relink)[0]
     number = next(n for n, successor in enumerate(around.after) if successor.next_offset == raised.next_offset)
     settled = replace(around.after[number], prior_timestamp=raised.prior_timestamp)
@@ -129,11 +129,11 @@ def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
 def plan_missing(
     head: Head, new: Missing, known: Sequence[Missing], gaps: Sequence[Gap], *, is_checked: bool = True
 ) -> Change | None:
-    """Plan writing down what is missing, and telling gaps; None when all of that is written.
+    """Plan recording what is missing, and explaining the gaps that it covers; None if everything is recorded already.
 
-    `known` is all that is known to be missing, `gaps` are those that overlap `new`, MAX_GAPS at most. Of more the
-    caller plans the others in changes of their own, with `is_checked` False: they are written even where nothing
-    changes, for only a change proves that these are the gaps.
+    `known` is everything known to be missing, and `gaps` are the gaps that overlap `new`, at most MAX_GAPS. If there
+    are more, the caller plans the others in changes of their own, with `is_checked` False. Those changes are written
+    even if they change nothing: only a written change proves that the gaps are still these.
     """
     is_new = not is_known(new, known)
     same = next((one for one in known if is_of_same_item(one, new)), None)
@@ -164,22 +164,22 @@ def plan_missing(
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
-    """Tell whether `entry` comes after everything in the log, so that nothing but the head need be read."""
+    """Tell whether `entry` comes after everything in the log. A plan then needs the head alone."""
     return head.next_offset is None or entry.first_offset >= head.next_offset
 
 
 def makes_gap(around: Neighbourhood, entry: FragmentEntry) -> bool:
-    """Tell whether `entry` leaves a gap beside it, so that what is known to be missing has to be read."""
+    """Tell whether `entry` leaves a gap beside it. A plan then needs everything known to be missing."""
     return next(_holes(around, entry), None) is not None
 
 
 def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
-    """Tell whether what precedes `successor` is as late as `entry`, so that no entry after it needs new links."""
+    """Tell whether the entries before `successor` are as late as `entry`. No entry after it then needs new links."""
     return successor.prior_timestamp is not None and successor.prior_timestamp >= entry.greatest_timestamp
 
 
 def _check_chain(around: Neighbourhood, entry: FragmentEntry) -> None:
-    """Raise LostRaceError unless what was read is an unbroken chain, from the entry before on."""
+    """Raise LostRaceError unless the neighbourhood is an unbroken chain, from the entry before on."""
     if is_append(around.head, entry):
         return
     if not around.after:
@@ -207,13 +207,13 @@ def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
 def _relinks(
     entry: FragmentEntry, after: Sequence[FragmentEntry], head: Head
 ) -> tuple[tuple[Relink, ...], FragmentEntry | None]:
-    """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be.
+    """Return new links for the next successor, and for all whose prior timestamp is too small.
 
-    Returned beside them is the one that is late enough already, where that is what ends them. Nothing has to be known
-    of what comes after a successor whose running timestamp stays what it is.
+    Beside them comes the successor that ended the walk by being late enough already, if one did: the plan relies on it.
+    Entries after a successor whose running timestamp stays the same cannot change.
 
-    Before each comes the last that ends at or before its first offset: what an interrupted compaction has left lies
-    within a later entry, and not before it.
+    The entry before a successor is the last one that ends at or before its first offset. Entries that an interrupted
+    compaction left behind lie within a later entry, and so do not count as before it.
     """
     relinks: list[Relink] = []
     passed = [(entry.next_offset, entry.running_timestamp)]
@@ -232,7 +232,7 @@ def _relinks(
 
 
 def _raised_only(relinks: Sequence[Relink]) -> tuple[Relink, ...]:
-    """Raise timestamps without announcing an entry that is not there yet: the prior offsets stay as they are."""
+    """Raise only the timestamps: the new entry is not in the log yet, so no prior offset may name it."""
     return tuple(replace(relink, prior_offset=relink.before.prior_offset) for relink in relinks)
 
 
@@ -249,7 +249,7 @@ def _gap_writes(around: Neighbourhood, entry: FragmentEntry) -> tuple[PutGap | R
 
 
 def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
-    """Yield what the entry leaves uncovered between itself and its neighbours."""
+    """Yield the holes between the entry and its neighbours."""
     if is_append(around.head, entry):
         prior_offset = around.head.next_offset
     else:
