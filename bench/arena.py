@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
-from awscrt.checksums import combine_crc32
+from coldstream.format.checksum import combine_crc32
 
 BLOCK_BYTES = 1 << 18
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from bench.archived import archive
 from bench.aws import BUCKET, sdk_environment
 from bench.dynamodb import any_dynamodb
@@ -35,6 +33,7 @@ from bench.orders import make_orders
 from coldstream.compact.commit import commit
 from coldstream.compact.write import write_group
 from coldstream.format.amqp.message import messages
+from coldstream.format.checksum import combine_crc32
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation

@@ -102,7 +102,7 @@ def _entry_item(stream: StreamId, number: int) -> Item:
     )
     item = entry_item(_Item, stream.incarnation, entry)
     # Points are coded as differences, so all but the first are the same in every fragment.
-    item.sparse_index = sparse.to_bytes() + _OTHER_POINTS
+    item.attribute_values["sparse_index"] = sparse.to_bytes() + _OTHER_POINTS
     return item
 
 

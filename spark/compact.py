@@ -31,7 +31,7 @@ from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
 from coldstream.store.objects import S3Objects
 from coldstream.store.settings import Settings
-from coldstream.store.streams import choose
+from coldstream.store.streams import select_streams
 from coldstream.store.table import DynamoTable
 from coldstream.units import MIB, now_ms
 
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
 
 def _compact(given: argparse.Namespace, options: CompactOptions, settings: Settings, spark: SparkSession) -> int:
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-    streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation, every=given.all)
+    streams = select_streams(table, given.vhost, given.stream, incarnation=given.incarnation, every=given.all)
     if given.dry_run:
         prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
         write_json(dry_run_summary(prospects))

@@ -43,7 +43,7 @@ from coldstream.replay.summary import Summary
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.transform import load_function
 from coldstream.replay.wanted import check_start, find_source, parse_bounds
-from coldstream.store.streams import choose
+from coldstream.store.streams import select_streams
 from coldstream.units import now_ms
 
 _PLACE = ("table", "bucket", "endpoint")
@@ -160,7 +160,7 @@ def _ship(spark: SparkSession, function: Callable[..., Any]) -> None:
 def _sources(given: argparse.Namespace, place: Place) -> tuple[Source, ...]:
     bounds = parse_bounds(given.start, given.end, now_ms())
     table, objects = place.open_table(), place.open_bucket()
-    streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation)
+    streams = select_streams(table, given.vhost, given.stream, incarnation=given.incarnation)
     skip = given.on_gap == "skip"
     return tuple(find_source(table, objects, stream, *bounds, skip_gaps=skip)[0] for stream in streams)
 

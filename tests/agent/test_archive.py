@@ -20,7 +20,8 @@ from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.manifest.samples import fragment

@@ -6,7 +6,7 @@ import pytest
 
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import OverlapError
-from coldstream.manifest.commit import Change
+from coldstream.manifest.change import Change, Relink
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
@@ -25,7 +25,7 @@ def test_an_append_while_a_late_entry_raises_its_successors_ends_in_the_same_log
 
         def apply(self, change: Change) -> None:
             super().apply(change)
-            if change.relinks and change.put_entry is None and self.meanwhile:
+            if change.of(Relink) and change.new_entry is None and self.meanwhile:
                 commit(self, self.meanwhile.pop())
 
         def __init__(self, *meanwhile: FragmentEntry) -> None:

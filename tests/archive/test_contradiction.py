@@ -24,6 +24,7 @@ from coldstream.manifest.stream import Incarnation, StreamId, stream_from_direct
 from coldstream.store.memory.table import MemoryTable
 from tests.support.archive import NOW
 from tests.support.compacting import compact_stream
+from tests.support.earlier_changes import without_later_fields
 from tests.support.forked_streams import rebuild, write_history
 from tests.support.golden import golden_logs
 from tests.support.segments import STREAM, MemoryArchive
@@ -36,9 +37,7 @@ class EarlierRelease(MemoryTable):
     """Its entries have no CRC-32 of their chunks alone, and no first epoch."""
 
     def apply(self, change: Change) -> None:
-        entry = change.put_entry
-        if entry is not None:
-            change = replace(change, put_entry=replace(entry, data_crc32=None, first_epoch=None))
+        change = without_later_fields(change)
         super().apply(replace(change, head=replace(change.head, epoch=None)))
 
 
@@ -174,7 +173,7 @@ def test_what_is_committed_meanwhile_is_held_against_the_copy_too(tmp_path: Path
         """Another function commits the other history right before the first commit."""
 
         def apply(self, change: Change) -> None:
-            if change.put_entry is not None and waiting:
+            if change.new_entry is not None and waiting:
                 rival.upload(waiting.pop())
             super().apply(change)
 

@@ -10,7 +10,7 @@ import pytest
 
 from coldstream.archive.upload import Upload
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import RangeRead
 from coldstream.units import ByteRange
 from tests.support.segments import STREAM, MemoryArchive

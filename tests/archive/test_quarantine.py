@@ -16,7 +16,8 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import JournalKind
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 

@@ -24,7 +24,8 @@ from coldstream.errors import (
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.commit import Change
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import RangeRead
 from coldstream.units import MAX_OFFSET, ByteRange, Offset
 from tests.support.segments import STREAM, MemoryArchive, write_stream
@@ -195,13 +196,13 @@ def test_a_fragment_of_which_others_commit_a_part_meanwhile_is_cut_around_it(dir
         """Right before the first commit, a function with a smaller target size has committed its first fragments."""
 
         def apply(self, change: Change) -> None:
-            if change.put_entry is not None and not self.is_overtaken:
+            if change.new_entry is not None and not self.is_overtaken:
                 self.is_overtaken = True
                 with pytest.raises(Killed):
                     smaller.upload(event)
             if (
-                change.put_entry is not None
-                and change.put_entry.segment_offset == 0
+                change.new_entry is not None
+                and change.new_entry.segment_offset == 0
                 and self.dies_at == len(archive.log())
             ):
                 self.dies_at = None

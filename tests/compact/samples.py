@@ -11,7 +11,7 @@ from zlib import crc32
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectStore
 from tests.support.archive import STREAM, ChunkArchive, Spec
 from tests.support.compaction import identity_of, joined, seekable

@@ -7,7 +7,7 @@ import pytest
 
 from coldstream.compact.parts import PARTS_AT_ONCE, PartUpload
 from coldstream.errors import ObjectExistsError, UnavailableError
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import UploadedPart
 
 KEY = "data/00000000000000000000.1.fragment"

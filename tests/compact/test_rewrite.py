@@ -13,7 +13,7 @@ from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import SeekTable, decompress_frames
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectStore, RangeRead
 from coldstream.units import MIB, ByteRange
 from tests.compact.samples import KEYS, LIFE, Corruptible, Fragments, of_sizes, small, with_points

@@ -15,7 +15,16 @@ from coldstream.compact.rewrite import PART_BYTES
 from coldstream.compact.savings import Savings, dry_run_summary, prospect_of, savings_of, write_units
 from coldstream.compact.sweep import sweep
 from coldstream.compact.write import write_group
-from coldstream.manifest.change import Change
+from coldstream.manifest.change import (
+    Change,
+    DeleteEntry,
+    DeleteTombstone,
+    PutEvent,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    RequireEntry,
+)
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
 from coldstream.store.memory.table import MemoryTable
@@ -125,9 +134,9 @@ class Counting(MemoryTable):
 
     def apply(self, change: Change) -> None:
         super().apply(change)
-        tombstones = len(change.put_tombstones) + len(change.delete_tombstones)
-        in_index = 1 + len(change.delete_entries) + (change.replace_entry is not None) + len(change.relinks)
-        self.units += 3 * in_index + 2 * (tombstones + (change.event is not None) + len(change.same_entries))
+        tombstones = len(change.of(PutTombstone)) + len(change.of(DeleteTombstone))
+        in_index = 1 + len(change.of(DeleteEntry)) + len(change.of(ReplaceEntry)) + len(change.of(Relink))
+        self.units += 3 * in_index + 2 * (tombstones + len(change.of(PutEvent)) + len(change.of(RequireEntry)))
 
 
 @pytest.mark.parametrize("fragments", [1, 2, 4, 5, 9, 50, 130])

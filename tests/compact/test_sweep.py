@@ -7,7 +7,11 @@ from dataclasses import replace
 
 from coldstream.compact.sweep import Swept, due, sweep
 from coldstream.errors import LostRaceError, OutcomeUnknownError
-from coldstream.manifest.commit import Change
+from coldstream.manifest.change import (
+    Change,
+    DeleteTombstone,
+    PutTombstone,
+)
 from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Tombstone
 from coldstream.manifest.stream import Incarnation
@@ -56,7 +60,7 @@ def test_an_object_that_an_entry_names_is_kept_and_told() -> None:
     head = archive.table.head(LIFE)
     assert head is not None
     wrong = Tombstone(entry.key, NOW, entry.first_offset, entry.next_offset, entry.object_bytes)
-    archive.table.apply(Change(replace(head, revision=head.revision + 1), put_tombstones=(wrong,)))
+    archive.table.apply(Change(replace(head, revision=head.revision + 1), (PutTombstone(wrong),)))
     swept = sweep(archive.table, archive.objects, LIFE, DUE)
     assert (swept.objects, swept.kept) == (3, (entry.key,))
     assert entry.key in archive.objects.objects
@@ -78,7 +82,7 @@ class Troubled(MemoryTable):
     trouble = 0
 
     def apply(self, change: Change) -> None:
-        if not change.delete_tombstones:
+        if not change.of(DeleteTombstone):
             super().apply(change)
             return
         self.trouble += 1

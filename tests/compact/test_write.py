@@ -21,7 +21,7 @@ from coldstream.errors import (
 )
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
 from coldstream.units import ByteRange
 from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes, small, with_points

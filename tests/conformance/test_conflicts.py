@@ -15,7 +15,8 @@ from coldstream.ingest import multipart
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.table import DynamoTable
 from coldstream.units import MIB, Offset
 from tests.support.segments import STREAM, write_stream

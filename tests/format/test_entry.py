@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from coldstream.errors import BadCountError, BadLengthError, BadVersionError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
 from coldstream.format.compression import Compression
-from coldstream.format.entry import EntryCounter, SubBatch, iter_entries, simple_entry
+from coldstream.format.entry import SubBatch, iter_entries, simple_entry
+from coldstream.format.entry_counter import EntryCounter
 from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, TimestampMs
 

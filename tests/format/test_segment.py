@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
 
 from coldstream.errors import BadMagicError, BadVersionError, TruncatedError
-from coldstream.format.segment import SEGMENT_HEADER, check_file_header, file_name, first_offset_of
+from coldstream.format.segment import SEGMENT_HEADER, check_file_header, file_name, first_offset_of, segment_paths
 from coldstream.units import MAX_OFFSET, Offset
 
 
@@ -54,3 +57,14 @@ def test_a_files_name_gives_its_first_offset_back(offset):
 )
 def test_other_names_are_none_of_a_segment(name):
     assert first_offset_of(name) is None
+
+
+def test_segment_paths_are_those_of_segments_by_first_offset() -> None:
+    names = ["00000000000000000100.segment", "00000000000000000007.segment", "00000000000000000007.index", "notes.txt"]
+    found = segment_paths(Path("orders") / name for name in names)
+    assert list(found.items()) == [(7, Path("orders") / names[1]), (100, Path("orders") / names[0])]
+
+
+@pytest.mark.parametrize(("suffix", "offset"), [("segment", 7), ("index", None)])
+def test_a_name_is_held_to_the_suffix_asked_for(suffix: Literal["segment", "index"], offset: int | None) -> None:
+    assert first_offset_of("00000000000000000007.segment", suffix) == offset

@@ -15,7 +15,7 @@ from coldstream.errors import ConflictError, TruncatedError
 from coldstream.ingest.multipart import PARTS_IN_FLIGHT
 from coldstream.ingest.stage import stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from tests.support.segments import STREAM
 from tests.support.sending import (
     KEY,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import BadCrcError
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import UploadedPart
 from tests.support.sending import (
     KEY,

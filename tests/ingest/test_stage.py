@@ -13,7 +13,7 @@ from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled, find_streams, stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import ByteRange, Offset
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 

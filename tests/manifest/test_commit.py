@@ -9,7 +9,16 @@ from itertools import pairwise, permutations
 import pytest
 
 from coldstream.errors import OverlapError
-from coldstream.manifest.change import MAX_ITEMS, EntryVersion
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    DeleteGap,
+    EntryVersion,
+    PutEvent,
+    PutGap,
+    Relink,
+    ReplaceGap,
+    RequireEntry,
+)
 from coldstream.manifest.commit import Neighbourhood, is_append, is_settled, makes_gap, plan_commit
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind, Loss
 from coldstream.manifest.missing import with_reason
@@ -59,22 +68,23 @@ class Log:
             self.largest_change = max(self.largest_change, change.items)
             assert change.head.revision == self.head.revision + 1
             self.head = change.head
-            for version in change.same_entries:
+            for version in (one.version for one in change.of(RequireEntry)):
                 assert EntryVersion.of(self.entries[version.next_offset]) == version
-            for relink in change.relinks:
+            for relink in change.of(Relink):
                 assert EntryVersion.of(self.entries[relink.next_offset]) == relink.before
                 old = self.entries[relink.next_offset]
                 self.entries[relink.next_offset] = replace(
                     old, prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
                 )
                 assert self.entries[relink.next_offset].running_timestamp == relink.running_timestamp
-            for gap in change.gaps:
-                assert self.gaps.pop(gap.first_offset, None) == (gap.before and self._with_reason(gap.before))
-                if gap.after is not None:
-                    self.gaps[gap.first_offset] = gap.after
+            for old in (one.before for one in change.writes if isinstance(one, ReplaceGap | DeleteGap)):
+                assert self.gaps.pop(old.first_offset) == self._with_reason(old)
+            for gap in (one.gap for one in change.writes if isinstance(one, ReplaceGap | PutGap)):
+                assert gap.first_offset not in self.gaps
+                self.gaps[gap.first_offset] = gap
             self._never_falls()
-            if change.put_entry is not None:
-                self.entries[change.put_entry.next_offset] = change.put_entry
+            if change.new_entry is not None:
+                self.entries[change.new_entry.next_offset] = change.new_entry
                 self._never_falls()
                 return
 
@@ -156,10 +166,10 @@ def test_a_late_entry_before_a_clock_step_raises_its_successors_in_batches_of_a_
 
 def test_the_first_entry_has_no_links() -> None:
     change = plan_commit(Neighbourhood(Head(STREAM)), FRAGMENTS[1], NOW)
-    assert change.put_entry is not None
-    assert change.put_entry.prior_offset is None
-    assert change.put_entry.prior_timestamp is None
-    assert change.gaps == ()
+    assert change.new_entry is not None
+    assert change.new_entry.prior_offset is None
+    assert change.new_entry.prior_timestamp is None
+    assert change.of(PutGap) == ()
 
 
 def test_an_overlap_is_refused() -> None:
@@ -212,11 +222,12 @@ def test_an_entry_makes_a_gap_unless_it_touches_its_neighbours(new: FragmentEntr
     log.commit(entry(15, 20))
     assert makes_gap(log._around(new), new) == makes
     change = plan_commit(log._around(new), new, NOW)
-    assert any(gap.after for gap in change.gaps) == makes
+    assert bool(change.of(PutGap) or change.of(ReplaceGap)) == makes
 
 
 def test_the_journal_says_what_was_committed() -> None:
     change = plan_commit(Neighbourhood(Head(STREAM, revision=6)), FRAGMENTS[0], NOW)
-    assert change.event is not None
-    assert change.event.kind is JournalKind.FRAGMENT_COMMITTED
-    assert (change.event.revision, change.event.first_offset, change.event.next_offset) == (7, 0, 10)
+    (written,) = change.of(PutEvent)
+    event = written.event
+    assert event.kind is JournalKind.FRAGMENT_COMMITTED
+    assert (event.revision, event.first_offset, event.next_offset) == (7, 0, 10)

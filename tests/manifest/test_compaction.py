@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.change import MAX_BYTES, MAX_ITEMS, Change, EntryVersion, entry_bytes
+from coldstream.manifest.change import (
+    MAX_BYTES,
+    MAX_ITEMS,
+    Change,
+    DeleteEntry,
+    DeleteTombstone,
+    EntryVersion,
+    PutEvent,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    RequireEntry,
+    entry_bytes,
+)
 from coldstream.manifest.compaction import (
     FIRST_REMOVALS,
     MAX_REMOVALS,
@@ -43,6 +56,10 @@ def replacement(group: Group, head: Head = HEAD) -> Change:
     return plan_replacement(head, group.entries, group, merged_of(group), at=AT, due_at=DUE)
 
 
+def deleted(change: Change) -> list[EntryVersion]:
+    return [one.before for one in change.of(DeleteEntry)]
+
+
 def changes(group: Group) -> list[Change]:
     """Plan a compaction to its end."""
     planned = [replacement(group)]
@@ -59,12 +76,12 @@ def test_all_others_are_removed_the_highest_first_in_changes_of_a_transaction(en
     planned = changes(group)
     assert all(change.items <= MAX_ITEMS for change in planned)
     assert len(planned) == 1 + max(0, -(-(entries - 1 - FIRST_REMOVALS) // MAX_REMOVALS))
-    assert [one.next_offset for change in planned for one in change.delete_entries] == list(range(entries - 1, 0, -1))
-    graves = [grave.key for change in planned for grave in change.put_tombstones]
+    assert [one.next_offset for change in planned for one in deleted(change)] == list(range(entries - 1, 0, -1))
+    graves = [one.tombstone.key for change in planned for one in change.of(PutTombstone)]
     assert sorted(graves) == sorted(entry.key for entry in group.entries)
     assert [change.head.revision for change in planned] == list(range(51, 51 + len(planned)))
     versions = {entry.next_offset: EntryVersion.of(entry) for entry in group.entries}
-    assert all(versions[one.next_offset] == one for change in planned for one in change.delete_entries)
+    assert all(versions[one.next_offset] == one for change in planned for one in deleted(change))
     assert [change.head.compacting for change in planned] == [entries] * (len(planned) - 1) + [None]
     assert planned[-1].head.fragments == HEAD.fragments - entries + 1
     assert planned[-1].head.object_bytes == HEAD.object_bytes + 500 - group.object_bytes
@@ -73,11 +90,12 @@ def test_all_others_are_removed_the_highest_first_in_changes_of_a_transaction(en
 
 def test_the_first_change_says_what_happened_and_buries_what_it_replaces() -> None:
     change = replacement(group_of(2))
-    assert change.event is not None
-    assert change.event.kind is JournalKind.FRAGMENTS_COMPACTED
-    assert (change.event.revision, change.event.at, change.event.key) == (51, 1000, "merged")
-    assert (change.event.first_offset, change.event.next_offset, change.event.detail) == (0, 2, "2 to 1, identity")
-    assert change.put_tombstones == (
+    (written,) = change.of(PutEvent)
+    event = written.event
+    assert event.kind is JournalKind.FRAGMENTS_COMPACTED
+    assert (event.revision, event.at, event.key) == (51, 1000, "merged")
+    assert (event.first_offset, event.next_offset, event.detail) == (0, 2, "2 to 1, identity")
+    assert tuple(one.tombstone for one in change.of(PutTombstone)) == (
         Tombstone(f"{1:020}.fragment", DUE, Offset(1), Offset(2), fragment(1, 2).object_bytes),
         Tombstone(f"{0:020}.fragment", DUE, Offset(0), Offset(1), fragment(0, 1).object_bytes),
     )
@@ -87,8 +105,8 @@ def test_the_first_change_says_what_happened_and_buries_what_it_replaces() -> No
 def test_the_first_change_relies_on_the_first_entry_where_it_does_not_remove_it(entries: int, *, first: bool) -> None:
     group = group_of(entries)
     change = replacement(group)
-    assert change.replaces == EntryVersion.of(group.entries[-1])
-    assert change.same_entries == ((EntryVersion.of(group.entries[0]),) if first else ())
+    assert [one.before for one in change.of(ReplaceEntry)] == [EntryVersion.of(group.entries[-1])]
+    assert change.of(RequireEntry) == ((RequireEntry(EntryVersion.of(group.entries[0])),) if first else ())
 
 
 def test_the_last_change_relies_on_the_merged_entry_or_gives_it_the_links_of_the_first() -> None:
@@ -98,11 +116,11 @@ def test_the_last_change_relies_on_the_merged_entry_or_gives_it_the_links_of_the
     assert unfinished is not None
     merged = EntryVersion.of(unfinished.merged)
     last = plan_removal(change.head, unfinished, due_at=DUE)
-    assert (last.same_entries, last.relinks) == ((merged,), ())
+    assert (last.of(RequireEntry), last.of(Relink)) == ((RequireEntry(merged),), ())
     moved = replace(group.entries[0], prior_timestamp=TimestampMs(99))
     last = plan_removal(change.head, replace(unfinished, leftovers=(moved, *group.entries[1:])), due_at=DUE)
-    assert last.same_entries == ()
-    assert [(one.before, one.prior_timestamp) for one in last.relinks] == [(merged, 99)]
+    assert last.of(RequireEntry) == ()
+    assert [(one.before, one.prior_timestamp) for one in last.of(Relink)] == [(merged, 99)]
 
 
 def test_large_entries_are_removed_in_changes_of_as_many_bytes_as_a_transaction_takes() -> None:
@@ -112,8 +130,8 @@ def test_large_entries_are_removed_in_changes_of_as_many_bytes_as_a_transaction_
     head, removed = replace(HEAD, compacting=Offset(200)), 0
     while unfinished is not None:
         change = plan_removal(head, unfinished, due_at=DUE)
-        assert 0 < sum(entry_bytes(large[one.next_offset - 1]) for one in change.delete_entries) <= MAX_BYTES
-        head, removed = change.head, removed + len(change.delete_entries)
+        assert 0 < sum(entry_bytes(large[one.next_offset - 1]) for one in deleted(change)) <= MAX_BYTES
+        head, removed = change.head, removed + len(deleted(change))
         unfinished = unfinished.after(change)
     assert (removed, head.compacting) == (199, None)
 
@@ -137,7 +155,7 @@ def test_what_is_planned_grows_with_the_group_and_no_faster(entries: int) -> Non
     group = group_of(entries)
     change = replacement(group)
     leftovers = Looked(group.entries)
-    unfinished: Unfinished | None = Unfinished(merged_of(group), leftovers, entries - 1 - len(change.delete_entries))
+    unfinished: Unfinished | None = Unfinished(merged_of(group), leftovers, entries - 1 - len(deleted(change)))
     changes = 1
     while unfinished is not None:
         change = plan_removal(change.head, unfinished, due_at=DUE)
@@ -151,8 +169,8 @@ def test_links_are_those_of_the_log_and_not_of_when_the_group_was_planned() -> N
     group = group_of(3)
     log = [replace(group.entries[0], prior_offset=Offset(0), prior_timestamp=TimestampMs(77)), *group.entries[1:]]
     change = plan_replacement(HEAD, log, group, merged_of(group), at=AT, due_at=DUE)
-    assert change.replace_entry is not None
-    assert (change.replace_entry.prior_offset, change.replace_entry.prior_timestamp) == (0, 77)
+    (replacement,) = change.of(ReplaceEntry)
+    assert (replacement.entry.prior_offset, replacement.entry.prior_timestamp) == (0, 77)
 
 
 def test_other_entries_than_those_planned_on_lose_the_race() -> None:
@@ -207,4 +225,4 @@ def test_a_sweep_takes_tombstones_away() -> None:
     graves = [Tombstone(str(number), DUE, Offset(0), Offset(1), 1) for number in range(MAX_SWEPT)]
     change = plan_sweep(HEAD, graves)
     assert change.items == MAX_ITEMS
-    assert (change.head.revision, change.delete_tombstones) == (51, tuple(graves))
+    assert (change.head.revision, change.writes) == (51, tuple(map(DeleteTombstone, graves)))

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.manifest.change import MAX_ITEMS, GapChange
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    PutEvent,
+    PutLoss,
+    PutQuarantine,
+    ReplaceGap,
+    RequireGap,
+)
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.entry import Gap, Head, JournalKind, Loss, Missing, Quarantine
 from coldstream.manifest.missing import MAX_REASONS, is_known, with_reason
@@ -101,21 +108,23 @@ def test_a_loss_is_counted_and_written_down() -> None:
     change = plan_missing(Head(STREAM, revision=4, losses=2), loss(5, 9), [loss(0, 2), loss(3, 7)], [])
     assert change is not None
     assert (change.head.revision, change.head.losses, change.head.quarantined) == (5, 3, 0)
-    assert change.put_missing == loss(5, 9)
-    assert change.event is not None
-    assert (change.event.revision, change.event.kind, change.event.at) == (5, JournalKind.SEGMENT_LOST, NOW)
-    assert (change.event.first_offset, change.event.next_offset) == (5, 9)
-    assert (change.event.key, change.event.detail) == (None, "the disk was full")
+    assert change.of(PutLoss) == (PutLoss(loss(5, 9)),)
+    (written,) = change.of(PutEvent)
+    event = written.event
+    assert (event.revision, event.kind, event.at) == (5, JournalKind.SEGMENT_LOST, NOW)
+    assert (event.first_offset, event.next_offset) == (5, 9)
+    assert (event.key, event.detail) == (None, "the disk was full")
 
 
 def test_a_quarantine_is_counted_and_written_down() -> None:
     change = plan_missing(Head(STREAM, revision=1), quarantine(5, 9), [], [])
     assert change is not None
     assert (change.head.revision, change.head.losses, change.head.quarantined) == (2, 0, 1)
-    assert change.put_missing == quarantine(5, 9)
-    assert change.event is not None
-    assert change.event.kind is JournalKind.SEGMENT_QUARANTINED
-    assert (change.event.key, change.event.detail) == ("quarantine/x", "bad CRC")
+    assert change.of(PutQuarantine) == (PutQuarantine(quarantine(5, 9)),)
+    (written,) = change.of(PutEvent)
+    event = written.event
+    assert event.kind is JournalKind.SEGMENT_QUARANTINED
+    assert (event.key, event.detail) == ("quarantine/x", "bad CRC")
 
 
 def test_another_bad_copy_of_a_segment_takes_the_place_of_the_first_and_is_not_another_segment() -> None:
@@ -123,7 +132,7 @@ def test_another_bad_copy_of_a_segment_takes_the_place_of_the_first_and_is_not_a
     change = plan_missing(Head(STREAM, revision=1, quarantined=1), quarantine(5, 9, key="other"), known, [])
     assert change is not None
     assert (change.head.quarantined, change.head.quarantined_again) == (1, 1)
-    assert change.put_missing == replace(quarantine(5, 9, key="other"), copies=2)
+    assert change.of(PutQuarantine) == (PutQuarantine(replace(quarantine(5, 9, key="other"), copies=2)),)
 
 
 def test_what_is_written_down_changes_nothing() -> None:
@@ -136,22 +145,22 @@ def test_gaps_that_were_there_before_are_told_in_a_change_of_a_transaction() -> 
     change = plan_missing(Head(STREAM), loss(0, 10 * MAX_GAPS), [], gaps)
     assert change is not None
     assert change.items == MAX_ITEMS
-    assert [one.before for one in change.gaps] == gaps
-    assert {one.after.reason for one in change.gaps if one.after} == {"the disk was full"}
+    assert [one.before for one in change.of(ReplaceGap)] == gaps
+    assert {one.gap.reason for one in change.of(ReplaceGap)} == {"the disk was full"}
 
 
 def test_gaps_of_a_second_change_are_relied_on_even_where_nothing_changes() -> None:
     told = Gap(Offset(6), Offset(8), "the disk was full")
     change = plan_missing(Head(STREAM, 1, losses=1), loss(5, 9), [loss(5, 9)], [told], is_checked=False)
     assert change is not None
-    assert (change.gaps, change.put_missing, change.head.revision) == ((GapChange(told, told),), None, 2)
+    assert (change.writes, change.head.revision) == ((RequireGap(told),), 2)
 
 
 def test_a_gap_that_is_explained_by_half_stays_unexplained() -> None:
     gap = Gap(Offset(0), Offset(10))
     change = plan_missing(Head(STREAM, revision=1), loss(3, 20), [], [gap])
     assert change is not None
-    assert change.gaps == (GapChange(gap, gap),)
+    assert (change.of(RequireGap), change.of(ReplaceGap)) == ((RequireGap(gap),), ())
     change = plan_missing(Head(STREAM, revision=2), loss(0, 3, "late"), [loss(3, 20)], [gap])
     assert change is not None
-    assert change.gaps == (GapChange(gap, replace(gap, reason="late; the disk was full")),)
+    assert change.of(ReplaceGap) == (ReplaceGap(gap, replace(gap, reason="late; the disk was full")),)

@@ -17,7 +17,7 @@ from coldstream.manifest.groups import Policy, plan_groups
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import Slice, offset_of, plan_scan, read_slice
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, StoredChunk, holes, random_archive, steady
 from tests.support.compaction import Compaction

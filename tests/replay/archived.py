@@ -13,7 +13,8 @@ from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.stream import StreamId, stream_from_directory
 from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.replay.source import Source
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
 from tests.support.golden import golden_logs
 from tests.support.segments import MemoryArchive

@@ -9,7 +9,7 @@ import pytest
 
 from coldstream.errors import StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkType
-from coldstream.manifest.commit import Change
+from coldstream.manifest.change import Change, ReplaceEntry
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Head
 from coldstream.manifest.groups import Group
 from coldstream.manifest.spec import FIRST, LAST, AtOffset, AtTimestamp
@@ -19,7 +19,8 @@ from coldstream.resolve.attach import Attachment, attach
 from coldstream.resolve.places import exact_place
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import Tail
-from coldstream.store.memory.table import MemoryTable, _Partition
+from coldstream.store.memory.partition import Partition
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, holes, random_archive, steady
@@ -33,14 +34,14 @@ class LaggingTable(MemoryTable):
         super().__init__()
         self._rng = rng
         self._changes_behind = changes_behind
-        self.history: list[_Partition] = [_Partition()]
+        self.history: list[Partition] = [Partition()]
 
     def apply(self, change: Change) -> None:
         super().apply(change)
         self.history.append(self._partitions[change.head.stream.incarnation])
 
     @property
-    def visible(self) -> list[_Partition]:
+    def visible(self) -> list[Partition]:
         return self.history[-1 - self._changes_behind :]
 
     def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
@@ -55,7 +56,7 @@ class LaggingTable(MemoryTable):
         return LogPage(tuple(shown[:limit]), head if len(shown) <= limit else None)
 
 
-def whole_answer(archive: ChunkArchive, state: _Partition, timestamp: int) -> object:
+def whole_answer(archive: ChunkArchive, state: Partition, timestamp: int) -> object:
     """Return what reading every chunk of a state of the manifest says: a chunk id, a gap, or the tail."""
     keys = {entry.key for entry in state.entries.values()}
     chunks = [chunk for chunk in archive.chunks if chunk.key in keys]
@@ -233,7 +234,7 @@ class HalfCompactedTable(MemoryTable):
 
     def apply(self, change: Change) -> None:
         life = change.head.stream.incarnation
-        if change.replace_entry is not None:
+        if change.of(ReplaceEntry):
             self._before = dict(self._partitions[life].entries)
         super().apply(change)
 

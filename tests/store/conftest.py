@@ -6,7 +6,8 @@ import time
 import pytest
 
 from coldstream.manifest.commit import Change
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.memory.visibility import SeededVisibility
 from coldstream.store.ports import ManifestTable, ObjectStore
 
@@ -22,7 +23,7 @@ class SettledTable(MemoryTable):
         self.settle()
 
 
-@pytest.fixture(params=["memory", "settled", "dynamo", "lean"])
+@pytest.fixture(params=["memory", "settled", "dynamo", "fast"])
 def table(request: pytest.FixtureRequest) -> ManifestTable:
     """Every implementation of the port, in turn."""
     match request.param:

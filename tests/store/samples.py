@@ -52,5 +52,5 @@ def commit(table: ManifestTable, new: FragmentEntry, stream: StreamId = ORDERS) 
         NOW,
     )
     table.apply(change)
-    assert change.put_entry is not None
-    return change.put_entry
+    assert change.new_entry is not None
+    return change.new_entry

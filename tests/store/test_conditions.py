@@ -9,7 +9,25 @@ from typing import Any
 import pytest
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.change import Change, EntryVersion, GapChange, Relink
+from coldstream.manifest.change import (
+    Change,
+    DeleteEntry,
+    DeleteGap,
+    DeleteTombstone,
+    EntryVersion,
+    PutEntry,
+    PutEvent,
+    PutGap,
+    PutLoss,
+    PutQuarantine,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    ReplaceGap,
+    RequireEntry,
+    RequireGap,
+    Write,
+)
 from coldstream.manifest.commit import Neighbourhood, plan_commit
 from coldstream.manifest.entry import Gap, Head, JournalEvent, JournalKind, Loss, Quarantine, Tombstone
 from coldstream.store.ports import ManifestTable
@@ -35,10 +53,10 @@ def filled(table: ManifestTable) -> tuple[Head, list[EntryVersion]]:
         table.apply(change)
         head = change.head
     head = replace(head, revision=head.revision + 1)
-    told = GapChange(replace(GAP, reason=None), GAP)
-    table.apply(Change(head, gaps=(told,), put_missing=LOSS, put_tombstones=(GRAVE,)))
+    explained = ReplaceGap(replace(GAP, reason=None), GAP)
+    table.apply(Change(head, (explained, PutLoss(LOSS), PutTombstone(GRAVE))))
     head = replace(head, revision=head.revision + 1)
-    table.apply(Change(head, put_missing=BAD))
+    table.apply(Change(head, (PutQuarantine(BAD),)))
     log = table.log_from_offset(LIFE, Offset(0), 10).entries
     return replace(head, revision=head.revision + 1), [EntryVersion.of(one) for one in log]
 
@@ -49,96 +67,78 @@ def everything(table: ManifestTable) -> list[object]:
     return [log, table.gaps(LIFE, 10), list(table.missing(LIFE)), graves, list(table.journal(LIFE))]
 
 
-Planned = Callable[[Head, list[EntryVersion]], Change]
+Plan = Callable[[list[EntryVersion]], list[Write]]
 
 
-def relink(version: EntryVersion) -> tuple[Relink, ...]:
-    return (Relink(version, Offset(5), TimestampMs(7), TimestampMs(1010)),)
+def relink(version: EntryVersion) -> Relink:
+    return Relink(version, Offset(5), TimestampMs(7), TimestampMs(1010))
 
 
-def as_told(gap: Gap) -> tuple[GapChange, ...]:
-    return (GapChange(gap, gap),)
-
-
-HOLDS: dict[str, Planned] = {
-    "a new entry": lambda head, _: Change(head, put_entry=entry(60, 70)),
-    "links": lambda head, log: Change(head, relinks=relink(log[1])),
-    "links of the first": lambda head, log: Change(head, relinks=relink(log[0])),
-    "a replaced entry": lambda head, log: Change(head, replace_entry=entry(0, 20), replaces=log[1]),
-    "a deleted entry": lambda head, log: Change(head, delete_entries=(log[2],)),
-    "a deleted first entry": lambda head, log: Change(head, delete_entries=(log[0],)),
-    "the same entries": lambda head, log: Change(head, same_entries=tuple(log)),
-    "a new gap": lambda head, _: Change(head, gaps=(GapChange(None, Gap(Offset(60), Offset(70))),)),
-    "a gap replaced": lambda head, _: Change(head, gaps=(GapChange(GAP, replace(GAP, next_offset=Offset(25))),)),
-    "a gap replaced, of any reason": lambda head, _: Change(head, gaps=(GapChange(replace(GAP, reason="x"), GAP),)),
-    "a gap deleted": lambda head, _: Change(head, gaps=(GapChange(GAP, None),)),
-    "a gap deleted, of any reason": lambda head, _: Change(head, gaps=(GapChange(replace(GAP, reason=None), None),)),
-    "the same gap": lambda head, _: Change(head, gaps=as_told(GAP)),
-    "the same gap, without a reason": lambda head, _: Change(head, gaps=as_told(UNTOLD)),
-    "another loss": lambda head, _: Change(head, put_missing=replace(LOSS, next_offset=Offset(31))),
-    "another segment in quarantine": lambda head, _: Change(head, put_missing=replace(BAD, next_offset=Offset(51))),
-    "a second copy in quarantine": lambda head, _: Change(head, put_missing=replace(BAD, key="y", copies=2)),
-    "a tombstone gone": lambda head, _: Change(head, delete_tombstones=(GRAVE,)),
+HOLDS: dict[str, Plan] = {
+    "a new entry": lambda _: [PutEntry(entry(60, 70))],
+    "links": lambda log: [relink(log[1])],
+    "links of the first": lambda log: [relink(log[0])],
+    "a replaced entry": lambda log: [ReplaceEntry(log[1], entry(0, 20))],
+    "a deleted entry": lambda log: [DeleteEntry(log[2])],
+    "a deleted first entry": lambda log: [DeleteEntry(log[0])],
+    "the same entries": lambda log: [RequireEntry(one) for one in log],
+    "a new gap": lambda _: [PutGap(Gap(Offset(60), Offset(70)))],
+    "a gap replaced": lambda _: [ReplaceGap(GAP, replace(GAP, next_offset=Offset(25)))],
+    "a gap replaced, of any reason": lambda _: [ReplaceGap(replace(GAP, reason="x"), GAP)],
+    "a gap deleted": lambda _: [DeleteGap(GAP)],
+    "a gap deleted, of any reason": lambda _: [DeleteGap(replace(GAP, reason=None))],
+    "the same gap": lambda _: [RequireGap(GAP)],
+    "the same gap, without a reason": lambda _: [RequireGap(UNTOLD)],
+    "another loss": lambda _: [PutLoss(replace(LOSS, next_offset=Offset(31)))],
+    "another segment in quarantine": lambda _: [PutQuarantine(replace(BAD, next_offset=Offset(51)))],
+    "a second copy in quarantine": lambda _: [PutQuarantine(replace(BAD, key="y", copies=2))],
+    "a deleted tombstone": lambda _: [DeleteTombstone(GRAVE)],
 }
 
-FAILS: dict[str, Planned] = {
-    "another revision": lambda head, log: Change(replace(head, revision=head.revision + 1), relinks=relink(log[1])),
-    "a new entry where one is": lambda head, _: Change(head, put_entry=entry(52, 60)),
-    "links of another prior offset": lambda head, log: Change(
-        head, relinks=relink(replace(log[1], prior_offset=Offset(9)))
-    ),
-    "links of another prior timestamp": lambda head, log: Change(
-        head, relinks=relink(replace(log[1], prior_timestamp=TimestampMs(999)))
-    ),
-    "links of another object": lambda head, log: Change(head, relinks=relink(replace(log[1], key="data/y"))),
-    "links of one that was first": lambda head, log: Change(
-        head, relinks=relink(replace(log[1], prior_offset=None, prior_timestamp=None))
-    ),
-    "links of one that is first now": lambda head, log: Change(
-        head, relinks=relink(replace(log[0], prior_offset=Offset(0)))
-    ),
-    "links of one that is gone": lambda head, log: Change(
-        head, relinks=relink(replace(log[1], next_offset=Offset(15)))
-    ),
-    "another entry replaced": lambda head, log: Change(
-        head, replace_entry=entry(0, 20), replaces=replace(log[1], key="data/y")
-    ),
-    "another entry deleted": lambda head, log: Change(
-        head, delete_entries=(replace(log[2], prior_timestamp=TimestampMs(1)),)
-    ),
-    "one of the entries another": lambda head, log: Change(head, same_entries=(log[0], replace(log[3], key="data/y"))),
-    "one of the entries gone": lambda head, log: Change(
-        head, same_entries=(log[0], replace(log[3], next_offset=Offset(70)))
-    ),
-    "a new gap where one is": lambda head, _: Change(head, gaps=(GapChange(None, Gap(Offset(20), Offset(25))),)),
-    "a longer gap replaced": lambda head, _: Change(head, gaps=(GapChange(replace(GAP, next_offset=Offset(35)), GAP),)),
-    "a gap replaced that is gone": lambda head, _: Change(
-        head, gaps=(GapChange(Gap(Offset(10), Offset(20)), Gap(Offset(10), Offset(15))),)
-    ),
-    "a longer gap deleted": lambda head, _: Change(head, gaps=(GapChange(replace(GAP, next_offset=Offset(35)), None),)),
-    "a gap deleted that is gone": lambda head, _: Change(head, gaps=(GapChange(Gap(Offset(10), Offset(20)), None),)),
-    "the same gap, longer": lambda head, _: Change(head, gaps=as_told(replace(GAP, next_offset=Offset(35)))),
-    "the same gap, of another reason": lambda head, _: Change(head, gaps=as_told(replace(GAP, reason="x"))),
-    "the same gap, not told yet": lambda head, _: Change(head, gaps=as_told(replace(GAP, reason=None))),
-    "the same gap, told already": lambda head, _: Change(head, gaps=as_told(replace(UNTOLD, reason="x"))),
-    "the same gap, gone": lambda head, _: Change(head, gaps=as_told(Gap(Offset(10), Offset(20)))),
-    "a loss that is there": lambda head, _: Change(head, put_missing=replace(LOSS, reason="x")),
-    "a first copy in quarantine that is there": lambda head, _: Change(head, put_missing=replace(BAD, key="y")),
-    "a third copy in quarantine before the second": lambda head, _: Change(head, put_missing=replace(BAD, copies=3)),
-    "a second copy in quarantine before the first": lambda head, _: Change(
-        head, put_missing=replace(BAD, next_offset=Offset(51), copies=2)
-    ),
-    "a tombstone gone that is gone": lambda head, _: Change(head, delete_tombstones=(replace(GRAVE, key="data/y"),)),
-    "an event that is there": lambda head, _: Change(
-        head, JournalEvent(2, JournalKind.FRAGMENT_COMMITTED, NOW, Offset(0), Offset(1))
-    ),
+FAILS: dict[str, Plan] = {
+    "a new entry where one is": lambda _: [PutEntry(entry(52, 60))],
+    "links of another prior offset": lambda log: [relink(replace(log[1], prior_offset=Offset(9)))],
+    "links of another prior timestamp": lambda log: [relink(replace(log[1], prior_timestamp=TimestampMs(999)))],
+    "links of another object": lambda log: [relink(replace(log[1], key="data/y"))],
+    "links of one that was first": lambda log: [relink(replace(log[1], prior_offset=None, prior_timestamp=None))],
+    "links of one that is first now": lambda log: [relink(replace(log[0], prior_offset=Offset(0)))],
+    "links of one that is gone": lambda log: [relink(replace(log[1], next_offset=Offset(15)))],
+    "another entry replaced": lambda log: [ReplaceEntry(replace(log[1], key="data/y"), entry(0, 20))],
+    "another entry deleted": lambda log: [DeleteEntry(replace(log[2], prior_timestamp=TimestampMs(1)))],
+    "one of the entries another": lambda log: [RequireEntry(log[0]), RequireEntry(replace(log[3], key="data/y"))],
+    "one of the entries gone": lambda log: [
+        RequireEntry(log[0]),
+        RequireEntry(replace(log[3], next_offset=Offset(70))),
+    ],
+    "a new gap where one is": lambda _: [PutGap(Gap(Offset(20), Offset(25)))],
+    "a longer gap replaced": lambda _: [ReplaceGap(replace(GAP, next_offset=Offset(35)), GAP)],
+    "a gap replaced that is gone": lambda _: [
+        ReplaceGap(Gap(Offset(10), Offset(20)), Gap(Offset(10), Offset(15))),
+    ],
+    "a longer gap deleted": lambda _: [DeleteGap(replace(GAP, next_offset=Offset(35)))],
+    "a gap deleted that is gone": lambda _: [DeleteGap(Gap(Offset(10), Offset(20)))],
+    "the same gap, longer": lambda _: [RequireGap(replace(GAP, next_offset=Offset(35)))],
+    "the same gap, of another reason": lambda _: [RequireGap(replace(GAP, reason="x"))],
+    "the same gap, not told yet": lambda _: [RequireGap(replace(GAP, reason=None))],
+    "the same gap, told already": lambda _: [RequireGap(replace(UNTOLD, reason="x"))],
+    "the same gap, gone": lambda _: [RequireGap(Gap(Offset(10), Offset(20)))],
+    "a loss that is there": lambda _: [PutLoss(replace(LOSS, reason="x"))],
+    "a first copy in quarantine that is there": lambda _: [PutQuarantine(replace(BAD, key="y"))],
+    "a third copy in quarantine before the second": lambda _: [PutQuarantine(replace(BAD, copies=3))],
+    "a second copy in quarantine before the first": lambda _: [
+        PutQuarantine(replace(BAD, next_offset=Offset(51), copies=2)),
+    ],
+    "a deleted tombstone that is gone": lambda _: [DeleteTombstone(replace(GRAVE, key="data/y"))],
+    "an event that is there": lambda _: [
+        PutEvent(JournalEvent(2, JournalKind.FRAGMENT_COMMITTED, NOW, Offset(0), Offset(1))),
+    ],
 }
 
 
 @pytest.mark.parametrize("what", HOLDS)
 def test_what_is_as_it_was_planned_on_is_changed(table: ManifestTable, what: str) -> None:
     head, log = filled(table)
-    table.apply(HOLDS[what](head, log))
+    table.apply(Change(head, tuple(HOLDS[what](log))))
     assert table.head(LIFE) == head
 
 
@@ -151,7 +151,7 @@ def test_a_second_copy_takes_the_place_of_one_from_before_copies_were_counted(
     dynamodb.update_item(TableName=name, Key=key, UpdateExpression="REMOVE copies")
     assert list(dynamo_table.missing(LIFE)) == [LOSS, BAD]
     again = replace(BAD, key="y", copies=2)
-    dynamo_table.apply(Change(head, put_missing=again))
+    dynamo_table.apply(Change(head, (PutQuarantine(again),)))
     assert list(dynamo_table.missing(LIFE)) == [LOSS, again]
 
 
@@ -159,10 +159,12 @@ def test_what_is_not_as_it_was_planned_on_is_refused_as_a_whole(table: ManifestT
     head, log = filled(table)
     before = everything(table)
     marker = Tombstone("data/marker", NOW, Offset(0), Offset(1), 1)
-    for what, plan in FAILS.items():
-        change = plan(head, log)
+    later = replace(head, revision=head.revision + 1)
+    changes = {what: Change(head, (*plan(log), PutTombstone(marker))) for what, plan in FAILS.items()}
+    changes["another revision"] = Change(later, (relink(log[1]), PutTombstone(marker)))
+    for what, change in changes.items():
         try:
-            table.apply(replace(change, put_tombstones=(marker,)))
+            table.apply(change)
         except LostRaceError:
             assert everything(table) == before, what
         else:

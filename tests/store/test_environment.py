@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.lean import LeanObjects
+from coldstream.store.fast_reads import FastObjects
 from coldstream.store.objects import S3Objects
 from coldstream.units import ByteRange
 
@@ -112,15 +112,15 @@ def test_a_url_is_the_one_that_the_sdk_signs(
     assert aws is not None
     url = aws.bucket_url("archive")
     assert url is not None
-    lean, sdk = LeanObjects("archive", url, aws), S3Objects("archive")
+    fast, sdk = FastObjects("archive", url, aws), S3Objects("archive")
     for key in ("p/8a8df1d4_x/data/0.fragment", "a//b", "../a/./b", "ü x+%/~$&='()*"):
-        ours, theirs = _in_one_second(lean, sdk, key)
+        ours, theirs = _in_one_second(fast, sdk, key)
         assert ours == theirs
 
 
-def _in_one_second(lean: LeanObjects, sdk: S3Objects, key: str) -> tuple[str, str]:
+def _in_one_second(fast: FastObjects, sdk: S3Objects, key: str) -> tuple[str, str]:
     while True:
         before = time.time()
-        urls = [signer.presign_get(key, ByteRange(8, 100), expires_s=60) for signer in (lean, sdk)]
+        urls = [signer.presign_get(key, ByteRange(8, 100), expires_s=60) for signer in (fast, sdk)]
         if int(before) == int(time.time()):
             return urls[0], urls[1]

@@ -10,7 +10,18 @@ import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
 from coldstream.manifest.access import Grant
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    Change,
+    DeleteEntry,
+    DeleteTombstone,
+    EntryVersion,
+    PutEntry,
+    PutGap,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+)
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import (
@@ -187,7 +198,7 @@ def test_a_relink_can_take_the_links_away(table: ManifestTable) -> None:
     assert head is not None
     (last,) = table.log_before(LIFE, Offset(20), 1)
     alone = Relink(EntryVersion.of(last), None, None, TimestampMs(1010))
-    table.apply(Change(replace(head, revision=head.revision + 1), relinks=(alone,)))
+    table.apply(Change(replace(head, revision=head.revision + 1), (alone,)))
     found = table.log_from_offset(LIFE, Offset(10), 1).entries[0]
     assert (found.prior_offset, found.prior_timestamp) == (None, None)
 
@@ -240,7 +251,7 @@ def test_a_gap_keeps_its_reason(table: ManifestTable) -> None:
     head = table.head(LIFE)
     assert head is not None
     gap = Gap(Offset(10), Offset(20), "retention was faster: größer als der Rest")
-    table.apply(Change(replace(head, revision=2), gaps=(GapChange(None, gap),)))
+    table.apply(Change(replace(head, revision=2), (PutGap(gap),)))
     assert table.gap(LIFE, Offset(10)) == gap
 
 
@@ -468,7 +479,7 @@ def test_a_change_that_may_not_happen_leaves_nothing_behind(table: ManifestTable
     assert head is not None
     change = plan_commit(Neighbourhood(head), entry(20, 30), NOW)
     nowhere = Relink(EntryVersion(Offset(15), "data/x", None, None), None, None, TimestampMs(0))
-    bad = replace(change, relinks=(nowhere,), gaps=(GapChange(None, Gap(Offset(5), Offset(6))),))
+    bad = replace(change, writes=(*change.writes, nowhere, PutGap(Gap(Offset(5), Offset(6)))))
     with pytest.raises(LostRaceError):
         table.apply(bad)
     assert table.head(LIFE) == head
@@ -482,7 +493,7 @@ def test_an_entry_is_never_overwritten(table: ManifestTable) -> None:
     head = table.head(LIFE)
     assert head is not None
     with pytest.raises(LostRaceError):
-        table.apply(Change(replace(head, revision=2), put_entry=replace(entry(0, 10), key="another")))
+        table.apply(Change(replace(head, revision=2), (PutEntry(replace(entry(0, 10), key="another")),)))
     assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
 
 
@@ -508,7 +519,7 @@ def test_an_entry_is_replaced_and_others_deleted(table: ManifestTable) -> None:
     merged = replace(entry(0, 30, time=1020), key="merged")
     head = replace(next_head(table), compacting=Offset(30))
     _, second, third, _ = versions(table)
-    table.apply(Change(head, replace_entry=merged, replaces=third, delete_entries=(second,)))
+    table.apply(Change(head, (ReplaceEntry(third, merged), DeleteEntry(second))))
     page = table.log_from_offset(LIFE, Offset(0), 10)
     assert [(e.first_offset, e.next_offset) for e in page.entries] == [(0, 10), (0, 30), (30, 40)]
     assert page.entries[1] == merged
@@ -526,8 +537,8 @@ def test_an_entry_that_is_not_there_is_neither_replaced_nor_deleted(table: Manif
     first, last = versions(table)
     nowhere = replace(last, next_offset=Offset(15))
     for change in (
-        Change(head, replace_entry=entry(0, 15), replaces=nowhere, delete_entries=(first,), put_tombstones=(grave,)),
-        Change(head, replace_entry=entry(0, 20), replaces=last, delete_entries=(first, nowhere)),
+        Change(head, (ReplaceEntry(nowhere, entry(0, 15)), DeleteEntry(first), PutTombstone(grave))),
+        Change(head, (ReplaceEntry(last, entry(0, 20)), DeleteEntry(first), DeleteEntry(nowhere))),
     ):
         with pytest.raises(LostRaceError):
             table.apply(change)
@@ -541,13 +552,13 @@ def test_tombstones_are_found_when_they_are_due_in_that_order_until_they_are_del
         Tombstone(key, TimestampMs(due), Offset(0), Offset(10), 1 << 33)
         for due, key in [(900, "z~"), (1000, "a/ü"), (1000, "b"), (1001, "a"), (20_000, "a")]
     ]
-    table.apply(Change(next_head(table), put_tombstones=tuple(reversed(graves))))
+    table.apply(Change(next_head(table), tuple(map(PutTombstone, reversed(graves)))))
     assert table.tombstones(LIFE, TimestampMs(899), 10) == ()
     assert table.tombstones(LIFE, TimestampMs(1000), 10) == tuple(graves[:3])
     assert table.tombstones(LIFE, TimestampMs(1000), 2) == tuple(graves[:2])
     assert table.tombstones(LIFE, TimestampMs(1 << 60), 10) == tuple(graves)
     assert table.tombstones(Incarnation("__orders_1763700000000000001"), TimestampMs(1 << 60), 10) == ()
-    table.apply(Change(next_head(table), delete_tombstones=(graves[0], graves[2])))
+    table.apply(Change(next_head(table), (DeleteTombstone(graves[0]), DeleteTombstone(graves[2]))))
     assert table.tombstones(LIFE, TimestampMs(1000), 10) == (graves[1],)
     assert len(list(table.missing(LIFE))) == 0
 
@@ -560,16 +571,16 @@ def test_a_change_of_a_hundred_items_happens(table: ManifestTable) -> None:
         table.apply(change)
         head = change.head
     relinks = tuple(Relink(one, Offset(0), TimestampMs(7), TimestampMs(1000)) for one in versions(table))
-    change = Change(replace(head, revision=head.revision + 1), relinks=relinks)
+    change = Change(replace(head, revision=head.revision + 1), relinks)
     assert change.items == MAX_ITEMS == 100
     table.apply(change)
     assert {e.prior_timestamp for e in table.log_from_offset(LIFE, Offset(0), 100).entries} == {7}
 
 
 def test_a_change_of_more_items_is_a_mistake(table: ManifestTable) -> None:
-    gaps = tuple(GapChange(None, Gap(Offset(n), Offset(n + 1))) for n in range(MAX_ITEMS))
+    gaps = tuple(PutGap(Gap(Offset(n), Offset(n + 1))) for n in range(MAX_ITEMS))
     with pytest.raises(AssertionError):
-        table.apply(Change(Head(ORDERS, revision=2), gaps=gaps))
+        table.apply(Change(Head(ORDERS, revision=2), gaps))
 
 
 def test_incarnations_do_not_see_each_other(table: ManifestTable) -> None:

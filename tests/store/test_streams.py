@@ -9,7 +9,7 @@ from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.streams import choose
+from coldstream.store.streams import select_streams
 
 OLD = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
 NEW = StreamId("/", "orders", Incarnation("__orders_1763700000000000001"))
@@ -25,17 +25,17 @@ def table() -> MemoryTable:
 
 
 def test_a_name_is_its_newest_life_and_counts_once(table: MemoryTable) -> None:
-    assert choose(table, "/", ["orders", "orders"]) == (NEW,)
-    assert choose(table, "ünï", ["orders"]) == (OTHER,)
+    assert select_streams(table, "/", ["orders", "orders"]) == (NEW,)
+    assert select_streams(table, "ünï", ["orders"]) == (OTHER,)
 
 
 def test_one_life_can_be_asked_for(table: MemoryTable) -> None:
-    assert choose(table, "/", ["orders"], incarnation=OLD.incarnation) == (OLD,)
+    assert select_streams(table, "/", ["orders"], incarnation=OLD.incarnation) == (OLD,)
 
 
 def test_all_are_all_lives_of_all_vhosts(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.store.streams.PAGE_STREAMS", 2)
-    assert set(choose(table, "/", [], every=True)) == {OLD, NEW, OTHER}
+    assert set(select_streams(table, "/", [], every=True)) == {OLD, NEW, OTHER}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_all_are_all_lives_of_all_vhosts(table: MemoryTable, monkeypatch: pytest
 )
 def test_it_has_to_be_said_which(table: MemoryTable, names: list[str], incarnation: str | None, every: bool) -> None:  # noqa: FBT001  a parameter of the test
     with pytest.raises(InvalidSettingError):
-        choose(table, "/", names, incarnation=incarnation, every=every)
+        select_streams(table, "/", names, incarnation=incarnation, every=every)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_it_has_to_be_said_which(table: MemoryTable, names: list[str], incarnati
 )
 def test_what_is_not_archived_is_not_found(table: MemoryTable, vhost: str, name: str, incarnation: str | None) -> None:
     with pytest.raises(StreamNotFoundError):
-        choose(table, vhost, [name], incarnation=incarnation)
+        select_streams(table, vhost, [name], incarnation=incarnation)
 
 
 def test_names_that_cannot_be_are_refused(table: MemoryTable) -> None:
     with pytest.raises(InvalidInputError):
-        choose(table, "/", ["x" * 300])
+        select_streams(table, "/", ["x" * 300])

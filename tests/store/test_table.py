@@ -26,7 +26,8 @@ from coldstream.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from coldstream.manifest.commit import Change, Neighbourhood, plan_commit, plan_missing
+from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Encoding, Head, LastUserChunk, Loss, Missing, Quarantine, Tombstone
 from coldstream.manifest.frames import Frames
 from coldstream.store.ports import LogPage
@@ -119,7 +120,7 @@ def test_the_items_of_an_entry_of_frames_and_of_a_tombstone(dynamo_table: Dynamo
     head = dynamo_table.head(LIFE)
     assert head is not None
     grave = Tombstone("data/x.fragment", NOW, Offset(0), Offset(10), 1082)
-    dynamo_table.apply(Change(replace(head, revision=2), put_tombstones=(grave,)))
+    dynamo_table.apply(Change(replace(head, revision=2), (PutTombstone(grave),)))
     assert item_of(dynamodb, dynamo_table, "tombstone#00000001763700000123#data/x.fragment") == {
         "stream": {"S": LIFE},
         "item": {"S": "tombstone#00000001763700000123#data/x.fragment"},

@@ -20,7 +20,8 @@ from coldstream.manifest.entry import FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))

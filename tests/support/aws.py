@@ -18,7 +18,7 @@ import pytest
 from coldstream.local.deploy import table_parameters
 from coldstream.local.template import load_template
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.lean import LeanTable
+from coldstream.store.fast_reads import FastTable
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 
@@ -85,7 +85,7 @@ def dynamo_table(table_name: str) -> DynamoTable:
     return DynamoTable(table_name)
 
 
-class LeanManifest(LeanTable):
+class FastManifest(FastTable):
     """The manifest, read without the SDK: a whole `ports.ManifestTable` by PynamoDB's writes."""
 
     def __init__(self, name: str, aws: AwsEnvironment) -> None:
@@ -96,7 +96,7 @@ class LeanManifest(LeanTable):
 
 
 @pytest.fixture
-def lean_table(table_name: str) -> LeanManifest:
+def fast_table(table_name: str) -> FastManifest:
     """The manifest in an empty table, read without the SDK."""
     aws = AwsEnvironment(
         region=os.environ["AWS_DEFAULT_REGION"],
@@ -105,7 +105,7 @@ def lean_table(table_name: str) -> LeanManifest:
         session_token=None,
         dynamodb_endpoint=os.environ.get("AWS_ENDPOINT_URL_DYNAMODB", os.environ.get("AWS_ENDPOINT_URL")),
     )
-    return LeanManifest(table_name, aws)
+    return FastManifest(table_name, aws)
 
 
 @pytest.fixture

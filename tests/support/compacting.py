@@ -15,7 +15,8 @@ from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import Slice, plan_scan, read_slice
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, ChunkArchive, StoredChunk, holes

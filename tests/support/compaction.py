@@ -29,7 +29,8 @@ from coldstream.manifest.groups import Group
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.resolve.answer import Range
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.support.archive import NOW, ChunkArchive
 

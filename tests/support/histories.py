@@ -22,7 +22,24 @@ from coldstream.compact.commit import commit as commit_merged
 from coldstream.compact.commit import finish
 from coldstream.compact.sweep import sweep
 from coldstream.errors import ConflictError, OutcomeUnknownError
-from coldstream.manifest.change import Change
+from coldstream.manifest.change import (
+    Change,
+    DeleteEntry,
+    DeleteGap,
+    DeleteTombstone,
+    PutEntry,
+    PutEvent,
+    PutGap,
+    PutLoss,
+    PutQuarantine,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    ReplaceGap,
+    RequireEntry,
+    RequireGap,
+    Write,
+)
 from coldstream.manifest.entry import FragmentEntry, Gap, Loss, Missing, Quarantine
 from coldstream.manifest.groups import Group
 from coldstream.manifest.missing import with_reason
@@ -30,8 +47,9 @@ from coldstream.manifest.sparse import SparseIndex, SparsePoint, greatest
 from coldstream.manifest.spec import AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.attach import Attachment, Tail, attach
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
-from coldstream.store.sortkeys import gap_key, log_key, tombstone_key
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
+from coldstream.store.sortkeys import event_key, gap_key, log_key, missing_key, tombstone_key
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
@@ -142,16 +160,26 @@ class Table(MemoryTable):
 
 def check_items(change: Change) -> None:
     """Hold a change to what DynamoDB takes: one action an item; and to what it says of their number."""
-    entries = [entry for entry in (change.put_entry, change.replace_entry) if entry is not None]
-    versions = [*change.relinks, *change.delete_entries, *change.same_entries]
-    keys = [
-        *(log_key(one.next_offset) for one in (*entries, *versions)),
-        *(gap_key(gap.first_offset) for gap in change.gaps),
-        *(tombstone_key(one) for one in (*change.put_tombstones, *change.delete_tombstones)),
-    ]
+    keys = [written_key(write) for write in change.writes]
     assert len(keys) == len(set(keys)), f"two actions on one item: {sorted(keys)}"
-    always = 2 if change.head.revision == 1 else 1
-    assert len(keys) + always + sum(one is not None for one in (change.event, change.put_missing)) == change.items
+    assert len(keys) + (2 if change.head.revision == 1 else 1) == change.items
+
+
+def written_key(write: Write) -> str:
+    """Return the sort key of the item that a write is of."""
+    match write:
+        case PutEntry(one):
+            return log_key(one.next_offset)
+        case ReplaceEntry(version) | Relink(version) | DeleteEntry(version) | RequireEntry(version):
+            return log_key(version.next_offset)
+        case PutGap(gap) | ReplaceGap(gap) | DeleteGap(gap) | RequireGap(gap):
+            return gap_key(gap.first_offset)
+        case PutLoss(missing) | PutQuarantine(missing):
+            return missing_key(missing)
+        case PutTombstone(tombstone) | DeleteTombstone(tombstone):
+            return tombstone_key(tombstone)
+        case PutEvent(event):
+            return event_key(event.revision)
 
 
 class History:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from coldstream.local.http_api import HttpApi
 from coldstream.resolve.resolver import Resolver
 from coldstream.runtime import resolving
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ManifestTable
 from coldstream.units import ByteRange
 from functions.resolver import app

@@ -15,7 +15,7 @@ from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import Offset
 from tests.support.segments import STREAM
 

@@ -26,10 +26,11 @@ from coldstream.format.writer import make_chunk
 from coldstream.manifest.change import Change
 from coldstream.manifest.entry import Encoding, FragmentEntry, Quarantine
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.compacting import compact_stream
 from tests.support.compaction import identity_of
+from tests.support.earlier_changes import without_later_fields
 from tests.support.forked_streams import rebuild
 from tests.support.histories import LIFE, NOW, STREAM, History, Killed, Table
 
@@ -72,9 +73,8 @@ class UploadTable(Table):
 
     def apply(self, change: Change) -> None:
         if self._history.rng.random() < self.earlier:
-            entry = change.put_entry
-            if entry is not None:
-                change = replace(change, put_entry=replace(entry, data_crc32=None, first_epoch=None))
+            entry = change.new_entry
+            change = without_later_fields(change)
             if (
                 change.head.next_offset is not None
                 and entry is not None

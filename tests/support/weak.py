@@ -28,7 +28,8 @@ from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import exact_place
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import Tail
-from coldstream.store.memory.table import MemoryTable, _Partition
+from coldstream.store.memory.partition import Partition
+from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes
@@ -49,7 +50,7 @@ class RecordingTable(MemoryTable):
     def __init__(self) -> None:
         super().__init__()
         self.changes: list[Change] = []
-        self.states: list[_Partition] = [_Partition()]
+        self.states: list[Partition] = [Partition()]
 
     def apply(self, change: Change) -> None:
         super().apply(change)

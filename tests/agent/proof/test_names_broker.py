@@ -31,7 +31,8 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.live.address import BrokerAddress
 from coldstream.live.delivered import is_same
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from tests.support.broker import Broker
 
 VHOSTS = ["/", "a b.c_d", "grün/2 ", "_x_"]

@@ -10,7 +10,7 @@ import pytest
 from coldstream.errors import InvalidQueryError, ObjectNotFoundError
 from coldstream.replay.tables import place as places
 from coldstream.replay.tables.place import BucketPlace, DirectoryPlace, Place, open_place
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 
 
 @pytest.fixture(params=["directory", "memory", "s3"])

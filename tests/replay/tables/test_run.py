@@ -26,7 +26,7 @@ from coldstream.replay.tables.report import TableReport
 from coldstream.replay.tables.run import claim_table, replay_into
 from coldstream.replay.tables.transform import Row
 from coldstream.replay.tables.write import Table
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.objects import S3Objects
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, Spec, random_archive, steady

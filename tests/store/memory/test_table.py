@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from zlib import crc32
 
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.store.samples import ORDERS, commit, entry
 

@@ -1,49 +1,54 @@
-"""Retries: growing delays with jitter, and a bound on each.
+"""Retries, with growing delays, jitter, and a bound.
 
 `retrying` and `retrying_async` repeat one call, by tenacity. `Backoff` paces a loop that has no single call to repeat:
-one that polls, or that reconnects for as long as its process runs.
+one that polls, or one that reconnects for as long as its process runs.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenacity import (
     AsyncRetrying,
     Retrying,
+    retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
     wait_random_exponential,
 )
 
+Retryable = type[Exception] | tuple[type[Exception], ...] | Callable[[BaseException], bool]
+"""The errors after which a call is repeated: one type, several, or those that a predicate accepts."""
 
-def retrying(
-    on: type[Exception] | tuple[type[Exception], ...], *, attempts: int, first_delay_s: float, max_delay_s: float
-) -> Retrying:
-    """Return what calls a function, `attempts` times at most, while it raises one of `on`; the last error comes out.
 
-    The delay before each further attempt is random, between 0 and a bound that starts at `first_delay_s` and doubles up
-    to `max_delay_s`: writers that collided once do not collide again in step.
+def retrying(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> Retrying:
+    """Return a caller that repeats a function, at most `attempts` times in all, while it raises an error of `on`.
+
+    It raises the last error. The delay before each further attempt is random, between 0 and a bound that starts at
+    `first_delay_s` and doubles up to `max_delay_s`: writers that collided once must not collide again in step.
     """
     return Retrying(
-        retry=retry_if_exception_type(on),
+        retry=_condition(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
         reraise=True,
     )
 
 
-def retrying_async(
-    on: type[Exception] | tuple[type[Exception], ...], *, attempts: int, first_delay_s: float, max_delay_s: float
-) -> AsyncRetrying:
+def retrying_async(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> AsyncRetrying:
     """Return `retrying` for a coroutine function."""
     return AsyncRetrying(
-        retry=retry_if_exception_type(on),
+        retry=_condition(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
         reraise=True,
     )
+
+
+def _condition(on: Retryable) -> retry_if_exception:
+    return retry_if_exception_type(on) if isinstance(on, type | tuple) else retry_if_exception(on)
 
 
 @dataclass(slots=True)

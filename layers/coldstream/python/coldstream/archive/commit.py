@@ -56,7 +56,7 @@ def commit_fragment(
         while True:
             change = plan_commit(around, entry, now())
             table.apply(change)
-            if change.put_entry is not None:
+            if change.new_entry is not None:
                 return True
             around = after_raise(around, change)
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.archive.archived import archived_chunks
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.staged import StagedSegment
 from coldstream.errors import ContradictionError, CorruptionError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
 from coldstream.manifest.entry import FragmentEntry

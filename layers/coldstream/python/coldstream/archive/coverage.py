@@ -8,9 +8,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.errors import ContradictionError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import FragmentEntry

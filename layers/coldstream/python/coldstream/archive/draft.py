@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, Self, cast
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.errors import UnavailableError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentIndexRecord, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES

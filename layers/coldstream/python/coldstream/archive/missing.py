@@ -8,7 +8,8 @@ from coldstream.archive.bound import claim
 from coldstream.archive.commit import persist, read_missing
 from coldstream.archive.lost import SegmentLost
 from coldstream.errors import LostRaceError
-from coldstream.manifest.commit import MAX_GAPS, check_neighbours, plan_missing
+from coldstream.manifest.chain import check_neighbours
+from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable

@@ -68,14 +68,14 @@ def compact(
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
     from coldstream.store.settings import Settings
-    from coldstream.store.streams import choose
+    from coldstream.store.streams import select_streams
     from coldstream.store.table import DynamoTable
 
     options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
     settings = Settings.from_environment(os.environ)
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
     with told_when_silent(f"DynamoDB, table {settings.table}"):
-        streams = choose(table, vhost, names or [], incarnation=incarnation, every=every)
+        streams = select_streams(table, vhost, names or [], incarnation=incarnation, every=every)
     if dry_run:
         prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
         if output is Format.JSON:

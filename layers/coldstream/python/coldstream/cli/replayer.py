@@ -56,7 +56,7 @@ class Replayer:
         from coldstream.replay.wanted import find_source, parse_bounds
         from coldstream.store.objects import S3Objects
         from coldstream.store.settings import Settings
-        from coldstream.store.streams import choose
+        from coldstream.store.streams import select_streams
         from coldstream.store.table import DynamoTable
         from coldstream.units import now_ms
 
@@ -64,7 +64,7 @@ class Replayer:
         settings = Settings.from_environment(os.environ)
         self.table, self.objects = DynamoTable(settings.table), S3Objects(settings.bucket)
         with told_when_silent(f"DynamoDB, table {settings.table}"):
-            streams = choose(self.table, self.vhost, self.names, incarnation=self.incarnation)
+            streams = select_streams(self.table, self.vhost, self.names, incarnation=self.incarnation)
         found = [find_source(self.table, self.objects, stream, *bounds, skip_gaps=self.skip_gaps) for stream in streams]
 
         def stop(number: int, _frame: object) -> None:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from coldstream.errors import ColdstreamError, ConflictError, LostRaceError, OutcomeUnknownError
-from coldstream.manifest.commit import check_neighbours
+from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.compaction import GRACE_MS, Unfinished, plan_removal, plan_replacement
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.groups import Group

@@ -15,13 +15,11 @@ from functools import partial
 from itertools import accumulate
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
-from coldstream.compact.checksum import crc32_after, crc32_before
 from coldstream.compact.footer import Footer, footer_range, join_footers
 from coldstream.compact.made import Made
 from coldstream.compact.parts import MIN_PART_BYTES, PartUpload
 from coldstream.errors import BadLengthError, StoppedError
+from coldstream.format.checksum import combine_crc32, crc32_after, crc32_before
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import FragmentEntry

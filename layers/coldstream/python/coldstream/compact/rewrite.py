@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Self
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.compact.footer import Footer, join_footers
 from coldstream.compact.made import Made
 from coldstream.compact.parts import PartUpload
 from coldstream.compact.source import read_verified
 from coldstream.errors import UnavailableError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd
 from coldstream.format.seekable import FrameSize, SeekTable, compress_frame, decompress_frames, frame_positions
 from coldstream.format.segment import SEGMENT_HEADER

@@ -8,11 +8,10 @@ from dataclasses import replace
 from itertools import chain, groupby
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.compact.blocks import Block, read_blocks
 from coldstream.compact.footer import Footer
 from coldstream.errors import BadCountError, BadCrcError, BadSequenceError, ConflictError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES, FragmentIndexRecord
 from coldstream.format.scanner import ChunkBegin, ChunkEnd, ScanEvent, SegmentScanner

@@ -1,4 +1,4 @@
-"""Chunks: the unit in which osiris writes, replicates and serves.
+"""Chunks: the unit in which osiris writes, replicates and serves messages.
 
     chunk          header · bloom filter · data · trailer; all integers big-endian
 
@@ -17,8 +17,8 @@
     45  reserved          3    zero
 
 The next chunk's id is this id plus its records, for every type: a tracking chunk takes one offset. A user chunk may
-have more entries than records, since brokers take sub-batches of no message from publishers; one without any record is
-refused, for its id would be the next chunk's too.
+have more entries than records, because brokers accept empty sub-batches from publishers. A chunk without any record is
+refused: the next chunk would have the same id.
 
 Upstream: `osiris_log.erl` (make_chunk, read_header). Entries: entry.py. Trailers and tracking chunks: tracking.py.
 """
@@ -82,7 +82,7 @@ _TYPES = {int(kind): kind for kind in ChunkType}
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
-    """The fixed part of a chunk. `crc` is of the data section alone; sizes are in bytes."""
+    """The fixed part of a chunk. `crc` covers the data section alone."""
 
     type: ChunkType
     entries: int
@@ -109,7 +109,7 @@ class ChunkHeader:
     def from_bytes(cls, view: memoryview | bytes, *, source: str, position: int) -> ChunkHeader:
         """Parse the 48 bytes at the start of `view`, which lies at byte `position` of `source`.
 
-        Raises TruncatedError, BadMagicError, BadVersionError; BadCountError and BadLengthError for numbers that no
+        Raises TruncatedError, BadMagicError, BadVersionError, and BadCountError or BadLengthError for numbers that no
         data section could match.
         """
         if len(view) < CHUNK_HEADER_BYTES:
@@ -162,7 +162,7 @@ class ChunkHeader:
         return header
 
     def to_bytes(self) -> bytes:
-        """Encode; the inverse of `from_bytes`. Raises OverflowError where a number does not fit its field."""
+        """Encode; the inverse of `from_bytes`. Raises OverflowError if a number does not fit its field."""
         try:
             return _HEADER.pack(
                 _MAGIC_AND_VERSION,
@@ -184,7 +184,7 @@ class ChunkHeader:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A whole chunk in memory, its CRC checked. The views live as long as the bytes they were made of."""
+    """A whole chunk in memory, its CRC checked. The views keep the memory that they are of alive."""
 
     header: ChunkHeader
     position: int
@@ -196,11 +196,11 @@ class Chunk:
 def iter_chunks(
     view: memoryview | bytes, *, source: str, position: int = 0, expected: ChunkId | None = None
 ) -> Iterator[Chunk]:
-    """Yield the chunks that `view` is made of, from its first byte to its last, each one verified.
+    """Yield the chunks that make up `view`, from its first byte to its last, each one verified.
 
-    `view` lies at byte `position` of `source`. `expected` is the id that the first chunk must have, None to take any.
-    Checks magic, version, type, lengths, CRC and succession; counts of entries are checked where entries are read.
-    Raises CorruptionError for the first thing that is wrong, after yielding what came before it.
+    `view` lies at byte `position` of `source`. `expected` is the id that the first chunk must have, or None for any.
+    Checks magic, version, type, lengths, CRC and succession; `iter_entries` checks the counts of entries. Raises
+    CorruptionError for the first fault, after yielding the chunks before it.
     """
     view = memoryview(view)
     start, end = 0, len(view)

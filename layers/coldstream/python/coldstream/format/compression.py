@@ -2,8 +2,8 @@
 
     0 none · 1 gzip (RFC 1952) · 2 snappy (framing format) · 3 lz4 (frame format) · 4 zstd (RFC 8878) · 5 to 7 unknown
 
-The broker stores what a publisher sends without looking into it, so the declared uncompressed length is a claim: what
-comes out may be neither shorter nor longer, and memory is bounded by the claim, the claim by `MAX_UNCOMPRESSED_BYTES`.
+The broker stores a publisher's bytes unread, so the declared uncompressed length is only a claim. The data must unpack
+to exactly that length. The claim bounds the memory, and `MAX_UNCOMPRESSED_BYTES` bounds the claim.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coldstream.errors import BadLengthError, BadVersionError, CorruptionError
 from coldstream.units import MIB
 
 MAX_UNCOMPRESSED_BYTES = 256 * MIB
-"""Of one sub-batch. Clients make them of at most 65,535 messages, commonly of some tens of KiB."""
+"""Bytes of one sub-batch at most. Clients pack at most 65,535 messages, usually some tens of KiB."""
 
 
 class Compression(IntEnum):
@@ -31,7 +31,7 @@ class Compression(IntEnum):
 
 @cache
 def _cramjam() -> ModuleType:
-    """Import the codecs when something is packed: functions never unpack, and their layer does without."""
+    """Import the codecs only when they are needed: functions never unpack, and their layer has no codecs."""
     import cramjam  # noqa: PLC0415
 
     return cramjam
@@ -43,7 +43,7 @@ def _codec(compression: int) -> ModuleType | None:
     return None if name is None else getattr(_cramjam(), name)
 
 
-# What Rust's Write::write_all says when the output is full: the data holds more than was declared.
+# The message of Rust's Write::write_all when the output is full: the data holds more than was declared.
 _OUTPUT_IS_FULL = "failed to write whole buffer"
 
 
@@ -61,12 +61,12 @@ def decompress(
 ) -> memoryview:
     """Unpack the data of the sub-batch at byte `position` of `source`, declared to hold `uncompressed_bytes`.
 
-    Allocates `uncompressed_bytes` at most, whatever the data, and the decoder's window, which zstd's keeps to 128 MiB.
-    Data that is not compressed is returned as it is, and its declared length not looked at: nobody else does, and what
-    readers of the broker get, ours must get too.
+    Allocates at most `uncompressed_bytes`, whatever the data, and the decoder's window, which zstd limits to 128 MiB.
+    Uncompressed data is returned as it is, whatever its declared length: other readers ignore that length, too, and
+    ours must get what they get.
 
-    Raises BadVersionError for an unknown compression, BadLengthError where the declared length is out of bounds or
-    not what comes out, CorruptionError where the data cannot be unpacked.
+    Raises BadVersionError for an unknown compression, BadLengthError if the declared length is out of bounds or wrong,
+    CorruptionError if the data cannot be unpacked.
     """
     if compression == Compression.NONE:
         return data

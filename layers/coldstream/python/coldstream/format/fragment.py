@@ -18,9 +18,9 @@
     38  index position   u32  byte in the object of the first index record, after "OSII" u32(1)
     42  index size       u32  bytes of the index records
 
-The first version of the rabbitmq-stream-s3 plugin's data objects. Upstream: `rabbitmq_stream_s3.hrl`
-(FRAGMENT_TRAILER, INDEX_RECORD) and execute_task(#upload_fragment{}), which says what is really in "chunks before" and
-"data position": the macro names them the other way round.
+This is the first version of the data objects of the rabbitmq-stream-s3 plugin. Upstream: `rabbitmq_stream_s3.hrl`
+(FRAGMENT_TRAILER, INDEX_RECORD) and execute_task(#upload_fragment{}). The latter shows what "chunks before" and "data
+position" really hold: the macro names them the other way round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FRAGMENT_HEADER_BYTES = SEGMENT_HEADER_BYTES
 FRAGMENT_INDEX_RECORD_BYTES = 20
 FRAGMENT_TRAILER_BYTES = 46
 MAX_FRAGMENT_BYTES = (1 << 32) - 1
-"""Of the whole object: its positions have 32 bits."""
+"""Bytes of the whole object at most: positions in it have 32 bits."""
 
 _RECORD = struct.Struct(
     ">"
@@ -83,7 +83,7 @@ class FragmentIndexRecord:
         return cls(ChunkId(chunk_id), TimestampMs(timestamp), chunk_position)
 
     def to_bytes(self) -> bytes:
-        """Encode; the inverse of `from_bytes`. Raises OverflowError where a number does not fit its field."""
+        """Encode; the inverse of `from_bytes`. Raises OverflowError if a number does not fit its field."""
         try:
             return _RECORD.pack(self.chunk_id, self.timestamp, self.position)
         except struct.error as err:
@@ -92,7 +92,7 @@ class FragmentIndexRecord:
 
 @dataclass(frozen=True, slots=True)
 class FragmentTrailer:
-    """The end of a fragment, which says where everything else in it is. Offsets are half-open."""
+    """The end of a fragment, which tells where everything else in it is."""
 
     first_offset: Offset
     first_timestamp: TimestampMs
@@ -128,8 +128,8 @@ class FragmentTrailer:
     def from_bytes(cls, view: memoryview | bytes, *, source: str, object_bytes: int) -> FragmentTrailer:
         """Parse the last 46 bytes of `view`, which ends where the object of `object_bytes` ends.
 
-        Raises TruncatedError where there are fewer, BadLengthError where sizes and positions contradict each other or
-        the object's size, BadSequenceError where the fragment holds no offset.
+        Raises TruncatedError if there are fewer, BadLengthError if sizes and positions contradict each other or the
+        object's size, BadSequenceError if the fragment holds no offset.
         """
         if len(view) < FRAGMENT_TRAILER_BYTES:
             raise TruncatedError(
@@ -165,7 +165,7 @@ class FragmentTrailer:
         return trailer
 
     def to_bytes(self) -> bytes:
-        """Encode; the inverse of `from_bytes`. Raises OverflowError where a number does not fit its field."""
+        """Encode; the inverse of `from_bytes`. Raises OverflowError if a number does not fit its field."""
         try:
             return _TRAILER.pack(
                 self.first_offset,
@@ -192,10 +192,11 @@ def build_footer(
     chunks_before: int,
     data_position: int,
 ) -> bytes:
-    """Make what follows the chunks in a fragment: index header, the encoded index `records`, one at least, and trailer.
+    """Build the part of a fragment after its chunks: index header, the encoded index `records`, and trailer.
 
-    `source` and `data_position` say which segment the chunks are of, and where in it they begin. Raises BadLengthError
-    for a fragment that the format cannot describe: an object of 4 GiB or more, or past the 65,536th of its segment.
+    There must be at least one record. `source` is the segment of the chunks, and `data_position` where they begin in
+    it. Raises BadLengthError for a fragment that the format cannot describe: an object of 4 GiB or more, or one past
+    the 65,536th of its segment.
     """
     index_position = FRAGMENT_HEADER_BYTES + data_bytes + INDEX_HEADER_BYTES
     first = FragmentIndexRecord.from_bytes(
@@ -231,8 +232,8 @@ def iter_fragment_index(
 ) -> Iterator[FragmentIndexRecord]:
     """Yield the records of a fragment's index. `view` holds the bytes of `trailer.index_range`.
 
-    Raises TruncatedError, BadMagicError and BadVersionError for the index header, BadLengthError where `view` is not of
-    the size that the trailer says, BadSequenceError where the records contradict the trailer or do not rise.
+    Raises TruncatedError, BadMagicError and BadVersionError for the index header, BadLengthError if `view` has another
+    size than the trailer says, BadSequenceError if the records contradict the trailer or do not rise.
     """
     view = memoryview(view)
     start = trailer.index_range.start
@@ -242,7 +243,7 @@ def iter_fragment_index(
             source, start, "size of a fragment's index", expected=len(trailer.index_range), found=len(view)
         )
     position = trailer.index_position
-    # The least that the next record may say: the first must say exactly what the trailer does.
+    # The lower bounds of the next record. The first record must equal the trailer's values.
     chunk_id, chunk_position = int(trailer.first_offset), FRAGMENT_HEADER_BYTES
     for number, (found_id, timestamp, found_position) in enumerate(_RECORD.iter_unpack(view[INDEX_HEADER_BYTES:])):
         in_order = found_id >= chunk_id and found_position >= chunk_position

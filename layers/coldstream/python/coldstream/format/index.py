@@ -54,7 +54,7 @@ _RECORDS_A_READ = 2048
 
 @dataclass(frozen=True, slots=True)
 class IndexRecord:
-    """Where a chunk begins in its segment, and what a search wants to know of it."""
+    """Where a chunk begins in its segment, and the fields that a search compares."""
 
     chunk_id: ChunkId
     timestamp: TimestampMs
@@ -95,7 +95,7 @@ class IndexRecord:
         return cls(ChunkId(chunk_id), TimestampMs(timestamp), Epoch(epoch), chunk_position, kind)
 
     def to_bytes(self) -> bytes:
-        """Encode; the inverse of `from_bytes`. Raises OverflowError where a number does not fit its field."""
+        """Encode; the inverse of `from_bytes`. Raises OverflowError if a number does not fit its field."""
         try:
             return _RECORD.pack(self.chunk_id, self.timestamp, self.epoch, self.position, self.type)
         except struct.error as err:
@@ -105,9 +105,9 @@ class IndexRecord:
 def iter_index(file: BinaryIO, *, source: str) -> Iterator[IndexRecord]:
     """Yield the records of an index, read from its first byte on, some 60 kB at a time.
 
-    Stops at the first all-zero record, and before one that is cut short at the end. Raises TruncatedError,
-    BadMagicError and BadVersionError for the header, BadVersionError and BadLengthError for a record that cannot be,
-    BadSequenceError where chunk ids or positions do not rise.
+    Stops at the first all-zero record, and before a record that is cut short at the end: the broker is writing it.
+    Raises TruncatedError, BadMagicError and BadVersionError for the header, BadVersionError and BadLengthError for an
+    impossible record, BadSequenceError unless chunk ids and positions rise.
     """
     check_file_header(file.read(INDEX_HEADER_BYTES), INDEX_HEADER, source=source)
     position = INDEX_HEADER_BYTES

@@ -3,15 +3,15 @@
     scanner = SegmentScanner(source, first_offset=...)
     for block in blocks:                  of any size
         for event in scanner.feed(block):
-            ChunkBegin                    a header that makes sense on its own
+            ChunkBegin                    a header that is valid by itself
             ChunkBytes ...                all bytes of the chunk, header included, in order
-            ChunkEnd                      everything about the chunk has been checked
+            ChunkEnd                      the chunk is verified
     scanner.close()
 
-Nothing that comes between a ChunkBegin and its ChunkEnd may be relied on before the ChunkEnd. Checked are the segment's
-header, every chunk header, the succession of chunk ids, the epochs, the CRC of the data, the counts of entries and
-records, and the form of trailers. Nothing in the format covers, and so is taken as found: timestamps, epochs that do
-not fall, bloom filters, what trailers say, and whether a chunk of one simple entry is a user's or tracking.
+Do not rely on a chunk before its ChunkEnd. The scanner checks the segment's header, every chunk header, the succession
+of chunk ids, that epochs do not fall, the CRC of the data, the counts of entries and records, and the form of trailers.
+No checksum covers the rest, which the scanner takes as it is: timestamps, bloom filters, the values in trailers, the
+exact epochs, and whether a chunk of one simple entry is a user chunk or a tracking chunk.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.errors import BadCrcError, BadLengthError, BadSequenceError, TruncatedError
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
-from coldstream.format.entry import EntryCounter
+from coldstream.format.entry_counter import EntryCounter
 from coldstream.format.segment import MAX_POSITION, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, check_file_header
 from coldstream.format.tracking import TrackingCheck
 from coldstream.units import Offset
@@ -40,14 +39,14 @@ class ChunkBegin:
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """The next bytes of the chunk begun, one at least. The view is of the block fed: copy it to keep it."""
+    """The next bytes of the chunk, at least one. The view is of the block that was fed: copy it to keep it."""
 
     view: memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnd:
-    """The chunk begun ends here, verified. `crc32` is of all its bytes, from header to trailer."""
+    """The chunk ends here, verified. `crc32` covers all of its bytes, from header to trailer."""
 
     header: ChunkHeader
     position: int
@@ -60,36 +59,36 @@ ScanEvent = ChunkBegin | ChunkBytes | ChunkEnd
 class SegmentScanner:
     """Turns the blocks of one segment into events. Memory: one header, whatever the size of chunks and blocks.
 
-    `first_offset`, where given, is the id that the first chunk must have: the number in the segment's file name. A
-    `position` other than 0 is where a scan begins that begins at a chunk, not at the segment's header. After an error
-    the scanner is of no more use.
+    `first_offset`, if given, is the id that the first chunk must have: the number in the segment's file name. A
+    `position` other than 0 starts the scan at the chunk there instead of the segment's header. Do not use the scanner
+    again after an error.
     """
 
     def __init__(self, source: str, *, first_offset: Offset | None = None, position: int = 0) -> None:
         self._source = source
         self._expected_id: int | None = first_offset
         self._epoch = 0
-        self._position = position  # of the segment's header, then of the chunk begun or awaited
-        self._cut_header = b""  # what came so far of a header, the segment's or a chunk's
-        self._header: ChunkHeader | None = None  # of the chunk begun
-        self._data_start = self._data_end = self._end = 0  # of that chunk, counted from its first byte
-        self._taken = 0  # bytes of it so far
+        self._position = position  # of the segment's header, then of the current or next chunk
+        self._cut_header = b""  # the start of a header that a block ended in
+        self._header: ChunkHeader | None = None  # of the current chunk
+        self._data_start = self._data_end = self._end = 0  # in that chunk, counted from its first byte
+        self._taken = 0  # bytes of it that were fed
         self._head_crc = self._data_crc = self._trailer_crc = 0
         self._entries = EntryCounter()
         self._trailer = TrackingCheck()
 
     def feed(self, block: bytes | bytearray | memoryview) -> Iterator[ScanEvent]:
-        """Yield what the next block holds; to be exhausted before the next call.
+        """Yield the events of the next block. Exhaust the iterator before the next call: it holds the scanner's state.
 
-        Raises CorruptionError of the kind that fits, with the position of the chunk.
+        Raises the matching kind of CorruptionError, with the position of the chunk.
         """
         view = memoryview(block)
         at, end = 0, len(view)
         while at < end:
             header = self._header
             if header is None:
-                wanted = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
-                missing = wanted - len(self._cut_header)
+                header_bytes = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
+                missing = header_bytes - len(self._cut_header)
                 start = view[at : at + missing]
                 if len(start) < missing:
                     self._cut_header += start

@@ -1,27 +1,27 @@
-"""The Zstandard Seekable Format: what an object of encoding `zstd-seekable` is made of.
+"""The Zstandard Seekable Format, in which objects of encoding `zstd-seekable` are stored.
 
-    object      frames · seek table; all integers little-endian, unlike those of every other format here
+    object      frames · seek table; all integers little-endian, unlike in every other format here
 
-    frame (RFC 8878, 3.1.1), of which we write and take only this kind
+    frame (RFC 8878, 3.1.1); we write and accept only this kind
         magic              u32  0xFD2FB528
         descriptor         u8   bits 7-6 width of content size, 5 single segment, 2 checksum, 1-0 dictionary; 4-3 are 0
         window             u8   unless single segment
-        content size       1, 2, 4 or 8 bytes; always there, no dictionary ever
+        content size       1, 2, 4 or 8 bytes; required; a dictionary is refused
         blocks             u24 each: bit 0 last, bits 2-1 type (0 raw, 1 one byte repeated, 2 compressed), then its size
-        checksum           u32  low half of the content's XXH64, seed 0; there in what we write
+        checksum           u32  low half of the content's XXH64, seed 0; optional, and always written by us
 
     seek table, a skippable frame
      0  magic              u32  0x184D2A5E
      4  size               u32  of all that follows
      8  entries            8 bytes a frame: compressed size u32, content size u32; with bit 7 of the descriptor 4 more,
-                           a checksum, which we neither write nor look at: the frames have their own
+                           a checksum, which we neither write nor read: the frames have their own
     -9  frames             u32
     -5  descriptor         u8   bit 7 checksums, bits 6-2 reserved, bits 1-0 unused
     -4  magic              u32  0x8F92EAB1
 
-Decompressed, one after the other, the frames are the identity fragment: `zstd -d` gives it back. The first frame is the
-fragment's header alone, the next ones are cut where the points of the manifest's sparse index are, the last ones hold
-index and trailer: so any run of frames between the first and those is whole chunks and nothing else.
+The frames, decompressed one after the other, are the identity fragment: `zstd -d` restores it. The first frame holds
+the fragment's header alone. The next ones begin at the points of the manifest's sparse index, and the last ones hold
+index and trailer. So any run of frames in between holds whole chunks and nothing else.
 
 Upstream: `zstd_seekable_compression_format.md`.
 """
@@ -74,7 +74,7 @@ _HAS_CHECKSUMS, _TABLE_RESERVED = 1 << 7, 0b0111_1100
 
 @dataclass(frozen=True, slots=True)
 class FrameSize:
-    """One entry of a seek table: bytes of the frame in the object, and of what it decompresses to."""
+    """One entry of a seek table: the sizes of a frame, compressed and decompressed."""
 
     compressed_bytes: int
     content_bytes: int
@@ -82,17 +82,17 @@ class FrameSize:
 
 @dataclass(frozen=True, slots=True)
 class SeekTable:
-    """The sizes of all frames, in order; the table itself is not among them."""
+    """The sizes of all frames, in order, without the table itself."""
 
     frames: tuple[FrameSize, ...]
 
     @property
     def content_bytes(self) -> int:
-        """Size of what the object decompresses to."""
+        """Size of the decompressed object."""
         return sum(frame.content_bytes for frame in self.frames)
 
     def to_bytes(self) -> bytes:
-        """Encode; `from_bytes` reads it back. Raises OverflowError where a size does not fit its field."""
+        """Encode; the inverse of `from_bytes`. Raises OverflowError if a size does not fit its field."""
         try:
             entries = b"".join(_TABLE_ENTRY.pack(one.compressed_bytes, one.content_bytes) for one in self.frames)
             header = _TABLE_HEADER.pack(_TABLE_MAGIC, len(entries) + SEEK_TABLE_FOOTER_BYTES)
@@ -104,8 +104,8 @@ class SeekTable:
     def from_bytes(cls, view: memoryview | bytes, *, source: str, object_bytes: int) -> SeekTable:
         """Parse the seek table at the end of `view`, which ends where the object of `object_bytes` ends.
 
-        `seek_table_bytes` says how much of it is needed. Raises TruncatedError where there is less, BadMagicError,
-        BadVersionError for reserved bits, BadLengthError where sizes contradict each other or the object's.
+        `seek_table_bytes` returns how many bytes are needed. Raises TruncatedError if there are fewer, BadMagicError,
+        BadVersionError for reserved bits, BadLengthError if sizes contradict each other or the object's.
         """
         view = memoryview(view)
         size = seek_table_bytes(view, source=source, object_bytes=object_bytes)
@@ -135,10 +135,10 @@ class SeekTable:
 
 
 def seek_table_bytes(view: memoryview | bytes, *, source: str, object_bytes: int) -> int:
-    """Return the size of the seek table of an object of `object_bytes`, of which `view` holds the last 9 or more.
+    """Return the size of the seek table of an object of `object_bytes`; `view` holds at least its last 9 bytes.
 
-    Raises TruncatedError, BadMagicError, BadVersionError for reserved bits, BadLengthError for one larger than the
-    object.
+    Raises TruncatedError, BadMagicError, BadVersionError for reserved bits, BadLengthError for a table
+    larger than the object.
     """
     if len(view) < SEEK_TABLE_FOOTER_BYTES:
         raise TruncatedError(source, 0, "seek table is cut short", expected=SEEK_TABLE_FOOTER_BYTES, found=len(view))
@@ -161,20 +161,20 @@ def seek_table_bytes(view: memoryview | bytes, *, source: str, object_bytes: int
 
 
 def compress_frame(content: bytes | memoryview, level: int = DEFAULT_LEVEL) -> bytes:
-    """Compress what is not empty into one frame, with its size and its checksum."""
+    """Compress content, which must not be empty, into one frame with its size and its checksum."""
     frame = bytearray(cramjam.zstd.compress(content, level))
-    # The library writes the size, but no checksum.
+    # The library writes the size but no checksum, so set the flag and append it: the low half of XXH64, little-endian.
     frame[len(_FRAME_MAGIC)] |= _CHECKSUM
     checksum: bytes = XXHash.compute_xxhash64(content)
     return bytes(frame) + checksum[: -_CHECKSUM_BYTES - 1 : -1]
 
 
 def decompress_frames(view: memoryview | bytes, content_bytes: int, *, source: str, position: int) -> memoryview:
-    """Decompress whole frames, at byte `position` of `source`, that together are to hold `content_bytes`.
+    """Decompress whole frames, at byte `position` of `source`, which together must hold `content_bytes`.
 
-    Allocates that and the decoder's window, whatever the data: what the frames declare is added up first, and none
-    comes out larger than it declares. Raises TruncatedError, BadMagicError, BadVersionError for a kind of frame that
-    we do not write, BadLengthError where the sizes are others, CorruptionError where a frame cannot be decompressed.
+    Allocates that and the decoder's window, whatever the data: the declared sizes are added up first, and no frame may
+    come out larger than it declares. Raises TruncatedError, BadMagicError, BadVersionError for a kind of frame that we
+    do not write, BadLengthError for other sizes, CorruptionError for a frame that cannot be decompressed.
     """
     view = memoryview(view)
     frames = list(_iter_frames(view, source=source, position=position))
@@ -198,7 +198,7 @@ def decompress_frames(view: memoryview | bytes, content_bytes: int, *, source: s
 
 
 def frame_positions(sizes: Iterable[FrameSize], position: int = 0) -> tuple[int, ...]:
-    """Return where frames begin that stand one after the other from `position` on, and where the last one ends."""
+    """Return where consecutive frames begin, the first at `position`, and where the last one ends."""
     positions = [position]
     for size in sizes:
         positions.append(positions[-1] + size.compressed_bytes)
@@ -222,7 +222,7 @@ def _iter_frames(view: memoryview, *, source: str, position: int) -> Iterator[tu
 
 
 def _frame_size(view: memoryview, source: str, position: int) -> FrameSize:
-    """Walk a frame's blocks. Raises IndexError where `view` ends before the frame does."""
+    """Walk a frame's blocks. Raises IndexError if `view` ends before the frame does."""
     if view[:4] != _FRAME_MAGIC:
         raise BadMagicError(source, position, "frame magic", expected=_FRAME_MAGIC.hex(), found=view[:4].hex())
     descriptor = view[4]

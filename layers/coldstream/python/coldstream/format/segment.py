@@ -1,4 +1,4 @@
-"""Segments: the files that a stream is made of.
+"""Segments: the files that make up a stream.
 
     segment        header · chunks to the end of the file; all integers big-endian
 
@@ -6,13 +6,17 @@
      0  magic      4    "OSIL"
      4  version    u32  1
 
-The file's name is the id of its first chunk in 20 digits, `.segment`; its index is beside it under `.index`. A chunk's
-position must fit the 32 bits that an index record has for it. Upstream: `osiris_log.erl` (open_new_segment).
+A segment's name is the id of its first chunk in 20 digits and `.segment`. Its index lies beside it, with the same
+digits and `.index`. An index record has 32 bits for a chunk's position, so no chunk may begin past them. Upstream:
+`osiris_log.erl` (open_new_segment).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
 
 from coldstream.errors import BadMagicError, BadVersionError, TruncatedError
 from coldstream.units import MAX_OFFSET, Offset
@@ -25,13 +29,15 @@ SEGMENT_HEADER_BYTES = 8
 assert len(SEGMENT_HEADER) == SEGMENT_HEADER_BYTES
 
 MAX_POSITION = (1 << 32) - 1
-"""The greatest byte at which a chunk of a segment, or of a fragment, can begin."""
+"""The last byte at which a chunk of a segment or of a fragment can begin."""
 
-_FILE_NAME = re.compile(r"([0-9]{20})\.(?:segment|index)", re.ASCII)
+Suffix = Literal["segment", "index"]
+
+_FILE_NAME = re.compile(r"([0-9]{20})\.(segment|index)", re.ASCII)
 
 
 def check_file_header(view: memoryview | bytes, expected: bytes, *, source: str, position: int = 0) -> None:
-    """Check the eight bytes that a segment, an index or a fragment begins with: four of magic, four of version.
+    """Check the first eight bytes of a segment, an index or a fragment: four of magic, four of version.
 
     `view` lies at byte `position` of `source`. Raises TruncatedError, BadMagicError, BadVersionError.
     """
@@ -50,14 +56,23 @@ def check_file_header(view: memoryview | bytes, expected: bytes, *, source: str,
         )
 
 
-def file_name(first_offset: Offset, suffix: str) -> str:
-    """Name of the segment or index file whose first chunk has that id."""
+def file_name(first_offset: Offset, suffix: Suffix) -> str:
+    """Return the name of the segment or index file whose first chunk has that id."""
     return f"{first_offset:020}.{suffix}"
 
 
-def first_offset_of(name: str) -> Offset | None:
-    """Read the first chunk's id off the name of a segment or index file; None when it is not such a name."""
+def first_offset_of(name: str, suffix: Suffix | None = None) -> Offset | None:
+    """Read the first chunk's id from the name of a segment or index file; None for any other name.
+
+    With a `suffix`, names that end in the other one are other names, too.
+    """
     match = _FILE_NAME.fullmatch(name)
-    if match is None or int(match[1]) > MAX_OFFSET:
+    if match is None or suffix not in {None, match[2]} or int(match[1]) > MAX_OFFSET:
         return None
     return Offset(int(match[1]))
+
+
+def segment_paths(paths: Iterable[Path]) -> dict[Offset, Path]:
+    """Return the segment files among `paths` by first offset, in ascending order."""
+    by_offset = ((first_offset_of(path.name, "segment"), path) for path in paths)
+    return dict(sorted((offset, path) for offset, path in by_offset if offset is not None))

@@ -11,7 +11,7 @@
 
     record in a snapshot: the same, but a sequence has the chunk id (u64) it was written at before its value
 
-All integers big-endian. A trailer is covered by no checksum. Upstream: `osiris_tracking.erl`.
+All integers are big-endian. No checksum covers a trailer. Upstream: `osiris_tracking.erl`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from coldstream.format.entry import SIMPLE_HEADER_BYTES, SubBatch, iter_entries
 from coldstream.units import ChunkId, Offset, TimestampMs
 
 MAX_SEQUENCES = 255
-"""Publishers in a snapshot: those of the newest chunks are kept."""
+"""Publishers in a snapshot. If there are more, those of the newest chunks stay."""
 
 
 class TrackingType(IntEnum):
-    """What is tracked."""
+    """The kind of a tracked value."""
 
     SEQUENCE = 0
     OFFSET = 1
@@ -55,7 +55,7 @@ assert (_PREFIX.size, _VALUE.size, _TIMESTAMP.size, _SEQUENCE_IN_SNAPSHOT.size) 
 
 @dataclass(frozen=True, slots=True)
 class TrackingRecord:
-    """The value tracked under `id`. `chunk_id` is there for a sequence in a snapshot, and for nothing else."""
+    """The value tracked under `id`. Only a sequence in a snapshot has a `chunk_id`."""
 
     type: TrackingType
     id: bytes
@@ -75,10 +75,10 @@ class TrackingRecord:
 
 
 def iter_tracking(chunk: Chunk, *, source: str) -> Iterator[TrackingRecord]:
-    """Yield what a chunk of any type says of tracking; a user chunk's is in its trailer.
+    """Yield the tracking records of a chunk of any type; a user chunk has them in its trailer.
 
-    Raises BadVersionError for an unknown type of record, BadLengthError for one that runs past the end, or a tracking
-    chunk that is not one simple entry.
+    Raises BadVersionError for an unknown type of record, BadLengthError for a record that runs past the end, and for a
+    tracking chunk that is not one simple entry.
     """
     header = chunk.header
     if header.type is ChunkType.USER:
@@ -96,7 +96,7 @@ def iter_tracking(chunk: Chunk, *, source: str) -> Iterator[TrackingRecord]:
 def iter_tracking_records(
     view: memoryview, *, source: str, position: int, is_snapshot: bool = False
 ) -> Iterator[TrackingRecord]:
-    """Yield the records that `view`, which lies at byte `position` of `source`, is made of.
+    """Yield the records that make up `view`, which lies at byte `position` of `source`.
 
     Raises BadVersionError for an unknown type of record, BadLengthError for one that runs past the end.
     """
@@ -124,21 +124,21 @@ def iter_tracking_records(
 
 
 class TrackingCheck:
-    """Checks that a trailer that comes in pieces, cut anywhere, is made of whole records of known types.
+    """Checks that a trailer, fed in pieces that are cut anywhere, consists of whole records of known types.
 
-    Nothing is raised before `check`. It matters because no checksum covers a trailer or its length: a length that is
-    wrong would make the chunks behind it part of the trailer.
+    The check matters because no checksum covers a trailer or its length: a wrong length would make the chunks after the
+    trailer part of it. Nothing is raised before `check`.
     """
 
     __slots__ = ("_has_type", "_rest", "_unknown")
 
     def __init__(self) -> None:
-        self._rest = 0  # bytes of the record begun that are still to come
-        self._has_type = False  # and the next byte is the length of its id
+        self._rest = 0  # bytes that the current record still lacks
+        self._has_type = False  # if set, the next byte is the length of an id
         self._unknown: int | None = None
 
     def feed(self, piece: memoryview) -> None:
-        """Look at the next piece."""
+        """Take the next piece."""
         at, end = self._rest, len(piece)
         while at < end:
             if self._has_type:
@@ -152,7 +152,7 @@ class TrackingCheck:
         self._rest = at - end
 
     def check(self, *, source: str, position: int) -> None:
-        """Check the trailer fed, which begins at byte `position`. Raises as `iter_tracking_records` does."""
+        """Check the trailer, which begins at byte `position`. Raises the errors of `iter_tracking_records`."""
         if self._unknown is not None:
             raise _unknown_type(source, position, self._unknown)
         if self._rest or self._has_type:
@@ -161,9 +161,10 @@ class TrackingCheck:
 
 @dataclass(slots=True)
 class TrackingState:
-    """What the leader of a stream remembers, and when it writes it down: osiris_tracking's state.
+    """The tracking that a stream's leader remembers until it writes it: the state of osiris_tracking.
 
-    Records come out in the order that Erlang's maps of up to 32 keys give (OTP 25); past that theirs is a hash's.
+    Records come out in the order of Erlang's maps of up to 32 keys (OTP 25). Larger maps have a hash order, which this
+    does not reproduce.
     """
 
     sequences: dict[bytes, tuple[ChunkId, int]] = field(default_factory=dict)
@@ -177,7 +178,7 @@ class TrackingState:
         return not (self.sequences or self.offsets or self.timestamps)
 
     def add(self, record: TrackingRecord, chunk_id: ChunkId) -> None:
-        """Remember a record of the delta kind, which came when `chunk_id` was the next chunk's."""
+        """Remember a record of the delta kind; `chunk_id` is the id of the next chunk at that moment."""
         match record.type:
             case TrackingType.SEQUENCE:
                 self.sequences[record.id] = (chunk_id, record.value)
@@ -188,14 +189,14 @@ class TrackingState:
         self._pending[record.type, record.id] = record
 
     def flush(self) -> bytes:
-        """Encode what was added since the last flush or snapshot, as a delta."""
+        """Encode the records added since the last flush or snapshot, as a delta."""
         order = (TrackingType.TIMESTAMP, TrackingType.SEQUENCE, TrackingType.OFFSET)
         pending = sorted(self._pending.values(), key=lambda record: record.id, reverse=True)
         self._pending.clear()
         return b"".join(record.to_bytes() for kind in order for record in pending if record.type is kind)
 
     def snapshot(self, first_offset: Offset, first_timestamp: TimestampMs) -> bytes:
-        """Encode everything, as a snapshot, and forget what lies before the stream's first offset and timestamp."""
+        """Encode everything as a snapshot, and forget values before the stream's first offset and timestamp."""
         self._pending.clear()
         self.offsets = {name: offset for name, offset in self.offsets.items() if offset >= first_offset}
         self.timestamps = {name: time for name, time in self.timestamps.items() if time >= first_timestamp}

@@ -1,14 +1,16 @@
-"""Write segments and their indexes as osiris does: for tests and synthetic load, where no broker is at hand.
+"""Write segments and their indexes as osiris does, for tests and synthetic load without a broker.
 
 One `write` is one round of a stream's leader (`osiris_writer.erl`, handle_batch; `osiris_log.erl`, write_chunk):
 
-- what is tracked is remembered; if the segment is full and anything is tracked at all, a snapshot is written first;
-- entries become a user chunk whose trailer is what was tracked since; without entries, that becomes a delta chunk;
-- a segment is full once its bytes or its chunks have reached the maximum; the next chunk, of whatever type, opens a new
-  one, named by its chunk id. So a snapshot comes first in its segment.
+- The writer remembers the tracking of the round. If the segment is full and anything is tracked, it writes a snapshot
+  first.
+- Entries become a user chunk, whose trailer is the tracking since the chunk before. Without entries, that tracking
+  becomes a delta chunk.
+- A segment is full once its bytes or its chunks have reached the maximum. The next chunk of any type then opens a new
+  segment, named by its chunk id. So a snapshot comes first in its segment.
 
-Given the same input and clock, the bytes are the broker's; a snapshot has the timestamp of the round, where the broker
-reads its clock twice. Nothing is ever deleted: the stream's first chunk stays.
+Given the same input and clock, the bytes are those of the broker, with one difference: a snapshot has the timestamp of
+the round, while the broker reads its clock twice. Nothing is ever deleted: the stream's first chunk stays.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def make_chunk(
 ) -> tuple[ChunkHeader, bytes]:
     """Make a chunk of messages and sub-batches; return its header, and all its bytes.
 
-    Raises OverflowError for what no chunk can hold, such as more than 65,535 entries.
+    Raises OverflowError for input that no chunk can hold, such as more than 65,535 entries.
     """
     parts: list[bytes] = []
     records = 0
@@ -79,7 +81,7 @@ class SegmentWriter:
         max_segment_chunks: int = MAX_SEGMENT_CHUNKS,
     ) -> None:
         if max_segment_bytes <= SEGMENT_HEADER_BYTES or max_segment_chunks < 1:
-            raise ValueError("a segment has room for its header and for one chunk at least")
+            raise ValueError("a segment must have room for its header and at least one chunk")
         self.next_offset = first_offset
         self.tracking = TrackingState()
         self._directory = directory

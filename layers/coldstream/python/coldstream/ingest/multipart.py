@@ -20,9 +20,8 @@ from functools import partial
 from io import BytesIO
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
 from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError
+from coldstream.format.checksum import combine_crc32
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB

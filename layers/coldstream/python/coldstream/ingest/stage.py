@@ -8,22 +8,19 @@ for the broker names a segment by the offset after the last (osiris_log:open_new
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import ConflictError, InvalidInputError
-from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.format.segment import SEGMENT_HEADER_BYTES, segment_paths
 from coldstream.ingest.multipart import send
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
 from coldstream.units import Offset
-
-_SEGMENT_FILE = re.compile(r"(?P<first_offset>[0-9]{20})\.segment")
 
 
 def find_streams(directory: Path) -> list[Path]:
@@ -104,5 +101,4 @@ def stage(
 
 
 def _segment_files(directory: Path) -> list[tuple[Offset, Path]]:
-    matches = ((_SEGMENT_FILE.fullmatch(path.name), path) for path in directory.iterdir())
-    return sorted((Offset(int(match["first_offset"])), path) for match, path in matches if match)
+    return list(segment_paths(directory.iterdir()).items())

@@ -2,7 +2,7 @@
 
     {vhost}/{stream}        both percent-encoded, `*` for any characters, also none: `%2F/orders*`, `*/*`
 
-That is the form of the scopes of RabbitMQ's own OAuth 2 plugin. Where vhost or stream have a `*` or a `/`, it is `%2A`
+This is the form of the scopes of RabbitMQ's own OAuth 2 plugin. A `*` or `/` in the name of a vhost or stream is `%2A`
 or `%2F` in the pattern. A scope is such a pattern after `coldstream.read:`.
 """
 
@@ -21,10 +21,10 @@ from coldstream.units import TimestampMs
 READ_SCOPE = "coldstream.read:"
 
 SCOPE_CLAIM = "scope"
-"""Where a token has its scopes, unless it is said to have them elsewhere."""
+"""The claim of a token that holds its scopes, unless the settings name another."""
 
 MAX_GRANT_BYTES = 1000
-"""Of principal and pattern together: they are a sort key of the table, which may have 1,024."""
+"""Bytes of principal and pattern together: they are a sort key of the table, which may have 1,024."""
 
 _PATTERN = re.compile(r"(?P<vhost>[^\s/]+)/(?P<name>[^\s/]+)")
 _ESCAPES = re.compile(r"(?:[^%]|%[0-9A-Fa-f]{2})*")
@@ -40,7 +40,7 @@ class Wildcard:
     parts: tuple[str, ...]
 
     def matches(self, text: str) -> bool:
-        """Tell whether text is of that form; takes time in proportion to both, whatever they are."""
+        """Tell whether text has this form, in time proportional to both: a hostile pattern cannot stall a request."""
         first, *middle = self.parts
         if not middle:
             return text == first
@@ -58,7 +58,7 @@ class Wildcard:
 
 @dataclass(frozen=True, slots=True)
 class StreamPattern:
-    """Streams by their names: those in the vhosts that `vhost` matches, whose own names `name` does."""
+    """The streams whose vhost matches `vhost` and whose name matches `name`."""
 
     vhost: Wildcard
     name: Wildcard
@@ -74,13 +74,13 @@ class StreamPattern:
         return cls(_wildcard(match["vhost"]), _wildcard(match["name"]))
 
     def matches(self, vhost: str, name: str) -> bool:
-        """Tell whether a stream is one of these."""
+        """Tell whether the pattern covers a stream."""
         return self.vhost.matches(vhost) and self.name.matches(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave for the principals of IAM that `principal` matches, an ARN or a part of one with `*`, to read `streams`."""
+    """Permission for the IAM principals that `principal` matches, an ARN which may contain `*`, to read `streams`."""
 
     principal: str
     streams: str
@@ -97,17 +97,17 @@ class Grant:
             )
 
     def is_for(self, principals: Iterable[str]) -> bool:
-        """Tell whether a principal, by any of its names, is one of those."""
+        """Tell whether the grant covers a principal, by any of its names."""
         pattern = Wildcard(tuple(self.principal.split("*")))
         return any(pattern.matches(principal) for principal in principals)
 
     def matches(self, vhost: str, name: str) -> bool:
-        """Tell whether a stream is one of those."""
+        """Tell whether the grant covers a stream."""
         return _pattern(self.streams).matches(vhost, name)
 
 
 def patterns_in(scopes: Iterable[str]) -> tuple[StreamPattern, ...]:
-    """Return what scopes let read. Those of others, and those that mean nothing, let read nothing."""
+    """Return the patterns of streams that scopes permit to read. Foreign and malformed scopes permit nothing."""
     found = []
     for scope in scopes:
         if scope.startswith(READ_SCOPE):
@@ -119,13 +119,13 @@ def patterns_in(scopes: Iterable[str]) -> tuple[StreamPattern, ...]:
 
 
 def names_of_principal(arn: str) -> tuple[str, ...]:
-    """Return a principal's ARN, and where it is a session of a role the role's too, without its path."""
+    """Return a principal's ARN and, for a session of a role, also the ARN of the role, without its path."""
     match = _SESSION.fullmatch(arn)
     return (arn,) if match is None else (arn, f"arn:{match['partition']}:iam::{match['account']}:role/{match['name']}")
 
 
 def without_path(principal: str) -> str:
-    """Leave the path out of a role's ARN: the ARN of a session, which is what there is to compare, does not tell it."""
+    """Drop the path from a role's ARN: it is compared with the ARN of a session, which has no path."""
     match = _ROLE.fullmatch(principal)
     return principal if match is None else f"{match['begin']}/{match['name']}"
 

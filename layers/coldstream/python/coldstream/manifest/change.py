@@ -1,25 +1,28 @@
-"""Changes: what one transaction writes to a stream's manifest, and what must be there for it to happen.
+"""A change: what one transaction writes to a stream's manifest, and what must hold for it to happen.
 
-A plan is made of reads, and reads may show half of what others are writing (`store.ports`). So a change carries what it
-was planned on, and is refused as a whole where that is not so: the head's revision, and of each other item the version
-that was read, also of those that it leaves as they are. As every change raises the revision, whatever passes those
-conditions was planned on the state that the head had.
+A plan is made from reads, and reads may show half of what others are writing (`store.ports`). So each write carries the
+version of its item that the plan was made on, and a plan that relies on an item without writing it *requires* that
+version. The transaction is refused as a whole unless every item still has its version and the head its revision. As
+every change raises the revision, a change that passes was planned on exactly the state that the head had.
+
+A store applies a change with one `match` over the kinds of `Write`. Each write is one item of the transaction, and no
+two writes of a change are of the same item: DynamoDB refuses a transaction with two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Loss, Quarantine, Tombstone
 from coldstream.units import Offset, TimestampMs
 
 MAX_ITEMS = 100
-"""Of one transaction: DynamoDB's limit."""
+"""Items of one transaction: DynamoDB's limit."""
 
 MAX_BYTES = 3_000_000
-"""Of the items of one transaction, as `entry_bytes` counts them; DynamoDB takes 4 MB."""
+"""Bytes of the items of one transaction, as `entry_bytes` counts them; DynamoDB takes 4 MB."""
 
 _ENTRY_BYTES = 3072
 _POINT_BYTES = 48
@@ -27,9 +30,9 @@ _POINT_BYTES = 48
 
 @dataclass(frozen=True, slots=True)
 class EntryVersion:
-    """An entry's item as it was read: of all that can change under `next_offset`, what it was.
+    """An entry's item as it was read: everything of it that can change under one `next_offset`.
 
-    Compaction puts another object there, and commits give it other links; nothing else of it ever changes.
+    Compaction puts another object there, and commits give it other links. Nothing else of it ever changes.
     """
 
     next_offset: Offset
@@ -39,13 +42,31 @@ class EntryVersion:
 
     @classmethod
     def of(cls, entry: FragmentEntry) -> Self:
-        """Take the version of an entry."""
+        """Return the version of an entry."""
         return cls(entry.next_offset, entry.key, entry.prior_offset, entry.prior_timestamp)
 
 
 @dataclass(frozen=True, slots=True)
+class PutEntry:
+    """Add an entry, which must not exist."""
+
+    entry: FragmentEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceEntry:
+    """Put an entry in the place of the one of the version `before`."""
+
+    before: EntryVersion
+    entry: FragmentEntry
+
+    def __post_init__(self) -> None:
+        _check_same_item(self.before.next_offset, self.entry.next_offset)
+
+
+@dataclass(frozen=True, slots=True)
 class Relink:
-    """New links for the entry of the version `before`; what else it holds stays."""
+    """Give the entry of the version `before` new links, and leave the rest of it."""
 
     before: EntryVersion
     prior_offset: Offset | None
@@ -54,76 +75,146 @@ class Relink:
 
     @property
     def next_offset(self) -> Offset:
-        """The entry's."""
+        """The entry's next offset."""
         return self.before.next_offset
 
 
 @dataclass(frozen=True, slots=True)
-class GapChange:
-    """A gap item that is put where there is none, replaced, or deleted, as `before` or `after` is None or neither is.
+class DeleteEntry:
+    """Delete the entry of the version `before`."""
 
-    Where both are the same the item stays, and has to be exactly that. Else its next offset has to be that of `before`:
-    the reason is made anew of all that is missing.
+    before: EntryVersion
+
+
+@dataclass(frozen=True, slots=True)
+class RequireEntry:
+    """Require that an entry has this version."""
+
+    version: EntryVersion
+
+
+@dataclass(frozen=True, slots=True)
+class PutGap:
+    """Add a gap, which must not exist."""
+
+    gap: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceGap:
+    """Put a gap in the place of one that begins and ends as `before`.
+
+    The reason of `before` does not count: that of `gap` follows from everything that is known to be missing.
     """
 
-    before: Gap | None
-    after: Gap | None
+    before: Gap
+    gap: Gap
 
     def __post_init__(self) -> None:
-        offsets = {gap.first_offset for gap in (self.before, self.after) if gap is not None}
-        if len(offsets) != 1:
-            raise ValueError("a change of a gap is of one item")
+        _check_same_item(self.before.first_offset, self.gap.first_offset)
 
-    @property
-    def first_offset(self) -> Offset:
-        """Of the gap."""
-        gap = self.before or self.after
-        assert gap is not None
-        return gap.first_offset
+
+@dataclass(frozen=True, slots=True)
+class DeleteGap:
+    """Delete the gap that begins and ends as `before`, whatever its reason."""
+
+    before: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class RequireGap:
+    """Require exactly this gap, with this reason."""
+
+    gap: Gap
+
+
+@dataclass(frozen=True, slots=True)
+class PutLoss:
+    """Add a loss, which must not exist."""
+
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class PutQuarantine:
+    """Add a quarantine, which must not exist, or if it is of a further copy, replace that of one copy fewer."""
+
+    quarantine: Quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class PutTombstone:
+    """Write a tombstone, whether or not it exists."""
+
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTombstone:
+    """Delete a tombstone, which must exist."""
+
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class PutEvent:
+    """Add an event to the journal."""
+
+    event: JournalEvent
+
+
+Write = (
+    PutEntry
+    | ReplaceEntry
+    | Relink
+    | DeleteEntry
+    | RequireEntry
+    | PutGap
+    | ReplaceGap
+    | DeleteGap
+    | RequireGap
+    | PutLoss
+    | PutQuarantine
+    | PutTombstone
+    | DeleteTombstone
+    | PutEvent
+)
+
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transaction on a stream: all of it happens, and only if the head's revision is `head.revision - 1`.
+    """One transaction on a stream: it replaces the head of the revision `head.revision - 1`, and does all writes.
 
-    `put_entry` adds an entry where there is none, `replace_entry` takes the place of that of the version `replaces`,
-    `delete_entries` are those that go, `same_entries` those that the plan relied on. Each has to be there in its
-    version. `put_missing` is new, but for a quarantine that takes the place of that of one copy fewer.
+    At revision 1 there must be no head; the store then registers the stream as well.
     """
 
     head: Head
-    event: JournalEvent | None = None
-    put_entry: FragmentEntry | None = None
-    relinks: tuple[Relink, ...] = ()
-    gaps: tuple[GapChange, ...] = ()
-    put_missing: Missing | None = None
-    replace_entry: FragmentEntry | None = None
-    replaces: EntryVersion | None = None
-    delete_entries: tuple[EntryVersion, ...] = ()
-    same_entries: tuple[EntryVersion, ...] = ()
-    put_tombstones: tuple[Tombstone, ...] = ()
-    delete_tombstones: tuple[Tombstone, ...] = ()
-
-    def __post_init__(self) -> None:
-        if (self.replace_entry is None) != (self.replaces is None):
-            raise ValueError("an entry is replaced in the version that was read")
+    writes: tuple[Write, ...] = ()
 
     @property
     def items(self) -> int:
-        """Items of the transaction, with the one that registers a new stream; at most MAX_ITEMS."""
-        always = 2 if self.head.revision == 1 else 1
-        single = sum(one is not None for one in (self.event, self.put_entry, self.put_missing, self.replace_entry))
-        entries = len(self.relinks) + len(self.delete_entries) + len(self.same_entries)
-        return always + single + len(self.gaps) + entries + len(self.put_tombstones) + len(self.delete_tombstones)
+        """Items of the transaction, with the head and, at revision 1, the registration; at most MAX_ITEMS."""
+        return len(self.writes) + (2 if self.head.revision == 1 else 1)
+
+    @property
+    def new_entry(self) -> FragmentEntry | None:
+        """The entry that the change adds, None if it adds none."""
+        return next((write.entry for write in self.of(PutEntry)), None)
+
+    def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        """Return the writes of one kind, in order."""
+        return tuple(write for write in self.writes if isinstance(write, kind))
 
 
 def entry_bytes(entry: FragmentEntry) -> int:
-    """Return what an entry's item takes, at most, with the tombstone of its object."""
+    """Return an upper bound of the size of an entry's item and the tombstone of its object."""
     return _ENTRY_BYTES + _POINT_BYTES * len(entry.sparse.points)
 
 
 def fitting(entries: Iterable[FragmentEntry], limit: int) -> int:
-    """Count the first entries that fit into one transaction, `limit` at most; one always does."""
+    """Count the first entries that fit into one transaction, at most `limit`. One always fits."""
     count = size_bytes = 0
     for entry in entries:
         size_bytes += entry_bytes(entry)
@@ -131,3 +222,8 @@ def fitting(entries: Iterable[FragmentEntry], limit: int) -> int:
             break
         count += 1
     return count
+
+
+def _check_same_item(before: Offset, after: Offset) -> None:
+    if before != after:
+        raise ValueError(f"the item at {before} cannot be replaced by one at {after}")

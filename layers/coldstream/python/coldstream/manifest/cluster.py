@@ -1,8 +1,8 @@
 """Clusters that share an archive: each announces its own streams, and nobody else's.
 
-A cluster is a name that its agents are told, and that AWS holds them to: the source of their events and the prefix that
-they may stage to. The names of a stream, vhost and name, are bound to the first cluster that announces it. Agents that
-are told no name are of the cluster "", and streams that only those announced are bound to nobody.
+A cluster is a name that its agents are configured with. AWS holds them to it by the source of their events and the
+prefix that they may stage to. A stream, by vhost and name, is bound to the first cluster that announces it. Agents
+without a cluster belong to NO_CLUSTER, and streams that only they announced are bound to no cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 
 def cluster(text: str) -> Cluster:
-    """Take a name of a cluster. Raises InvalidNameError unless it is one that keys, events and policies can hold."""
+    """Return a text as a cluster. Raises InvalidNameError unless keys, events and policies can hold it."""
     if not _CLUSTER.fullmatch(text):
         raise InvalidNameError(
             "cluster", f"{text[:80]!r} is not 1 to 63 characters of A-Z a-z 0-9 -, the first of them no hyphen"
@@ -30,6 +30,6 @@ def cluster(text: str) -> Cluster:
 
 
 def check_cluster(stream: StreamId, bound: Cluster, announcing: Cluster) -> None:
-    """Raise OtherClusterError unless a stream, bound to a cluster or to nobody, may be announced by `announcing`."""
+    """Raise OtherClusterError if the stream is bound to another cluster than `announcing`."""
     if bound not in {NO_CLUSTER, announcing}:
         raise OtherClusterError(stream.vhost, stream.name, bound, announcing)

@@ -1,16 +1,16 @@
-"""Plan the transaction that adds a fragment entry to a stream's log, and that which says what is missing.
+"""Plan the changes that add a fragment entry to a stream's log, or record what is missing.
 
-Pure: from the state as read to the change to write. The change holds only if the head still has the revision that was
-read, which makes the commits of one stream serial, and if every other item that the plan relies on has the version that
-was read; so every plan sees the whole state, and the log that results depends on which fragments were committed, not on
+Pure: from the state as read to the change to write. A change happens only if the head still has the revision that was
+read, which makes the commits of one stream serial, and if every other item that the plan relies on still has its
+version. So every plan sees the whole state, and the resulting log depends on which fragments were committed, not on
 their order:
 
-- links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp made of
-  them never falls along the log, which is what lets one Query find a timestamp. They also prove what is not there: an
-  entry whose item still has the link that was read has nothing between itself and the entry before.
-- gaps: every hole between two neighbours has a gap item, made and filled here, with the reason if that is known. As
-  links say where holes are, the items need not be read, only be what they have to be.
-- totals: the head's are sums over the entries.
+- Links: an entry's `prior_offset` and `prior_timestamp` describe all entries before it. The running timestamp that
+  follows from them never falls along the log, so one Query can find a timestamp. Links also prove absence: if an
+  entry's item still has the link that was read, nothing lies between it and the entry before.
+- Gaps: every hole between two neighbours has a gap item, written here, with its reason if that is known. Links tell
+  where the holes are, so plans need not read the items; they only require that the items fit.
+- Totals: the head's totals are sums over the entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coldstream.errors import LostRaceError, OverlapError
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, GapChange, Relink, fitting
+from coldstream.manifest.chain import check_neighbours
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    Change,
+    DeleteGap,
+    EntryVersion,
+    PutEntry,
+    PutEvent,
+    PutGap,
+    PutLoss,
+    PutQuarantine,
+    Relink,
+    ReplaceGap,
+    RequireEntry,
+    RequireGap,
+    Write,
+    fitting,
+)
 from coldstream.manifest.entry import (
     FragmentEntry,
     Gap,
@@ -37,20 +54,20 @@ from coldstream.manifest.sparse import greatest
 from coldstream.units import Epoch, TimestampMs
 
 MAX_RELINKS = MAX_ITEMS - 8
-"""Successors whose links the change that adds an entry may update, beside entry, head, registration and event, up to
-two gaps, and the two neighbours that stay as they are."""
+"""Successors that the change which adds an entry may relink, beside entry, head, registration and event, up to two
+gaps, and two required neighbours."""
 
 MAX_GAPS = MAX_ITEMS - 4
-"""Gaps that the change which says what is missing may be of, beside that, head, registration and event."""
+"""Gaps in a change that records something missing, beside that item, head, registration and event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """What the manifest holds around a new entry.
+    """The part of the manifest around a new entry.
 
-    `before` is the nearest entry that ends at or before it, `after` the entries that end past its first offset, in
-    order: those that overlap it, if any, then its successors, up to the first that `is_settled`; both are empty for
-    what `is_append`. `missing` is what is known to be missing, where the new entry `makes_gap`.
+    `before` is the nearest entry that ends at or before it. `after` are the entries that end past its first offset, in
+    order: those that overlap it, if any, then its successors, up to the first that `is_settled`. An append needs
+    neither. `missing` is everything known to be missing, read only if the new entry `makes_gap`.
     """
 
     head: Head
@@ -60,12 +77,11 @@ class Neighbourhood:
 
 
 def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) -> Change:
-    """Plan adding `entry`, or, where too many successors need new links first, the next batch of those.
+    """Plan adding `entry`, or, if too many successors need new links first, the next batch of links.
 
-    The caller writes the change and, unless it put the entry, plans again on what is then `after_raise`. Raises
-    OverlapError when the log already covers part of the entry, ContradictionError when it is of another history than
-    its neighbours: reading and planning again would change neither. Raises LostRaceError when what was read shows half
-    of a change.
+    The caller writes the change and, unless it adds the entry, plans again on `after_raise`. Raises OverlapError if the
+    log already covers part of the entry, ContradictionError if the entry is of another history than its neighbours:
+    reading and planning again would change neither. Raises LostRaceError if the neighbourhood shows half of a change.
     """
     _check_chain(around, entry)
     for other in around.after:
@@ -76,19 +92,20 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     entry = _linked(entry, around.before, around.head)
     relinks, settled = _relinks(entry, around.after, around.head)
     if fitting((around.after[number] for number in range(len(relinks))), MAX_RELINKS) < len(relinks):
-        # Clocks ran backwards and the entry came late. Farthest first: the running timestamps never fall on the way,
-        # and one that is too great costs a lookup another page, never an answer. The head's goes first of all, for
-        # what is appended meanwhile takes it over.
+        # Clocks ran backwards and the entry came late. Raise the farthest links first: in any other order the running
+        # timestamps would fall along the log between two batches, and a lookup would miss entries. One that is too
+        # great only costs a lookup another page. Raise the head's greatest timestamp with the first batch: entries that
+        # are appended meanwhile inherit it.
         head = replace(
             around.head,
             revision=around.head.revision + 1,
             greatest_timestamp=greatest((around.head.greatest_timestamp, entry.greatest_timestamp)),
         )
         farthest = fitting((around.after[number] for number in reversed(range(len(relinks)))), MAX_ITEMS - 1)
-        return Change(head, relinks=_raised_only(relinks[-farthest:]))
-    gaps = _gaps(around, entry)
-    added = sum((gap.after is not None) - (gap.before is not None) for gap in gaps)
-    head = _with_entry(around.head, entry, gaps=added)
+        return Change(head, _raised_only(relinks[-farthest:]))
+    gap_writes = _gap_writes(around, entry)
+    new_gaps = sum(isinstance(write, PutGap) - isinstance(write, DeleteGap) for write in gap_writes)
+    head = _with_entry(around.head, entry, gaps=new_gaps)
     event = JournalEvent(
         revision=head.revision,
         kind=JournalKind.FRAGMENT_COMMITTED,
@@ -97,13 +114,13 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
         next_offset=entry.next_offset,
         key=entry.key,
     )
-    relied_on = (EntryVersion.of(other) for other in (around.before, settled) if other is not None)
-    return Change(head, event, entry, relinks, gaps, same_entries=tuple(relied_on))
+    required = (RequireEntry(EntryVersion.of(other)) for other in (around.before, settled) if other is not None)
+    return Change(head, (PutEvent(event), PutEntry(entry), *relinks, *gap_writes, *required))
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
-    """Return the neighbourhood as a change that only gave new links leaves it, without what is settled by it."""
-    raised = change.relinks[0]
+    """Return the neighbourhood after a change that only relinked, up to the nearest entry that it relinked."""
+    raised = change.of(Relink)[0]
     number = next(n for n, successor in enumerate(around.after) if successor.next_offset == raised.next_offset)
     settled = replace(around.after[number], prior_timestamp=raised.prior_timestamp)
     return replace(around, head=change.head, after=(*around.after[:number], settled))
@@ -112,63 +129,57 @@ def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
 def plan_missing(
     head: Head, new: Missing, known: Sequence[Missing], gaps: Sequence[Gap], *, is_checked: bool = True
 ) -> Change | None:
-    """Plan writing down what is missing, and telling gaps; None when all of that is written.
+    """Plan recording what is missing, and explaining the gaps that it covers; None if everything is recorded already.
 
-    `known` is all that is known to be missing, `gaps` are those that overlap `new`, MAX_GAPS at most. Of more the
-    caller plans the others in changes of their own, with `is_checked` False: they are written even where nothing
-    changes, for only a change proves that these are the gaps.
+    `known` is everything known to be missing, and `gaps` are the gaps that overlap `new`, at most MAX_GAPS. If there
+    are more, the caller plans the others in changes of their own, with `is_checked` False. Those changes are written
+    even if they change nothing: only a written change proves that the gaps are still these.
     """
     is_new = not is_known(new, known)
     same = next((one for one in known if is_of_same_item(one, new)), None)
     others = [one for one in known if one is not same]
     if is_new and isinstance(new, Quarantine) and isinstance(same, Quarantine):
         new = replace(new, copies=same.copies + 1)
-    told = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
-    changes = tuple(GapChange(before, after) for before, after in zip(gaps, told, strict=True))
+    explained = [with_reason(gap, [*others, new] if is_new else known) for gap in gaps]
+    gap_writes = tuple(
+        RequireGap(before) if before == after else ReplaceGap(before, after)
+        for before, after in zip(gaps, explained, strict=True)
+    )
     head = replace(head, revision=head.revision + 1)
     if not is_new:
-        return None if is_checked and told == list(gaps) else Change(head, gaps=changes)
+        return None if is_checked and explained == list(gaps) else Change(head, gap_writes)
+    write: Write
     match new:
         case Loss():
-            kind, key = JournalKind.SEGMENT_LOST, None
+            kind, key, write = JournalKind.SEGMENT_LOST, None, PutLoss(new)
             head = replace(head, losses=head.losses + 1)
-        case Quarantine() if same is None:
-            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
-            head = replace(head, quarantined=head.quarantined + 1)
         case Quarantine():
-            kind, key = JournalKind.SEGMENT_QUARANTINED, new.key
-            head = replace(head, quarantined_again=head.quarantined_again + 1)
+            kind, key, write = JournalKind.SEGMENT_QUARANTINED, new.key, PutQuarantine(new)
+            if same is None:
+                head = replace(head, quarantined=head.quarantined + 1)
+            else:
+                head = replace(head, quarantined_again=head.quarantined_again + 1)
     event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, key=key, detail=new.reason)
-    return Change(head, event, gaps=changes, put_missing=new)
+    return Change(head, (PutEvent(event), *gap_writes, write))
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
-    """Tell whether `entry` comes after everything in the log, so that nothing but the head need be read."""
+    """Tell whether `entry` comes after everything in the log. A plan then needs the head alone."""
     return head.next_offset is None or entry.first_offset >= head.next_offset
 
 
 def makes_gap(around: Neighbourhood, entry: FragmentEntry) -> bool:
-    """Tell whether `entry` leaves a gap beside it, so that what is known to be missing has to be read."""
+    """Tell whether `entry` leaves a gap beside it. A plan then needs everything known to be missing."""
     return next(_holes(around, entry), None) is not None
 
 
 def is_settled(successor: FragmentEntry, entry: FragmentEntry) -> bool:
-    """Tell whether what precedes `successor` is as late as `entry`, so that no entry after it needs new links."""
+    """Tell whether the entries before `successor` are as late as `entry`. No entry after it then needs new links."""
     return successor.prior_timestamp is not None and successor.prior_timestamp >= entry.greatest_timestamp
 
 
-def check_neighbours(before: FragmentEntry, entry: FragmentEntry) -> None:
-    """Raise LostRaceError unless one entry can come right after the other, as they were read.
-
-    So it does when it is linked to it, or took its place in a compaction that is not finished, and so contains it.
-    """
-    is_within = entry.first_offset <= before.first_offset
-    if not is_within and (entry.first_offset < before.next_offset or entry.prior_offset != before.next_offset):
-        raise LostRaceError(f"half of a change shows between offsets {before.next_offset} and {entry.first_offset}")
-
-
 def _check_chain(around: Neighbourhood, entry: FragmentEntry) -> None:
-    """Raise LostRaceError unless what was read is an unbroken chain, from the entry before on."""
+    """Raise LostRaceError unless the neighbourhood is an unbroken chain, from the entry before on."""
     if is_append(around.head, entry):
         return
     if not around.after:
@@ -196,13 +207,13 @@ def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
 def _relinks(
     entry: FragmentEntry, after: Sequence[FragmentEntry], head: Head
 ) -> tuple[tuple[Relink, ...], FragmentEntry | None]:
-    """List the successors whose links change: the next one, and all whose prior timestamp is less than it must be.
+    """Return new links for the next successor, and for all whose prior timestamp is too small.
 
-    Returned beside them is the one that is late enough already, where that is what ends them. Nothing has to be known
-    of what comes after a successor whose running timestamp stays what it is.
+    Beside them comes the successor that ended the walk by being late enough already, if one did: the plan relies on it.
+    Entries after a successor whose running timestamp stays the same cannot change.
 
-    Before each comes the last that ends at or before its first offset: what an interrupted compaction has left lies
-    within a later entry, and not before it.
+    The entry before a successor is the last one that ends at or before its first offset. Entries that an interrupted
+    compaction left behind lie within a later entry, and so do not count as before it.
     """
     relinks: list[Relink] = []
     passed = [(entry.next_offset, entry.running_timestamp)]
@@ -221,22 +232,24 @@ def _relinks(
 
 
 def _raised_only(relinks: Sequence[Relink]) -> tuple[Relink, ...]:
-    """Raise timestamps without announcing an entry that is not there yet: the prior offsets stay as they are."""
+    """Raise only the timestamps: the new entry is not in the log yet, so no prior offset may name it."""
     return tuple(replace(relink, prior_offset=relink.before.prior_offset) for relink in relinks)
 
 
-def _gaps(around: Neighbourhood, entry: FragmentEntry) -> tuple[GapChange, ...]:
-    """List what becomes of the gap that the entry falls into, and of what it leaves uncovered."""
-    told = [with_reason(gap, around.missing) for gap in _holes(around, entry)]
+def _gap_writes(around: Neighbourhood, entry: FragmentEntry) -> tuple[PutGap | ReplaceGap | DeleteGap, ...]:
+    """Return the writes that fill the gap around the entry, and put the gaps that the entry leaves beside it."""
+    new = [with_reason(gap, around.missing) for gap in _holes(around, entry)]
     if around.before is None or not around.after or around.before.next_offset == around.after[0].first_offset:
-        return tuple(GapChange(None, gap) for gap in told)
+        return tuple(map(PutGap, new))
     old = Gap(around.before.next_offset, around.after[0].first_offset)
-    kept = next((gap for gap in told if gap.first_offset == old.first_offset), None)
-    return GapChange(old, kept), *(GapChange(None, gap) for gap in told if gap is not kept)
+    if not new or new[0].first_offset != old.first_offset:
+        return DeleteGap(old), *map(PutGap, new)
+    # The gap before the entry begins where the old one did, and so has its item: one write for both.
+    return ReplaceGap(old, new[0]), *map(PutGap, new[1:])
 
 
 def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
-    """Yield what the entry leaves uncovered between itself and its neighbours."""
+    """Yield the holes between the entry and its neighbours."""
     if is_append(around.head, entry):
         prior_offset = around.head.next_offset
     else:

@@ -1,47 +1,61 @@
-"""Compaction: the transactions that put one merged entry in the place of a group of entries.
+"""Compaction: the changes that put one merged entry in the place of a group of entries.
 
-Pure. The merged entry's item takes the place of the group's last one, whose next offset it has; the others are then
-removed, the one of the highest offsets first. On the way every offset is found in an entry that is right: in one of
-those not yet removed, which come first in the log and are wholly within the merged one, else in the merged one. Where
-it stops half-way, the head tells what is left to do, and nothing else of the stream is compacted before that is done.
+Pure. The merged entry replaces the group's last entry, whose next offset, and so whose item, it shares. Then the others
+are removed, the highest offsets first. In every state in between each offset is found in a correct entry: in one not
+yet removed, which comes first in the log and lies wholly within the merged one, or else in the merged one. Removing the
+lowest first would leave offsets before the remaining entries that a reader finds nowhere. If a compaction stops
+half-way, the head tells what is left, and nothing else of the stream is compacted before that is finished.
 
-Each change is refused unless what it removes or replaces is still there in the version that was read, and, in the first
-one, the group's first entry. No more has to hold: as entries do not overlap, whatever else is between those two lies
-within the merged entry, which holds all of its chunks; it is removed as it is found.
+Each change requires that the entries it removes or replaces still have the version that was read, and the first change
+requires that of the group's first entry, too. That is enough: entries do not overlap, so any other entry between first
+and last lies within the merged entry, which holds all of its chunks.
 
-Objects that no entry names any more get a tombstone in the same transaction, and live on until it is due: longer than
-any URL that was given for them.
+An object that no entry names any more gets a tombstone in the same transaction. It lives until the tombstone is due,
+which is later than any URL given out for it expires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from coldstream.errors import LostRaceError
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion, Relink, fitting
+from coldstream.manifest.change import (
+    MAX_ITEMS,
+    Change,
+    DeleteEntry,
+    DeleteTombstone,
+    EntryVersion,
+    PutEvent,
+    PutTombstone,
+    Relink,
+    ReplaceEntry,
+    RequireEntry,
+    Write,
+    fitting,
+)
 from coldstream.manifest.entry import FragmentEntry, Head, JournalEvent, JournalKind, Tombstone
 from coldstream.manifest.groups import Group
 from coldstream.units import Offset, TimestampMs
 
 GRACE_MS = 8 * 24 * 3600 * 1000
-"""From the tombstone to the deletion of the object: a presigned URL is good for seven days at most."""
+"""Time from the tombstone to the deletion of the object: a presigned URL is valid for at most seven days."""
 
 FIRST_REMOVALS = (MAX_ITEMS - 5) // 2
-"""Entries that the first change can remove, a tombstone each, beside head, event, merged entry and its tombstone, and
-the group's first entry."""
+"""Entries that the first change can remove, each with a tombstone, beside the head, the event, the merged entry, the
+tombstone of the one that it replaces, and the group's first entry."""
 
 MAX_REMOVALS = (MAX_ITEMS - 2) // 2
-"""Entries that a change after it can remove, a tombstone each, beside the head and the merged entry."""
+"""Entries that a later change can remove, each with a tombstone, beside the head and the merged entry."""
 
 MAX_SWEPT = MAX_ITEMS - 1
-"""Tombstones that one change can take away, beside the head."""
+"""Tombstones that one change can delete, beside the head."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A merged entry, and those within it, in order, of which the first `left` are still to be removed."""
+    """A merged entry, and the entries within it, in order; the first `left` of those are still to be removed."""
 
     merged: FragmentEntry
     leftovers: Sequence[FragmentEntry]
@@ -49,9 +63,9 @@ class Unfinished:
 
     @classmethod
     def of(cls, head: Head, log: Iterable[FragmentEntry]) -> Self | None:
-        """Find what `head.compacting` tells of in the log, from the first offset of that entry on; None without any.
+        """Find the unfinished compaction of `head` in `log`, which begins at the merged entry's first offset.
 
-        Raises LostRaceError where the log shows something else.
+        None if no compaction is unfinished. Raises LostRaceError if the log does not show it.
         """
         if head.compacting is None:
             return None
@@ -65,13 +79,13 @@ class Unfinished:
         raise LostRaceError(f"no compaction up to {head.compacting} is under way by now")
 
     def highest(self, limit: int) -> list[FragmentEntry]:
-        """Take the highest leftovers, as many as fit into a transaction, the highest of all first."""
+        """Return the highest leftovers, as many as fit into a transaction, the highest of all first."""
         count = fitting((self.leftovers[number] for number in range(self.left - 1, -1, -1)), limit)
         return [self.leftovers[number] for number in range(self.left - 1, self.left - 1 - count, -1)]
 
     def after(self, change: Change) -> Self | None:
-        """Return what a change leaves to do, None when that is nothing: it need not be read."""
-        left = self.left - len(change.delete_entries)
+        """Return the compaction after a change, None if it is finished. That saves reading it again."""
+        left = self.left - len(change.of(DeleteEntry))
         return replace(self, left=left) if left else None
 
 
@@ -84,17 +98,16 @@ def plan_replacement(
     at: TimestampMs,
     due_at: TimestampMs,
 ) -> Change:
-    """Plan the first change: the merged entry in the place of the group's last one, and some of the others removed.
+    """Plan the first change: replace the group's last entry by the merged one, and remove some of the others.
 
-    `log` is what the log holds from the group's first offset to its next offset. Raises LostRaceError where that is not
-    the group any more, or another compaction is not finished; ValueError where `merged` is not what becomes of the
-    group.
+    `log` holds the entries from the group's first offset to its next offset. Raises LostRaceError if they are no longer
+    the group, or another compaction is unfinished; ValueError if `merged` does not follow from the group.
     """
     if head.compacting is not None:
         raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
     if [_identity(entry) for entry in log] != [_identity(entry) for entry in group.entries]:
         raise LostRaceError(f"offsets {group.first_offset} to {group.next_offset - 1} are in other entries by now")
-    # Commits may have given the first one other links since the group was planned.
+    # Commits may have relinked the first entry since the group was planned: the merged one must have the links of now.
     current = Group(tuple(log)).merged(
         key=merged.key,
         generation=merged.generation,
@@ -104,7 +117,7 @@ def plan_replacement(
     )
     unlinked = replace(current, prior_offset=merged.prior_offset, prior_timestamp=merged.prior_timestamp)
     if unlinked != merged or any(entry.key == merged.key for entry in log):
-        raise ValueError(f"{merged.key} is not what becomes of {len(log)} entries from {group.first_offset} on")
+        raise ValueError(f"{merged.key} does not follow from the {len(log)} entries from {group.first_offset} on")
     last = log[-1]
     unfinished = Unfinished(current, log, len(log) - 1)
     removed = unfinished.highest(FIRST_REMOVALS)
@@ -126,54 +139,48 @@ def plan_replacement(
             object_bytes=head.object_bytes + merged.object_bytes,
             compacting=None if is_finished else merged.next_offset,
         ),
-        event,
-        replace_entry=current,
-        replaces=EntryVersion.of(last),
-        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
-        same_entries=() if is_finished else (EntryVersion.of(log[0]),),
-        put_tombstones=tuple(_tombstone(entry, due_at) for entry in (last, *removed)),
+        (
+            PutEvent(event),
+            ReplaceEntry(EntryVersion.of(last), current),
+            *_deletes(removed),
+            *(() if is_finished else (RequireEntry(EntryVersion.of(log[0])),)),
+            *_tombstones((last, *removed), due_at),
+        ),
     )
 
 
 def after_replacement(change: Change, log: Sequence[FragmentEntry]) -> Unfinished | None:
-    """Return what the first change leaves to do in the `log` that it was planned on, None when that is nothing."""
-    assert change.replace_entry is not None
-    left = len(log) - 1 - len(change.delete_entries)
-    return Unfinished(change.replace_entry, log, left) if left else None
+    """Return the compaction after the first change, planned on `log`; None if it is finished."""
+    (replacement,) = change.of(ReplaceEntry)
+    left = len(log) - 1 - len(change.of(DeleteEntry))
+    return Unfinished(replacement.entry, log, left) if left else None
 
 
 def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> Change:
-    """Plan the next change: the highest of the leftovers removed.
+    """Plan the next change: remove the highest leftovers.
 
-    With the first of the leftovers its links go over to the merged entry: commits before both have kept only those up
-    to date.
+    When the first leftover goes, the merged entry takes over its links: while both were there, commits before them kept
+    only the links of the first up to date.
     """
     merged, first = unfinished.merged, unfinished.leftovers[0]
     removed = unfinished.highest(MAX_REMOVALS)
     head = _without(head, removed)
-    relinks: tuple[Relink, ...] = ()
-    same: tuple[EntryVersion, ...] = ()
+    merged_write: tuple[Write, ...] = ()
     if len(removed) == unfinished.left:
         head = replace(head, compacting=None)
         linked = replace(merged, prior_offset=first.prior_offset, prior_timestamp=first.prior_timestamp)
         version = EntryVersion.of(merged)
         if linked == merged:
-            same = (version,)
+            merged_write = (RequireEntry(version),)
         else:
             links = linked.prior_offset, linked.prior_timestamp, linked.running_timestamp
-            relinks = (Relink(version, *links),)
-    return Change(
-        head,
-        relinks=relinks,
-        delete_entries=tuple(EntryVersion.of(entry) for entry in removed),
-        same_entries=same,
-        put_tombstones=tuple(_tombstone(entry, due_at) for entry in removed),
-    )
+            merged_write = (Relink(version, *links),)
+    return Change(head, (*merged_write, *_deletes(removed), *_tombstones(removed, due_at)))
 
 
 def plan_sweep(head: Head, deleted: Sequence[Tombstone]) -> Change:
-    """Plan taking away the tombstones, MAX_SWEPT at most, of objects that are deleted."""
-    return Change(replace(head, revision=head.revision + 1), delete_tombstones=tuple(deleted))
+    """Plan deleting the tombstones, at most MAX_SWEPT, of objects that were deleted."""
+    return Change(replace(head, revision=head.revision + 1), tuple(map(DeleteTombstone, deleted)))
 
 
 def _identity(entry: FragmentEntry) -> tuple[Offset, Offset, str]:
@@ -181,7 +188,7 @@ def _identity(entry: FragmentEntry) -> tuple[Offset, Offset, str]:
 
 
 def _without(head: Head, removed: Sequence[FragmentEntry]) -> Head:
-    """Count entries out of the totals that are of objects; the others are of the content, which stays."""
+    """Subtract entries from the totals of objects. The other totals count the content, which stays."""
     return replace(
         head,
         revision=head.revision + 1,
@@ -190,5 +197,10 @@ def _without(head: Head, removed: Sequence[FragmentEntry]) -> Head:
     )
 
 
-def _tombstone(entry: FragmentEntry, due_at: TimestampMs) -> Tombstone:
-    return Tombstone(entry.key, due_at, entry.first_offset, entry.next_offset, entry.object_bytes)
+def _deletes(entries: Iterable[FragmentEntry]) -> Iterator[DeleteEntry]:
+    return (DeleteEntry(EntryVersion.of(entry)) for entry in entries)
+
+
+def _tombstones(entries: Iterable[FragmentEntry], due_at: TimestampMs) -> Iterator[PutTombstone]:
+    for entry in entries:
+        yield PutTombstone(Tombstone(entry.key, due_at, entry.first_offset, entry.next_offset, entry.object_bytes))

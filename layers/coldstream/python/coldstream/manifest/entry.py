@@ -1,7 +1,8 @@
-"""What the manifest holds of one stream: fragment entries, gaps, what is known to be missing, the head, the journal.
+"""The items of one stream in the manifest: fragment entries, gaps, losses, quarantines, the head, the journal.
 
-One partition of the table is one incarnation. Its fragment entries, in the order of their offsets, with the head behind
-the last, are the stream's *log* (docs/formats.md has the items, docs/decisions.md why the sort key is the next offset).
+One partition of the table is one incarnation. Its fragment entries in the order of their offsets, with the head after
+the last, are the stream's *log*. docs/formats.md lists the items; docs/decisions.md tells why the sort key is the next
+offset.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 
 class Encoding(StrEnum):
-    """How the bytes of a fragment stand in its object."""
+    """The encoding of a fragment in its object."""
 
     IDENTITY = "identity"
     ZSTD_SEEKABLE = "zstd-seekable"
@@ -24,7 +25,7 @@ class Encoding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LastUserChunk:
-    """Where the last user chunk of a fragment is: the place that the offset spec `last` attaches at."""
+    """The last user chunk of a fragment, where the offset spec `last` attaches."""
 
     chunk_id: ChunkId
     position: int
@@ -33,21 +34,21 @@ class LastUserChunk:
 
 @dataclass(frozen=True, slots=True)
 class FragmentEntry:
-    """One fragment: what is in its object, and where that is.
+    """One fragment: its content, and its object.
 
-    Offsets are half-open: `first_offset` up to, not including, `next_offset`. `records` counts offsets, `messages`
-    those in user chunks. `data_bytes` are the chunks alone; that, and the positions in `sparse` and `last_user_chunk`,
-    are those of the identity encoding, whatever the encoding is. `object_bytes`, `crc32` and `frames` are of the whole
-    object as it is stored; `frames` is there exactly where the encoding is `zstd-seekable`.
+    Offsets are half-open: `first_offset` up to, not including, `next_offset`. `records` counts offsets, `messages` the
+    offsets in user chunks. `data_bytes` is the size of the chunks alone. That, and the positions in `sparse` and
+    `last_user_chunk`, refer to the identity encoding, whatever the encoding is. `object_bytes`, `crc32` and `frames`
+    describe the whole object as it is stored; `frames` exists if and only if the encoding is `zstd-seekable`.
 
-    `epoch` is that of the last chunk, `first_epoch` that of the first user chunk, None where there is none and in
+    `epoch` is the epoch of the last chunk. `first_epoch` is that of the first user chunk, None if there is none and in
     entries of earlier releases. `data_crc32` is the CRC-32 of the chunks alone, in the identity encoding, None in
-    entries of earlier releases and in what was merged of them.
+    entries of earlier releases and in entries merged from those.
 
-    `prior_offset` and `prior_timestamp` are the next offset of the entry before this one and the greatest timestamp of
-    all entries before it, None for the first of the stream; the commit keeps them. Before an entry that a compaction
-    made there may still be some of those that it replaces, which lie wholly within it; its links are those of the first
-    of them.
+    `prior_offset` is the next offset of the entry before this one, `prior_timestamp` the greatest timestamp of all
+    entries before it; both are None for the stream's first entry, and commits keep them up to date. Before the merged
+    entry of an unfinished compaction there may still be entries that it replaces, wholly within it. It has the links of
+    the first of those.
     """
 
     first_offset: Offset
@@ -90,9 +91,9 @@ class FragmentEntry:
         return max(self.prior_timestamp, self.greatest_timestamp)
 
     def follows(self, before: FragmentEntry) -> bool:
-        """Tell whether this entry can come right after `before`: its link knows of nothing else in between.
+        """Tell whether this entry can come right after `before`: its link tells of no entry in between.
 
-        Where it cannot, what was read shows half of a change.
+        If it cannot, the two reads show half of a change.
         """
         if self.first_offset <= before.next_offset:
             return True
@@ -101,10 +102,10 @@ class FragmentEntry:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `first_offset` up to `next_offset` that no entry covers, between two that do.
+    """Offsets `first_offset` up to `next_offset`, between two entries, that no entry covers.
 
-    `reason` says why where that is known of all of them (`manifest.missing`); None means "not archived yet, or lost:
-    nobody has said".
+    `reason` is known if it is known for all of the offsets (`manifest.missing`). None means that they are not archived
+    yet, or lost without anybody having announced it.
     """
 
     first_offset: Offset
@@ -114,7 +115,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets `first_offset` up to `next_offset` that, as the agent said, will never be archived, and why."""
+    """Offsets `first_offset` up to `next_offset` that will never be archived, as the agent announced, and why."""
 
     first_offset: Offset
     next_offset: Offset
@@ -126,8 +127,8 @@ class Loss:
 class Quarantine:
     """A segment of offsets `first_offset` up to `next_offset` that failed verification, and why.
 
-    The copy that failed last is the object at `key`; `etag` is what its staged copy had; `copies` counts those that
-    failed. Another copy of the segment may be archived by now.
+    The object at `key` is the copy that failed last, and `etag` is that of its staged copy. `copies` counts the copies
+    that failed. Another copy of the segment may be archived by now.
     """
 
     first_offset: Offset
@@ -140,19 +141,19 @@ class Quarantine:
 
 
 Missing = Loss | Quarantine
-"""What is known of why offsets are missing."""
+"""A known cause of missing offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """The state of a stream as a whole. Every change of the manifest raises `revision` by one, in its transaction.
 
-    `next_offset` is the tail: the offset after the last archived one, `epoch` that of the chunk before it, None while
-    that was archived by an earlier release. Offsets and timestamps are None while nothing is
-    archived. The totals are over what is archived, those of fragments and objects over all entries, also where they
-    overlap; `quarantined` counts segments, `quarantined_again` further copies of them, `losses` what was said to be
-    lost, archived after all or not. Who reads what is missing has read all of it where these counts say so.
-    `compacting` is the next offset of an entry that a compaction made, while some that it replaces are still there.
+    `next_offset` is the tail: the offset after the last archived one. `epoch` is that of the last archived chunk, None
+    if an earlier release archived it. Offsets and timestamps are None while nothing is archived. The totals count what
+    is archived; those of fragments and objects count all entries, even if they overlap. `quarantined` counts segments,
+    `quarantined_again` further copies of them, and `losses` announced losses, even if their offsets were archived after
+    all. A reader knows by these three counts whether it has read everything that is missing. `compacting` is the next
+    offset of the merged entry of an unfinished compaction, while entries that it replaces are still there.
     """
 
     stream: StreamId
@@ -177,9 +178,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The object at `key`, which is to be deleted from `due_at` on: no entry names it any more.
+    """An object that no entry names any more, to be deleted from `due_at` on.
 
-    The one that did held the offsets `first_offset` up to `next_offset`.
+    The entry that named it held the offsets `first_offset` up to `next_offset`.
     """
 
     key: str
@@ -190,7 +191,7 @@ class Tombstone:
 
 
 class JournalKind(StrEnum):
-    """What happened to the manifest."""
+    """The kind of a change to the manifest."""
 
     FRAGMENT_COMMITTED = "Fragment Committed"
     FRAGMENTS_COMPACTED = "Fragments Compacted"
@@ -200,10 +201,10 @@ class JournalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalEvent:
-    """One change of the manifest. `revision` is the head's after it, and so orders the events of a stream.
+    """One change of the manifest. `revision` is the head's revision after it, which orders the events of a stream.
 
-    `key` is that of the fragment or of the quarantined segment, `detail` the reason of a quarantine or a loss, or what
-    was compacted.
+    `key` is the key of the fragment or the quarantined segment. `detail` is the reason of a quarantine or a loss, or a
+    summary of a compaction.
     """
 
     revision: int

@@ -1,8 +1,9 @@
-"""Where the frames of a `zstd-seekable` fragment are in its object; the sparse index says what is in them.
+"""The positions of the frames of a `zstd-seekable` fragment in its object; the sparse index tells their content.
 
     frames      version u8 (1) · varints: the first position, then the difference of each to the one before
 
-One position a point of the sparse index, then the one behind the last frame with chunks: about 3 bytes each.
+There is one position for each point of the sparse index, then the end of the last frame with chunks: about 3 bytes
+each.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Byte of the object at which the frame of each point of the sparse index begins, and where the last one ends."""
+    """The byte of the object at which the frame of each sparse point begins, and the end of the last one."""
 
     positions: tuple[int, ...]
 
     def __post_init__(self) -> None:
         if len(self.positions) < 2 or any(one >= other for one, other in pairwise(self.positions)):  # noqa: PLR2004
-            raise ValueError(f"frames have positions that rise, got {self.positions[:8]}")
+            raise ValueError(f"positions of frames must rise, got {self.positions[:8]}")
 
     def byte_range(self, first: int, following: int) -> ByteRange:
-        """Return where the frames of the points `first` up to, not including, `following` are."""
+        """Return the range of the frames of the points `first` up to, not including, `following`."""
         return ByteRange(self.positions[first], self.positions[following])
 
     def to_bytes(self) -> bytes:
@@ -40,7 +41,7 @@ class Frames:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str) -> Frames:
-        """Decode. Raises CorruptionError, naming `source`, when `data` is no positions of frames."""
+        """Decode. Raises CorruptionError, naming `source`, unless `data` holds positions of frames."""
         if data[:1] != bytes((VERSION,)):
             found = data[:1].hex() or "nothing"
             raise BadVersionError(source, 0, "version of frame positions", expected=VERSION, found=found)

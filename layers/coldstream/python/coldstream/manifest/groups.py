@@ -1,4 +1,4 @@
-"""Groups: which neighbouring fragments of a log are to become one, and the entry of that one."""
+"""Groups: the neighbouring fragments of a log that compaction merges into one, and the entry of the merged one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from awscrt.checksums import combine_crc32
-
+from coldstream.format.checksum import combine_all_crc32
 from coldstream.format.fragment import (
     FRAGMENT_HEADER_BYTES,
     FRAGMENT_INDEX_RECORD_BYTES,
@@ -25,11 +24,11 @@ DEFAULT_TARGET_BYTES = 512 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to compact.
+    """Which fragments to compact, and how.
 
-    Only fragments all of whose chunks are older than `older_than`. Merged ones have up to `target_bytes` of chunks.
-    With `encoding` identity only identity fragments are merged, and stay so; with `zstd-seekable` both kinds are, and
-    identity ones are also rewritten alone.
+    All chunks of a fragment must be older than `older_than`. Merged fragments have at most `target_bytes` of chunks.
+    With `encoding` identity, only identity fragments are merged, and stay identity. With `zstd-seekable`, both kinds
+    are merged, and an identity fragment is also rewritten alone.
     """
 
     older_than: TimestampMs
@@ -39,7 +38,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbours, without a gap between them, that are to become one fragment; one alone is to be rewritten."""
+    """Entries without a gap between them that become one fragment. A single entry is rewritten in another encoding."""
 
     entries: tuple[FragmentEntry, ...]
 
@@ -52,17 +51,17 @@ class Group:
 
     @property
     def first_offset(self) -> Offset:
-        """The first entry's."""
+        """First offset of the first entry."""
         return self.entries[0].first_offset
 
     @property
     def next_offset(self) -> Offset:
-        """The last entry's."""
+        """Next offset of the last entry."""
         return self.entries[-1].next_offset
 
     @property
     def chunks(self) -> int:
-        """Of all entries."""
+        """Chunks of all entries."""
         return sum(entry.chunks for entry in self.entries)
 
     @property
@@ -89,9 +88,9 @@ class Group:
         crc32: int,
         frames: Frames | None = None,
     ) -> FragmentEntry:
-        """Make the entry of the merged fragment; with `frames` its encoding is `zstd-seekable`.
+        """Return the entry of the merged fragment; with `frames` its encoding is `zstd-seekable`.
 
-        All but the object follows from the entries; `sparse` says where the frames have to be cut.
+        Everything but the object's properties follows from the entries. Frames must be cut at the points of `sparse`.
         """
         first, last = self.entries[0], self.entries[-1]
         return FragmentEntry(
@@ -121,7 +120,7 @@ class Group:
         )
 
     def sparse(self) -> SparseIndex:
-        """Put the entries' sparse indexes together, leaving out points that come too soon after the one before."""
+        """Join the entries' sparse indexes, without the points that are too close to the one before."""
         points: list[SparsePoint] = []
         for point in self._points():
             if not points or point.position - points[-1].position >= STEP_BYTES:
@@ -129,12 +128,7 @@ class Group:
         return SparseIndex(tuple(points))
 
     def _data_crc32(self) -> int | None:
-        combined: int | None = 0
-        for entry in self.entries:
-            if combined is None or entry.data_crc32 is None:
-                return None
-            combined = combine_crc32(combined, entry.data_crc32, entry.data_bytes)
-        return combined
+        return combine_all_crc32((entry.data_crc32, entry.data_bytes) for entry in self.entries)
 
     def _points(self) -> Iterator[SparsePoint]:
         ordinal = shift = 0
@@ -162,16 +156,16 @@ class Group:
 
 
 def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]:
-    """Cut a log, in order, into the groups that are worth compacting. What was interrupted is to be finished before.
+    """Cut a log, in order, into the groups that are worth compacting. Finish an interrupted compaction first.
 
-    Of the entries that have the wanted encoding already, one at or above half the target is left as it is, and so is
-    one that would be more than two thirds of its group: each time that bytes are merged again, their fragment has grown
-    by half at least. So a log that grows by a little from run to run has each byte rewritten a few times, not each run.
+    An entry that already has the target encoding is left alone if it has at least half the target size, or would be
+    more than two thirds of its group. So whenever bytes are merged again, their fragment grows by at least half, and a
+    log that grows a little between runs has each byte rewritten a few times, not on every run.
     """
     members: list[FragmentEntry] = []
     data_bytes = chunks = 0
     for entry in log:
-        if not _is_wanted(entry, policy):
+        if not _is_candidate(entry, policy):
             continue
         data_bytes += entry.data_bytes
         chunks += entry.chunks
@@ -185,7 +179,7 @@ def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]
     yield from _worth(members, policy)
 
 
-def _is_wanted(entry: FragmentEntry, policy: Policy) -> bool:
+def _is_candidate(entry: FragmentEntry, policy: Policy) -> bool:
     if entry.greatest_timestamp >= policy.older_than:
         return False
     if entry.encoding is not policy.encoding:
@@ -194,9 +188,9 @@ def _is_wanted(entry: FragmentEntry, policy: Policy) -> bool:
 
 
 def _worth(entries: list[FragmentEntry], policy: Policy) -> Iterator[Group]:
-    """Yield the entries as a group, or, where one of them is too large for the others, those before and after it."""
-    done = [entry for entry in entries if entry.encoding is policy.encoding]
-    largest = max(done, key=lambda entry: entry.data_bytes, default=None)
+    """Yield the entries as one group or, if one of them is too large for the others, the groups before and after it."""
+    encoded = [entry for entry in entries if entry.encoding is policy.encoding]
+    largest = max(encoded, key=lambda entry: entry.data_bytes, default=None)
     if largest is not None and largest.data_bytes * 3 > 2 * sum(entry.data_bytes for entry in entries):
         number = entries.index(largest)
         yield from _worth(entries[:number], policy)

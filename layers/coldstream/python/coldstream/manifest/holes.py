@@ -1,7 +1,7 @@
-"""Which offsets no entry covers: those before the first, between two, and behind the last.
+"""Holes: the offsets that no entry covers, before the first entry, between two, and after the last.
 
-From the head and the gap items alone, at any size of the stream. They may show half of a change: what says that a
-copy is safe to let go of has to walk the entries instead.
+They follow from the head and the gap items alone, at any size of the stream. Those may show half of a change, so never
+release a copy because of them: walk the entries instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from coldstream.units import MAX_OFFSET, Offset
 def holes(
     head: Head | None, gaps: Iterable[Gap], missing: Sequence[Missing], first_offset: Offset, next_offset: Offset
 ) -> Iterator[Gap]:
-    """Yield what no entry covers of the offsets from `first_offset` up to `next_offset`, in order.
+    """Yield the holes in the offsets from `first_offset` up to `next_offset`, in order.
 
-    `gaps` are those that may overlap them. A hole of which only a part is explained by `missing` is yielded in pieces,
-    each with a reason or with None.
+    `gaps` must include all gaps that overlap them. If `missing` explains only a part of a hole, the hole is yielded in
+    pieces, each with a reason or with None.
     """
     for hole in _of_log(head, gaps):
         first, after = max(hole.first_offset, first_offset), min(hole.next_offset, next_offset)

@@ -1,8 +1,8 @@
-"""Why offsets are missing: the losses that the agent announced, the segments in quarantine, and what they say of a gap.
+"""Why offsets are missing: announced losses, segments in quarantine, and the reasons of gaps that follow from them.
 
-They are written down whether or not there is a gap, and stay: a loss past the tail waits for the commit that makes the
-gap, and one that turns out to be archived after all simply has none. A gap's reason follows from them alone, so it does
-not matter which came first.
+Losses and quarantines are recorded whether or not there is a gap, and stay. A loss past the tail waits for the commit
+that makes the gap; a loss whose offsets are archived after all has none. A gap's reason follows from these records
+alone, so the order in which they and the gap appear does not matter.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import replace
 from coldstream.manifest.entry import Gap, Loss, Missing, Quarantine
 
 MAX_REASONS = 3
-"""Reasons that a gap lists; a reader is told how many more there are."""
+"""Reasons that a gap lists; after them it tells how many more there are."""
 
 
 def with_reason(gap: Gap, missing: Iterable[Missing]) -> Gap:
-    """Return the gap with the reason of what covers it wholly, alone or together; with None when some is unexplained.
+    """Return the gap with the reasons of everything that together covers it, or with None if any offset is unexplained.
 
-    Of what begins at the same offset the longest comes first, and a loss before a segment in quarantine.
+    Of records that begin at the same offset the longest comes first, and a loss comes before a quarantine.
     """
     about = [one for one in missing if one.first_offset < gap.next_offset and gap.first_offset < one.next_offset]
     about.sort(key=lambda one: (one.first_offset, -one.next_offset, isinstance(one, Quarantine), one.reason))
@@ -30,12 +30,12 @@ def with_reason(gap: Gap, missing: Iterable[Missing]) -> Gap:
             break
         if one.next_offset > reached:
             reached = one.next_offset
-            reasons[_words(one)] = None
-    return replace(gap, reason=_listed(list(reasons)) if reached >= gap.next_offset else None)
+            reasons[_reason_of(one)] = None
+    return replace(gap, reason=_joined(list(reasons)) if reached >= gap.next_offset else None)
 
 
 def is_known(new: Missing, known: Iterable[Missing]) -> bool:
-    """Tell whether `new` says nothing new: losses cover it wholly; this copy of a segment is the one in quarantine."""
+    """Tell whether `new` adds nothing: known losses cover the loss, or this very copy is already in quarantine."""
     match new:
         case Loss():
             losses = [one for one in known if isinstance(one, Loss)]
@@ -47,15 +47,15 @@ def is_known(new: Missing, known: Iterable[Missing]) -> bool:
 
 
 def is_of_same_item(one: Missing, other: Missing) -> bool:
-    """Tell whether one takes the other's place: losses or quarantines of the same offsets."""
+    """Tell whether one replaces the other: both are losses, or both quarantines, of the same offsets."""
     offsets = (one.first_offset, one.next_offset)
     return type(one) is type(other) and offsets == (other.first_offset, other.next_offset)
 
 
-def _words(one: Missing) -> str:
+def _reason_of(one: Missing) -> str:
     return one.reason if isinstance(one, Loss) else f"in quarantine: {one.reason}"
 
 
-def _listed(reasons: Sequence[str]) -> str:
+def _joined(reasons: Sequence[str]) -> str:
     more = len(reasons) - MAX_REASONS
     return "; ".join((*reasons[:MAX_REASONS], *([f"and {more} more"] if more > 0 else [])))

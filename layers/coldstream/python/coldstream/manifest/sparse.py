@@ -1,13 +1,13 @@
-"""The sparse index of a fragment: where about every MiB of its chunks begin, small enough to live in the manifest.
+"""The sparse index of a fragment: one point about every MiB of its chunks, small enough to live in the manifest.
 
-It is what lets one Query answer a lookup: the entry that holds an offset also says, to about a MiB, at which byte.
+Because of it one Query answers a lookup: the entry that holds an offset also tells its byte, to about a MiB.
 
     sparse index   version u8 (1) · points
     point          five varints: the differences to the point before, in chunk id, ordinal, position and timestamp,
                    then timestamp - greatest timestamp before; the first point's differences are to zero
 
-Varints are LEB128; the signed ones (the last two) are zigzag-coded, as in Protocol Buffers. A greatest timestamp before
-that does not exist (the first chunk) is written as the chunk's own.
+Varints are LEB128; the last two are signed and zigzag-coded, as in Protocol Buffers. The first chunk has no greatest
+timestamp before it; its own timestamp stands there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coldstream.units import MIB, ChunkId, Offset, TimestampMs
 VERSION = 1
 
 STEP_BYTES = MIB
-"""A chunk that begins this far or farther past the last point gets a point."""
+"""A chunk that begins at least this far past the last point gets a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class SparseIndex:
             raise ValueError("a sparse index has at least the first chunk")
 
     def at_offset(self, offset: Offset) -> int:
-        """Index of the last point at or before the chunk that holds `offset`; 0 for one below the first."""
+        """Return the number of the last point at or before the chunk of `offset`; 0 for an offset below the first."""
         return max(0, bisect_right(self.points, int(offset), key=lambda point: int(point.chunk_id)) - 1)
 
     def at_timestamp(self, timestamp: TimestampMs) -> int:
-        """Index of the last point before which every chunk is older than `timestamp`.
+        """Return the number of the last point before which every chunk is older than `timestamp`.
 
         The first chunk at or after `timestamp`, in offset order, is at that point or after it, and before the next
         point unless there is none in the fragment.
@@ -83,7 +83,7 @@ class SparseIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str) -> SparseIndex:
-        """Decode. Raises CorruptionError, naming `source`, when `data` is not a sparse index."""
+        """Decode. Raises CorruptionError, naming `source`, unless `data` is a sparse index."""
         if data[:1] != bytes((VERSION,)):
             raise BadVersionError(
                 source, 0, "sparse index version", expected=VERSION, found=data[:1].hex() or "nothing"
@@ -109,5 +109,5 @@ class SparseIndex:
 
 
 def greatest(timestamps: Iterable[TimestampMs | None]) -> TimestampMs | None:
-    """Return the greatest of the timestamps that are there; None where none is."""
+    """Return the greatest timestamp that is not None, or None if all are."""
     return max((timestamp for timestamp in timestamps if timestamp is not None), default=None)

@@ -1,4 +1,4 @@
-"""Offset specs: where in a stream to attach, in the broker's own terms."""
+"""Offset specs: where in a stream to attach, in the terms of the broker."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def parse_offset_spec(text: str, now: TimestampMs | None = None) -> OffsetSpec:
     """Read `first`, `last`, `next`, an offset, or a timestamp.
 
     Digits alone are an offset; a timestamp is `timestamp:` and milliseconds since 1970 or an RFC 3339 time, or an
-    RFC 3339 time alone. Where people give it, and `now` is known, also a date, or a time as `yesterday` and `-1h`.
-    Raises InvalidQueryError.
+    RFC 3339 time alone. With `now`, for input by people, also a date, or a time such as `yesterday` and `-1h`. Raises
+    InvalidQueryError.
     """
     match text.strip():
         case "first" | "last" | "next" as which:
@@ -79,16 +79,16 @@ def parse_offset_spec(text: str, now: TimestampMs | None = None) -> OffsetSpec:
                 time = spec.removeprefix("timestamp:")
                 return AtTimestamp(parse_timestamp(time) if now is None else parse_time(time, now))
             except ValueError as err:
-                times = "" if now is None else ", a date, now, today, yesterday, or a while ago as -1h"
+                times = "" if now is None else ", a date, now, today, yesterday, or a while ago, such as -1h"
                 raise InvalidQueryError(
                     "offset spec",
                     f"{text[:80]!r} is not first, last, next, an offset, timestamp:<milliseconds>, or an RFC 3339 time"
-                    f" as 2026-01-31T09:30:00Z{times}{_zone_hint(spec)}",
+                    f" such as 2026-01-31T09:30:00Z{times}{_zone_hint(spec)}",
                 ) from err
 
 
 def _zone_hint(spec: str) -> str:
-    """Say what to add to a time that would be one with an offset from UTC."""
+    """Return advice for a time that lacks only its offset from UTC."""
     try:
         parse_timestamp(f"{spec}Z")
     except ValueError:

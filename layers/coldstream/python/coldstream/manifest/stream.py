@@ -1,4 +1,4 @@
-"""Which stream: its names, and the incarnation that sets one life of it apart from another."""
+"""The identity of a stream: its names, and its incarnation, which changes when the stream is declared again."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import NewType
 from coldstream.errors import InvalidNameError
 
 Incarnation = NewType("Incarnation", str)
-"""One life of a stream: the name of the broker's directory for it.
+"""One incarnation of a stream, from declaration to deletion: the name of the broker's directory for it.
 
-The broker makes it of vhost, name and the nanosecond of declaration, with every byte outside the base64url alphabet
-turned into "_" (rabbit_stream_queue:stream_name/1), so it is unique, and safe in keys as it stands.
+The broker makes the name from vhost, name and the nanosecond of the declaration, and turns every byte outside the
+base64url alphabet into "_" (rabbit_stream_queue:stream_name/1). So it is unique, and safe in keys as it is.
 """
 
 MAX_NAME_BYTES = 255
-"""Of a vhost or a stream name: an AMQP short string."""
+"""Bytes of a vhost or a stream name at most: each is an AMQP short string."""
 
 _INCARNATION = re.compile(r"[A-Za-z0-9_=-]{1,255}")
 _FROM_BROKER = re.compile(r"(?P<names>.+)_(?P<declared_ns>[0-9]{16,20})")
 
 
 def incarnation(text: str) -> Incarnation:
-    """Take a directory name as an incarnation. Raises InvalidNameError unless it is of the broker's alphabet."""
+    """Return a directory name as an incarnation. Raises InvalidNameError unless it is in the broker's alphabet."""
     if not _INCARNATION.fullmatch(text):
         raise InvalidNameError("incarnation", f"{text[:80]!r} is not 1 to 255 characters of A-Z a-z 0-9 _ = -")
     return Incarnation(text)
@@ -59,13 +59,13 @@ def check_name(field: str, value: str) -> None:
 def stream_from_directory(directory: str, *, vhost: str | None = None, name: str | None = None) -> StreamId:
     """Name the stream of a broker's stream directory, such as `__orders_1763700000000000000`.
 
-    The broker's directory name keeps neither "/" nor any byte outside base64url, and does not say where the vhost
-    ends. What the caller knows is taken from `vhost` and `name`; the rest is the likeliest reading: a leading "_" is
-    the vhost "/", else the vhost ends at the first "_".
+    The directory name keeps neither "/" nor any byte outside base64url, and does not tell where the vhost ends. `vhost`
+    and `name` are the names that the caller knows. For the rest the likeliest reading counts: a leading "_" is the
+    vhost "/"; otherwise the vhost ends at the first "_".
     """
-    life = incarnation(directory)
+    found = incarnation(directory)
     if vhost is not None and name is not None:
-        return StreamId(vhost, name, life)
+        return StreamId(vhost, name, found)
     match = _FROM_BROKER.fullmatch(directory)
     if match is None:
         raise InvalidNameError("directory", f"{directory!r} is not a broker's stream directory, <vhost>_<name>_<time>")
@@ -80,9 +80,9 @@ def stream_from_directory(directory: str, *, vhost: str | None = None, name: str
         vhost_ends = len(names.partition("_")[0])
     likely_vhost = "/" if names[:vhost_ends] == "_" else names[:vhost_ends]
     likely_name = names[vhost_ends + 1 :]
-    return StreamId(vhost if vhost is not None else likely_vhost, name if name is not None else likely_name, life)
+    return StreamId(vhost if vhost is not None else likely_vhost, name if name is not None else likely_name, found)
 
 
 def _written_length(name: str) -> int:
-    """Count the characters of a name in a directory's: one for each byte."""
+    """Count the characters that a name takes in a directory name: one for each byte."""
     return len(name.encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Varints, as Protocol Buffers have them: LEB128, seven bits a byte, the least first; signed ones zigzag-coded."""
+"""Varints as in Protocol Buffers: LEB128, seven bits a byte, the least first; signed numbers are zigzag-coded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def iter_varints(data: Iterable[int], *, source: str, position: int, what: str) -> Iterator[int]:
-    """Yield the numbers of `data`, bytes from `position` on. Raises TruncatedError when `what` ends inside one."""
+    """Yield the numbers of `data`, bytes from `position` on. Raises TruncatedError if `what` ends inside one."""
     value = shift = 0
     for byte in data:
         position += 1

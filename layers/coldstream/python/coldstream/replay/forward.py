@@ -13,14 +13,13 @@ that replay the same at the same time send the same entries, of which the broker
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coldstream.errors import InvalidInputError
 from coldstream.format.chunk import Chunk, ChunkType
-from coldstream.format.compression import Compression
-from coldstream.format.entry import SIMPLE_HEADER_BYTES, SUB_BATCH_HEADER_BYTES, SubBatch, iter_entries, simple_entry
+from coldstream.format.entry import SubBatch, iter_entries, simple_entry
+from coldstream.format.entry_run import iter_entry_runs, uncompressed_sub_batch
 from coldstream.units import KIB, MIB, Offset
 
 FRAME_BYTES = MIB
@@ -31,16 +30,6 @@ RUN_RECORDS = 1000
 """The most that are sent as one sub-batch: brokers put whole entries into chunks, which should not become large."""
 
 _ID = struct.Struct(">Q")
-_SIMPLE = struct.Struct(">i")  # length, bytes; of a sub-batch it is negative
-_SUB_BATCH = struct.Struct(
-    ">"
-    "B"  # kind, compression, reserved
-    "H"  # records
-    "I"  # uncompressed, bytes
-    "I"  # length, bytes
-)
-_SUB_BATCH_KIND = 0x80
-_UNCOMPRESSED = _SUB_BATCH_KIND + (Compression.NONE << 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +68,6 @@ class Entry:
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Entries of a chunk that go together: offsets `first` up to `after`, bytes `at` up to `stop` of its data."""
-
-    first: int
-    after: int
-    at: int
-    stop: int
-    is_sub_batch: bool
-
-
 class Runs:
     """Puts messages together into runs; `cut` ends one. For messages of a chunk that are not sent as they stand."""
 
@@ -123,15 +101,16 @@ def chunk_entries(chunk: Chunk, start: Offset, end: Offset, *, source: str) -> I
         return
     block = bytes(chunk.data)
     view = memoryview(block)
-    for run in _runs(chunk, block, source):
-        if run.after <= start or run.first >= end:
+    for run in iter_entry_runs(chunk, block, max_bytes=RUN_BYTES, max_records=RUN_RECORDS, source=source):
+        if run.next_offset <= start or run.first_offset >= end:
             continue
-        if start > run.first or end < run.after:
-            yield from _part_of(chunk, max(start, run.first), min(end, run.after), source)
+        records = run.next_offset - run.first_offset
+        if start > run.first_offset or end < run.next_offset:
+            yield from _part_of(chunk, max(start, run.first_offset), min(end, run.next_offset), source)
         elif run.is_sub_batch:
-            yield Entry(run.after, block[run.at : run.stop], run.after - run.first)
+            yield Entry(run.next_offset, block[run.start : run.end], records)
         else:
-            yield _packed(run.after, view[run.at : run.stop], run.after - run.first)
+            yield _packed(run.next_offset, view[run.start : run.end], records)
 
 
 def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None = None) -> Iterator[Frame]:
@@ -164,45 +143,6 @@ def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None
         yield Frame(b"".join(encoded), tuple(parts))
 
 
-def _runs(chunk: Chunk, block: bytes, source: str) -> Iterator[_Run]:
-    """Cut a chunk's data into runs."""
-    size = len(block)
-    first: int = chunk.header.chunk_id
-    at = 0
-    while at < size:
-        stop, records = _simple_run(block, at)
-        if records:
-            yield _Run(first, first + records, at, stop, is_sub_batch=False)
-        else:
-            if at + SUB_BATCH_HEADER_BYTES > size:
-                break
-            kind, records, _, length = _SUB_BATCH.unpack_from(block, at)
-            stop = at + SUB_BATCH_HEADER_BYTES + length
-            if not kind & _SUB_BATCH_KIND or stop > size:
-                break
-            yield _Run(first, first + records, at, stop, is_sub_batch=True)
-        first += records
-        at = stop
-    if at != size or first != chunk.header.next_offset:
-        deque(iter_entries(chunk, source=source), maxlen=0)  # raises what is wrong
-
-
-def _simple_run(block: bytes, at: int) -> tuple[int, int]:
-    """Return where the run of simple entries ends that begins at a byte, and how many it has."""
-    # A loop over every message: one read tells where it ends.
-    size, length_of = len(block), _SIMPLE.unpack_from
-    limit, last = min(at + RUN_BYTES, size), size - SIMPLE_HEADER_BYTES
-    for records in range(RUN_RECORDS):
-        if at > last or (length := length_of(block, at)[0]) < 0:
-            return at, records
-        stop = at + SIMPLE_HEADER_BYTES + length
-        if stop > limit:
-            # One that is larger than a run goes alone.
-            return (stop, 1) if not records and stop <= size else (at, records)
-        at = stop
-    return at, RUN_RECORDS
-
-
 def _part_of(chunk: Chunk, start: int, end: int, source: str) -> Iterator[Entry]:
     """Yield the records from `start` up to `end`, which are of one run or one sub-batch."""
     runs = Runs()
@@ -222,5 +162,4 @@ def _packed(publishing_id: int, messages: bytes | memoryview, records: int) -> E
     """Make an entry of messages behind their lengths; one alone stays as it is."""
     if records == 1:
         return Entry(publishing_id, bytes(messages), 1)
-    header = _SUB_BATCH.pack(_UNCOMPRESSED, records, len(messages), len(messages))
-    return Entry(publishing_id, b"".join((header, messages)), records)
+    return Entry(publishing_id, uncompressed_sub_batch(messages, records), records)

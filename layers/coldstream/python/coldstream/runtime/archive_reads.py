@@ -16,6 +16,6 @@ def archive_reads(settings: Settings) -> tuple[ManifestReads, ObjectReads]:
         from coldstream.store.table import DynamoTable  # noqa: PLC0415
 
         return DynamoTable(settings.table), S3Objects(settings.bucket)
-    from coldstream.store.lean import LeanObjects, LeanTable  # noqa: PLC0415  # loads what signs
+    from coldstream.store.fast_reads import FastObjects, FastTable  # noqa: PLC0415  # loads what signs
 
-    return LeanTable(settings.table, aws), LeanObjects(settings.bucket, bucket_url, aws)
+    return FastTable(settings.table, aws), FastObjects(settings.bucket, bucket_url, aws)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pynamodb.attributes import Attribute
 from pynamodb.expressions.condition import And, Condition, Or
 
 from coldstream.manifest.change import EntryVersion
-from coldstream.manifest.entry import Gap, Head, Missing, Quarantine
-from coldstream.store.items import Item
+from coldstream.manifest.entry import Gap, Head, Quarantine
+from coldstream.store.items import Item, attribute
 
 IS_NEW: Condition = Item.item.does_not_exist()
 IS_THERE: Condition = Item.item.exists()
@@ -17,36 +14,36 @@ IS_THERE: Condition = Item.item.exists()
 
 def follows(head: Head) -> Condition:
     """The head has the revision before."""
-    return IS_NEW if head.revision == 1 else _is(Item.revision, head.revision - 1)
+    return IS_NEW if head.revision == 1 else _is("revision", head.revision - 1)
 
 
 def is_version(version: EntryVersion) -> Condition:
     """The entry has this object and these links."""
-    same_links = And(_is(Item.prior_offset, version.prior_offset), _is(Item.prior_timestamp, version.prior_timestamp))
-    return And(_is(Item.key, version.key), same_links)
+    same_links = And(_is("prior_offset", version.prior_offset), _is("prior_timestamp", version.prior_timestamp))
+    return And(_is("key", version.key), same_links)
 
 
-def ends_as(gap: Gap | None) -> Condition:
-    """The gap ends where this one does, or there is none."""
-    return IS_NEW if gap is None else _is(Item.next_offset, gap.next_offset)
+def ends_as(gap: Gap) -> Condition:
+    """The gap ends where this one does."""
+    return _is("next_offset", gap.next_offset)
 
 
 def is_gap(gap: Gap) -> Condition:
     """The gap is exactly this one."""
-    return And(ends_as(gap), _is(Item.reason, gap.reason))
+    return And(ends_as(gap), _is("reason", gap.reason))
 
 
-def takes_place(one: Missing) -> Condition:
-    """There is no such item, or, for a further copy of a segment in quarantine, that of one copy fewer."""
-    if not isinstance(one, Quarantine) or one.copies == 1:
+def is_next_copy(quarantine: Quarantine) -> Condition:
+    """The item counts one copy fewer than this; for the first copy there is no item."""
+    if quarantine.copies == 1:
         return IS_NEW
-    before = _is(Item.copies, one.copies - 1)
-    if one.copies > 2:  # noqa: PLR2004
+    before = _is("copies", quarantine.copies - 1)
+    if quarantine.copies > 2:  # noqa: PLR2004
         return before
-    # Before copies were counted, items said nothing of them.
-    return Or(before, And(IS_THERE, Item.copies.does_not_exist()))
+    # Earlier releases did not count copies: an item without the attribute is of one copy.
+    return Or(before, And(IS_THERE, attribute("copies").does_not_exist()))
 
 
-def _is(attribute: Attribute[Any], value: int | str | None) -> Condition:
-    condition: Condition = attribute.does_not_exist() if value is None else attribute == value
+def _is(name: str, value: int | str | None) -> Condition:
+    condition: Condition = attribute(name).does_not_exist() if value is None else attribute(name) == value
     return condition

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from pynamodb.attributes import Attribute, BinaryAttribute, UnicodeAttribute
@@ -19,7 +21,7 @@ from coldstream.manifest.change import Relink
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.attributes import LAST_USER_CHUNK
+from coldstream.store.attributes import LAST_USER_CHUNK, TYPES
 from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
     ACCESS,
@@ -66,71 +68,32 @@ class ByTime(GlobalSecondaryIndex["Item"]):  # type: ignore[no-untyped-call]  # 
     time = UnicodeAttribute(range_key=True)
 
 
+_ATTRIBUTES: Mapping[str, Callable[[], Attribute[Any]]] = {
+    "S": partial(UnicodeAttribute, null=True),
+    "N": partial(IntegerAttribute, null=True),
+    "B": partial(BinaryAttribute, null=True, legacy_encoding=False),
+}
+"""PynamoDB's attribute for each of DynamoDB's types."""
+
+
 class Item(Model):
-    """Any item of the table. A subclass with PynamoDB's `Meta` binds it to one."""
+    """Any item of the table, with the attributes of `attributes.TYPES`.
+
+    A subclass with PynamoDB's `Meta` binds it to one table.
+    """
 
     by_time = ByTime()
 
     stream = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
-    time = UnicodeAttribute(null=True)
-    # Entries, gaps, losses, quarantines, tombstones, events and the head.
-    first_offset = IntegerAttribute(null=True)
-    next_offset = IntegerAttribute(null=True)
-    # Entries and the head.
-    first_timestamp = IntegerAttribute(null=True)
-    greatest_timestamp = IntegerAttribute(null=True)
-    chunks = IntegerAttribute(null=True)
-    records = IntegerAttribute(null=True)
-    messages = IntegerAttribute(null=True)
-    data_bytes = IntegerAttribute(null=True)
-    epoch = IntegerAttribute(null=True)
-    # Entries, tombstones and the head.
-    object_bytes = IntegerAttribute(null=True)
-    # Entries, quarantines, tombstones and events.
-    key = UnicodeAttribute(null=True)
-    # Entries.
-    last_timestamp = IntegerAttribute(null=True)
-    prior_offset = IntegerAttribute(null=True)
-    prior_timestamp = IntegerAttribute(null=True)
-    first_epoch = IntegerAttribute(null=True)
-    crc32 = IntegerAttribute(null=True)
-    data_crc32 = IntegerAttribute(null=True)
-    encoding = UnicodeAttribute(null=True)
-    generation = IntegerAttribute(null=True)
-    segment_offset = IntegerAttribute(null=True)
-    sparse_index = BinaryAttribute(null=True, legacy_encoding=False)
-    frames = BinaryAttribute(null=True, legacy_encoding=False)
-    last_user_chunk_id = IntegerAttribute(null=True)
-    last_user_chunk_position = IntegerAttribute(null=True)
-    last_user_chunk_timestamp = IntegerAttribute(null=True)
-    # The head and the registry.
-    vhost = UnicodeAttribute(null=True)
-    name = UnicodeAttribute(null=True)
-    incarnation = UnicodeAttribute(null=True)
-    # Bindings to clusters.
-    cluster = UnicodeAttribute(null=True)
-    # The head and events.
-    revision = IntegerAttribute(null=True)
-    # The head.
-    fragments = IntegerAttribute(null=True)
-    gaps = IntegerAttribute(null=True)
-    quarantined = IntegerAttribute(null=True)
-    quarantined_again = IntegerAttribute(null=True)
-    losses = IntegerAttribute(null=True)
-    compacting = IntegerAttribute(null=True)
-    # Gaps, losses and quarantines.
-    reason = UnicodeAttribute(null=True)
-    # Quarantines.
-    etag = UnicodeAttribute(null=True)
-    copies = IntegerAttribute(null=True)
-    # Tombstones.
-    due_at = IntegerAttribute(null=True)
-    # Losses, quarantines, events and grants.
-    at = IntegerAttribute(null=True)
-    # Events.
-    kind = UnicodeAttribute(null=True)
-    detail = UnicodeAttribute(null=True)
+
+    # Declared from the one list, so that what is written and what is read cannot differ.
+    vars().update({name: _ATTRIBUTES[type_]() for name, type_ in TYPES.items() if name not in {"stream", "item"}})
+
+
+def attribute(name: str) -> Attribute[Any]:
+    """Return an attribute of the model, for a condition or an update."""
+    return Item.get_attributes()[name]
 
 
 def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry) -> Item:
@@ -149,10 +112,10 @@ def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry
 
 def relink_actions(relink: Relink) -> list[Action]:
     """Make the update of an entry's item that gives it new links."""
-    links = ((Item.prior_offset, relink.prior_offset), (Item.prior_timestamp, relink.prior_timestamp))
+    links = (("prior_offset", relink.prior_offset), ("prior_timestamp", relink.prior_timestamp))
     return [
-        Item.time.set(time_key(relink.running_timestamp, relink.next_offset)),
-        *(attribute.remove() if link is None else attribute.set(link) for attribute, link in links),
+        attribute("time").set(time_key(relink.running_timestamp, relink.next_offset)),
+        *(attribute(name).remove() if link is None else attribute(name).set(link) for name, link in links),
     ]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from io import SEEK_END, BytesIO
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import boto3
 from botocore.config import Config
@@ -24,6 +22,7 @@ from coldstream.errors import (
     ReplacedError,
     UnavailableError,
 )
+from coldstream.retry import retrying
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
@@ -32,8 +31,6 @@ from coldstream.units import ByteRange
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
-
-_Answer = TypeVar("_Answer")
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 20
@@ -83,7 +80,7 @@ class S3Objects:
 
         with _border("GET", key):
             try:
-                return _persistently(get)
+                return _repeat(get)
             except ClientError as err:
                 if error_code(err) not in _PAST_THE_END:
                     raise
@@ -110,7 +107,7 @@ class S3Objects:
             )
 
         with _border("PUT", key, is_new=True):
-            _persistently(put)
+            _repeat(put)
 
     def uploads(self, key: str) -> tuple[str, ...]:
         """Return the ids of the unfinished multipart uploads to a key; one listing."""
@@ -296,17 +293,14 @@ def _range_read(content_range: str, etag: str, data: bytes, asked: ByteRange) ->
     return RangeRead(data, size_bytes, etag)
 
 
-def _persistently(call: Callable[[], _Answer]) -> _Answer:
-    for attempt in range(1, MORE_ATTEMPTS):
-        try:
-            return call()
-        except (HTTPError, IncompleteReadError, ResponseStreamingError):
-            pass
-        except ClientError as err:
-            if error_code(err) != "ConditionalRequestConflict":
-                raise
-        time.sleep(random.uniform(0, 0.1 * 2**attempt))  # noqa: S311  # jitter, no secret
-    return call()
+def _may_pass(err: BaseException) -> bool:
+    """Tell whether an error that the SDK does not retry is worth another attempt."""
+    if isinstance(err, ClientError):
+        return error_code(err) == "ConditionalRequestConflict"
+    return isinstance(err, HTTPError | IncompleteReadError | ResponseStreamingError)
+
+
+_repeat = retrying(_may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
 
 
 def _base64(crc32: int) -> str:

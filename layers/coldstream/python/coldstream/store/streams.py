@@ -1,4 +1,4 @@
-"""Choose the streams of a run."""
+"""The streams of an archive: all of them, page by page, or those that a command names."""
 
 from __future__ import annotations
 
@@ -9,22 +9,35 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import ManifestReads
 
 PAGE_STREAMS = 500
+"""Streams of one Query."""
 
 
-def choose(
+def iter_streams(table: ManifestReads) -> Iterator[StreamId]:
+    """Yield every incarnation of every stream, in the order of their names' hashes. Cost: one Query every 500."""
+    cursor = None
+    while True:
+        page = table.streams(cursor, PAGE_STREAMS)
+        yield from page.streams
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def select_streams(
     table: ManifestReads, vhost: str, names: Sequence[str], *, incarnation: str | None = None, every: bool = False
 ) -> tuple[StreamId, ...]:
-    """Return the newest life of each named stream, or the one that is asked for, or every life of every stream.
+    """Return the newest incarnation of each named stream, one given incarnation of one, or every one of every stream.
 
-    Cost: a Query, or a GetItem, a stream; for every stream one Query for 500. Raises StreamNotFoundError for a stream
-    that is not archived, InvalidSettingError where it is not said which streams, or twice.
+    A name given twice counts once. Cost: a Query or a GetItem for each stream; for `every`, one Query every 500
+    streams. Raises StreamNotFoundError for a stream that is not archived, InvalidSettingError unless the caller either
+    names streams or asks for every one.
     """
     if every == bool(names):
         raise InvalidSettingError("streams", "either name streams, or ask for all")
     if incarnation is not None and len(names) != 1:
-        raise InvalidSettingError("--incarnation", "is one life of one stream: name that")
+        raise InvalidSettingError("--incarnation", "selects one incarnation of one stream: name that stream")
     if every:
-        return tuple(_every(table))
+        return tuple(iter_streams(table))
     if incarnation is not None:
         head = table.head(Incarnation(incarnation))
         if head is None or (head.stream.vhost, head.stream.name) != (vhost, names[0]):
@@ -34,17 +47,7 @@ def choose(
 
 
 def _newest(table: ManifestReads, vhost: str, name: str) -> StreamId:
-    found = table.incarnation_of(vhost, name)
-    if found is None:
+    incarnation = table.incarnation_of(vhost, name)
+    if incarnation is None:
         raise StreamNotFoundError(f"no stream {name!r} in vhost {vhost!r}")
-    return StreamId(vhost, name, found)
-
-
-def _every(table: ManifestReads) -> Iterator[StreamId]:
-    cursor = None
-    while True:
-        page = table.streams(cursor, PAGE_STREAMS)
-        yield from page.streams
-        cursor = page.cursor
-        if cursor is None:
-            return
+    return StreamId(vhost, name, incarnation)

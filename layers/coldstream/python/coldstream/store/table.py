@@ -15,10 +15,9 @@ from pynamodb.transactions import TransactWrite
 
 from coldstream.errors import ColdstreamError, LostRaceError, UnavailableError
 from coldstream.manifest.access import Grant
-from coldstream.manifest.change import MAX_ITEMS, Change, GapChange
+from coldstream.manifest.change import MAX_ITEMS, Change
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.stream import Incarnation
-from coldstream.store import conditions, items, sortkeys
+from coldstream.store import items, transaction
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, from_aws, is_try_later
 from coldstream.store.items import Item
@@ -56,7 +55,7 @@ class DynamoTable(DynamoReads):
         assert change.items <= MAX_ITEMS, f"a change of {change.items} items"
         try:
             with TransactWrite(connection=self._connection(), client_request_token=uuid4().hex) as write:
-                self._fill(write, change)
+                transaction.fill(write, self._item, change)
         except PynamoDBException as err:
             raise _from_transaction(err, f"revision {change.head.revision} of {change.head.stream}") from err
         except ResponseParserError as err:  # PynamoDB lets it through
@@ -95,53 +94,6 @@ class DynamoTable(DynamoReads):
             raise _from_pynamodb(err, call) from err
         except ResponseParserError as err:  # PynamoDB lets it through
             raise from_aws(err, call, writes=True) from err
-
-    def _fill(self, write: TransactWrite, change: Change) -> None:
-        life = change.head.stream.incarnation
-        is_first = change.head.revision == 1
-        write.save(items.head_item(self._item, change.head), condition=conditions.follows(change.head))
-        if is_first:
-            write.save(items.registry_item(self._item, change.head.stream))
-        self._fill_log(write, change)
-        if change.event is not None:
-            write.save(items.event_item(self._item, life, change.event), condition=conditions.IS_NEW)
-        if change.put_missing is not None:
-            item = items.missing_item(self._item, life, change.put_missing)
-            write.save(item, condition=conditions.takes_place(change.put_missing))
-        for gap in change.gaps:
-            self._fill_gap(write, life, gap)
-        for tombstone in change.put_tombstones:
-            write.save(items.tombstone_item(self._item, life, tombstone))
-        for tombstone in change.delete_tombstones:
-            gone = self._item(life, sortkeys.tombstone_key(tombstone))
-            write.delete(gone, condition=conditions.IS_THERE)
-
-    def _fill_log(self, write: TransactWrite, change: Change) -> None:
-        life = change.head.stream.incarnation
-        if change.put_entry is not None:
-            write.save(items.entry_item(self._item, life, change.put_entry), condition=conditions.IS_NEW)
-        if change.replace_entry is not None and change.replaces is not None:
-            replaced = items.entry_item(self._item, life, change.replace_entry)
-            write.save(replaced, condition=conditions.is_version(change.replaces))
-        for version in change.delete_entries:
-            entry = self._item(life, sortkeys.log_key(version.next_offset))
-            write.delete(entry, condition=conditions.is_version(version))
-        for version in change.same_entries:
-            key = sortkeys.log_key(version.next_offset)
-            write.condition_check(self._item, life, key, condition=conditions.is_version(version))
-        for relink in change.relinks:
-            entry = self._item(life, sortkeys.log_key(relink.next_offset))
-            write.update(entry, items.relink_actions(relink), condition=conditions.is_version(relink.before))
-
-    def _fill_gap(self, write: TransactWrite, life: Incarnation, change: GapChange) -> None:
-        if change.before is not None and change.before == change.after:
-            key = sortkeys.gap_key(change.first_offset)
-            write.condition_check(self._item, life, key, condition=conditions.is_gap(change.before))
-        elif change.after is None:
-            gone = self._item(life, sortkeys.gap_key(change.first_offset))
-            write.delete(gone, condition=conditions.ends_as(change.before))
-        else:
-            write.save(items.gap_item(self._item, life, change.after), condition=conditions.ends_as(change.before))
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError, UnavailableError
+from coldstream.format.segment import segment_paths
 from coldstream.units import Offset
-
-SEGMENT_FILE = re.compile(r"(?P<first_offset>[0-9]{20})\.segment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +183,9 @@ class StreamPins:
 def segment_files(directory: Path) -> dict[Offset, Path]:
     """Return the segment files of a directory by their first offset, in order; none where it is gone."""
     try:
-        paths = list(directory.iterdir())
+        return segment_paths(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    matches = ((SEGMENT_FILE.fullmatch(path.name), path) for path in paths)
-    return dict(sorted((Offset(int(match["first_offset"])), path) for match, path in matches if match))
 
 
 def check_links(data_directory: Path, pins_directory: Path) -> None:

@@ -1,17 +1,17 @@
 """AMQP 1.0 values as JSON, for people and programs that read archives on the command line.
 
-    null, booleans, numbers    as they are; those that are not finite as text, "nan" or "inf"
+    null, booleans, numbers    unchanged; numbers that are not finite as text, "nan" or "inf"
     strings, symbols, chars    text
-    binary                     text where it is UTF-8, else {"base64": "..."}
+    binary                     text if it is UTF-8, else {"base64": "..."}
     uuid                       text
     timestamp                  text, RFC 3339
     decimal                    {"decimal": "hex digits"}
     described value            {"descriptor": ..., "value": ...}
     list, array                array
-    map                        object; an array of [key, value] where a key is not text
+    map                        object; an array of [key, value] if any key is not text
     header, properties         object of the fields that are set
 
-It does not go back: what was a string, a symbol or bytes is no longer told apart.
+The conversion cannot be undone: strings, symbols and bytes all become text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coldstream.units import TimestampMs, format_timestamp
 
 
 def to_json(value: Value) -> Any:
-    """Return the value in what the `json` module can write, and other languages read."""
+    """Return the value in types that the `json` module can write and other languages can read."""
     return _CONVERTERS[type(value)](value)
 
 

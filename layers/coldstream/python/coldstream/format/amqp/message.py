@@ -1,6 +1,6 @@
-"""Messages: what consumers want of a chunk.
+"""Messages: the records of a chunk as consumers read them.
 
-Most are one data section and nothing else, and those are unpacked without a decoder: the reader's speed hangs on it.
+Most messages are one data section and nothing else. They are unpacked without a decoder, which makes the reader fast.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ _START = Offset(0)
 class Message(ABC):
     """A message of a stream.
 
-    `offset` is its own, `timestamp` its chunk's, `raw` the bytes as they were published. All else is AMQP 1.0, decoded
-    when asked for; so asking may raise: BadMagicError where the publisher sent something that is not AMQP, as some do,
-    and `raw` is then all there is; another CorruptionError where the AMQP is damaged. The position in these errors is
-    the byte in the message.
+    `timestamp` is that of its chunk, `raw` the bytes as they were published. Everything else is AMQP 1.0, decoded on
+    first access, which may raise: BadMagicError if the publisher sent something that is not AMQP, and then only `raw`
+    is of use; another CorruptionError if the AMQP is damaged. The position in these errors is a byte of the message.
     """
 
     __slots__ = ("offset", "source", "timestamp")
@@ -68,19 +67,19 @@ class Message(ABC):
     @property
     @abstractmethod
     def body(self) -> Value:
-        """What the message carries: bytes for data, a list for AMQP sequences, any value for an AMQP value.
+        """The body: bytes for data, a list for AMQP sequences, any value for an AMQP value.
 
-        None where there is no body, which is how some clients publish an empty one.
+        None if there is no body: some clients publish an empty one that way.
         """
 
     @property
     @abstractmethod
     def body_kind(self) -> str | None:
-        """Which of `data`, `sequence` and `value` the body is; None where there is none."""
+        """The kind of the body, `data`, `sequence` or `value`; None if there is no body."""
 
     @property
     def header(self) -> Header | None:
-        """How the message was to be delivered."""
+        """The delivery settings of the message."""
         value: Header | None = self._section(HEADER)
         return value
 
@@ -110,20 +109,20 @@ class Message(ABC):
 
     @property
     def footer(self) -> dict[Value, Value] | None:
-        """What is known only once the message is complete, such as a signature."""
+        """Values that depend on the complete message, such as a signature."""
         value: dict[Value, Value] | None = self._section(FOOTER)
         return value
 
     @abstractmethod
     def _section(self, code: int) -> Value:
-        """Return a section other than the body's; None where there is none."""
+        """Return a section other than the body, None if the message has none of this kind."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of the message in what JSON can hold (amqp_json.py). Raises nothing, whatever the bytes.
+        """Return the whole message as values that JSON can hold (json.py). Raises nothing, whatever the bytes.
 
-        Keys: `offset`; `timestamp`, RFC 3339; then, each where there is one, the sections by the names above and
-        `body`; and `body_kind` where that is not `data`. A message that is not AMQP has `raw` instead of sections and
-        body; one whose AMQP is damaged has `raw` and `error`.
+        Keys: `offset`; `timestamp`, RFC 3339; the sections that exist, by the names above; `body`, if there is one; and
+        `body_kind` unless it is `data`. A message that is not AMQP has `raw` instead of sections and body; one with
+        damaged AMQP has `raw` and `error`.
         """
         known: dict[str, Any] = {"offset": self.offset, "timestamp": format_timestamp(self.timestamp)}
         try:
@@ -144,7 +143,7 @@ class Message(ABC):
 
 
 class _DataMessage(Message):
-    """A message that is one data section, in its shortest form: all there is to know is the body."""
+    """A message that is one data section in its shortest form, and so has nothing but a body."""
 
     __slots__ = ("body",)
 
@@ -161,12 +160,12 @@ class _DataMessage(Message):
     def body_kind(self) -> str:
         return _DATA_KIND
 
-    def _section(self, code: int) -> Value:  # noqa: ARG002  (it has none of them)
+    def _section(self, code: int) -> Value:  # noqa: ARG002  (it has no other section)
         return None
 
 
 class _AnyMessage(Message):
-    """A message of any bytes. Its sections are located when first asked for, and each decoded once."""
+    """A message of any bytes. Its sections are located on first access, and each is decoded once."""
 
     __slots__ = ("_decoded", "_name", "raw", "sections")
 
@@ -203,9 +202,9 @@ class _AnyMessage(Message):
 def messages(chunk: Chunk, *, source: str, from_offset: Offset = _START) -> Iterator[Message]:
     """Yield the messages of a chunk at or after `from_offset`, in order; a tracking chunk has none.
 
-    Raises CorruptionError where entries or sub-batches are not what the chunk's header or their own say, after what
-    comes before; no message is ever yielded at another's offset. What is in a message, nobody has looked at yet.
-    Cost: 0.3 us a message, and 64 KiB at a time; sub-batches are unpacked whole, but not those before `from_offset`.
+    Raises CorruptionError, after the messages before the fault, if entries or sub-batches contradict the chunk's header
+    or their own; no message is ever yielded at the offset of another. The contents of messages are not checked here.
+    Cost: 0.3 us a message, and 64 KiB of memory. Sub-batches are unpacked whole, except those before `from_offset`.
     """
     header = chunk.header
     next_offset = header.next_offset
@@ -213,11 +212,11 @@ def messages(chunk: Chunk, *, source: str, from_offset: Offset = _START) -> Iter
         return iter(())
 
     def rest(offset: int, at: int) -> Iterator[Message]:
-        done = offset - header.chunk_id
-        if done == header.entries and offset == next_offset and at == len(chunk.data):
+        read = offset - header.chunk_id
+        if read == header.entries and offset == next_offset and at == len(chunk.data):
             return
-        # From the first sub-batch on, or to what is wrong.
-        for entry in islice(iter_entries(chunk, source=source), done, None):
+        # Go on entry by entry, from the first sub-batch or up to the fault that stopped the fast path.
+        for entry in islice(iter_entries(chunk, source=source), read, None):
             first_offset = offset
             offset += entry.records if isinstance(entry, SubBatch) else 1
             if from_offset < offset <= next_offset:
@@ -233,7 +232,7 @@ def messages(chunk: Chunk, *, source: str, from_offset: Offset = _START) -> Iter
 
 
 def in_place_of(message: Message, raw: bytes) -> Message:
-    """Return a message of other bytes at the same offset."""
+    """Return a message at the same offset with other bytes."""
     return _any_message(message.offset, message.timestamp, memoryview(raw), message.source)
 
 
@@ -267,13 +266,13 @@ def _unpack(
     source: str,
     rest: Callable[[int, int], Iterator[Message]],
 ) -> Iterator[Message]:
-    """Yield messages packed as simple entries, up to `next_offset`, the end, or the first thing that is none.
+    """Yield messages packed as simple entries, up to `next_offset`, the end, or the first other entry.
 
-    Then yield what `rest` has for the offset and the byte in `data` that were reached.
+    Then yield from `rest`, called with the offset and the byte of `data` that were reached.
     """
-    # All of this is for speed. Slices of bytes are twice as fast as those of a view, so blocks are copied out, small
-    # enough to stay in a cache; one read tells most of what there is to know; there is no __init__ to call; and `rest`
-    # saves the caller a generator around this one.
+    # All of this is for speed. Slicing bytes is twice as fast as slicing a view, so blocks are copied out, small enough
+    # to stay in a cache. One read gets the length and the first section of a message. Messages have no __init__ to
+    # call, and `rest` saves the caller a generator around this one.
     at, size = 0, len(data)
     block_bytes = _BLOCK_BYTES
     heads, data8 = _HEADS.unpack_from, _DATA8_NUMBER
@@ -319,7 +318,7 @@ _HEADS = struct.Struct(
     ">"
     "I"  # length of a simple entry, bytes
     "I"  # the first four bytes of its message
-    "B"  # the next: of a data section of up to 255 bytes, the length of the body
+    "B"  # the next byte: for a data section of up to 255 bytes, the length of the body
 )
 _PADDING = bytes(_HEADS.size + 3)
 

@@ -1,7 +1,7 @@
-"""Sections: what an AMQP 1.0 message is made of.
+"""Sections: the parts of an AMQP 1.0 message.
 
     message        sections, one after another; a message without sections has no bytes
-    section        0x00 · descriptor · value (amqp.py); the descriptor is a ulong, or a symbol such as amqp:data:binary
+    section        0x00 · descriptor · value (values.py); descriptor: a ulong, or a symbol such as amqp:data:binary
 
     descriptor     section                   value
     0x70           header                    list of up to 5 fields
@@ -14,8 +14,8 @@
     0x77           amqp-value                any               or one value
     0x78           footer                    map
 
-Only data and sequences may repeat. The specification fixes the order of sections; here they come in any, since clients
-differ (rstream writes delivery annotations last), and nothing depends on it.
+Only data and sequences may repeat. The specification fixes the order of sections. Here any order is accepted, because
+clients differ (rstream writes delivery annotations last) and nothing depends on it.
 
 Upstream: OASIS AMQP 1.0, part 3, section 2.
 """
@@ -40,11 +40,11 @@ VALUE: Final = 0x77
 FOOTER: Final = 0x78
 
 Sections: TypeAlias = dict[int, tuple[int, ...]]
-"""By descriptor, where in the message the section's value starts and ends; again start and end for each repetition."""
+"""By descriptor, the start and end in the message of the section's value, and of each repetition of the section."""
 
 
 class Header(NamedTuple):
-    """How the message is to be delivered. A field is None where the publisher left it out; `ttl` is in ms."""
+    """The delivery settings of a message. A field that the publisher left out is None; `ttl` is in ms."""
 
     durable: Value = None
     priority: Value = None
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """The standard properties of a message, as the publisher typed them. A field is None where it was left out."""
+    """The standard properties of a message, in the types of the publisher. A field that was left out is None."""
 
     message_id: Value = None
     user_id: Value = None
@@ -131,7 +131,7 @@ def read_section(message: bytes, sections: Sections, code: int, *, source: str) 
 
 
 def body_section(sections: Sections, *, source: str) -> int | None:
-    """Tell what the body is made of: DATA, SEQUENCE, VALUE, or None where the message has none.
+    """Return the kind of the body: DATA, SEQUENCE, VALUE, or None if the message has no body.
 
     Raises BadCountError for a mixture.
     """
@@ -148,7 +148,7 @@ def body_section(sections: Sections, *, source: str) -> int | None:
 def read_body(message: bytes, sections: Sections, *, source: str) -> Value:
     """Decode the body: the bytes of all data sections, the items of all sequences, or the value; None without a body.
 
-    Raises as `decode` and `body_section`.
+    Raises the errors of `decode` and `body_section`.
     """
     code = body_section(sections, source=source)
     if code is None:
@@ -167,7 +167,7 @@ def read_body(message: bytes, sections: Sections, *, source: str) -> Value:
 
 
 def _unusual(message: bytes, at: int, source: str) -> tuple[int, int, int]:
-    """Take a section whose first four bytes are not those of the common ones: its descriptor, value's start and end."""
+    """Return descriptor, and start and end of the value, of a section that does not begin as the common ones do."""
     _check_magic(message, source)
     if message[at]:
         raise BadVersionError(source, at, "section of an AMQP message", expected="0x00", found=f"0x{message[at]:02x}")

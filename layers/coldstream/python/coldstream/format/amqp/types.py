@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, UUID, list; a tuple for an array, a dict for a map, and the classes below.
 
-A map with a key that no dict can hold, a list for one, is a tuple of pairs. Of keys that are equal the last one counts.
+A map with a key that no dict can hold, such as a list, is a tuple of pairs. Of equal keys the last one counts.
 """
 
 
 class Symbol(str):
-    """A string from a constrained domain, such as a content type or the key of an annotation."""
+    """A string from a fixed set, such as a content type or the key of an annotation."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Decimal(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value of a type that is not AMQP's own; the descriptor, a ulong or a symbol, says which."""
+    """A value of a type that AMQP does not define; the descriptor, a ulong or a symbol, names the type."""
 
     descriptor: Value
     value: Value

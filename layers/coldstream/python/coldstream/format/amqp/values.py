@@ -1,40 +1,42 @@
-"""AMQP 1.0 values: the type system that messages are written in.
+"""AMQP 1.0 values: the type system of messages.
 
     value          constructor u8 · content
     described      0x00 · value, the descriptor · value
 
     constructor    content
-    0x40           null                       none, as are the other 0x4_
+    0x40           null                       none, as for all 0x4_
     0x41 0x42      true, false
     0x43 0x44      uint 0, ulong 0
     0x45           empty list
-    0x50 0x51      ubyte, byte                1 byte, as have the other 0x5_
+    0x50 0x51      ubyte, byte                1 byte, as for all 0x5_
     0x52 0x53      uint, ulong
     0x54 0x55      int, long
     0x56           boolean                    0 or 1
     0x60 0x61      ushort, short              2 bytes
-    0x70 0x71      uint, int                  4 bytes, as have the other 0x7_
+    0x70 0x71      uint, int                  4 bytes, as for all 0x7_
     0x72 0x74      float, decimal32
     0x73           char                       a code point
-    0x80 0x81      ulong, long                8 bytes, as have the other 0x8_
+    0x80 0x81      ulong, long                8 bytes, as for all 0x8_
     0x82 0x84      double, decimal64
     0x83           timestamp                  i64 ms since the Unix epoch
     0x94 0x98      decimal128, uuid           16 bytes
-    0xa0 0xb0      binary                     size · bytes, as have the other 0xa_ and 0xb_
+    0xa0 0xb0      binary                     size · bytes, as for all 0xa_ and 0xb_
     0xa1 0xb1      string                     UTF-8
     0xa3 0xb3      symbol                     ASCII
     0xc0 0xd0      list                       size · count · values
     0xc1 0xd1      map                        size · count · keys and values in turn
     0xe0 0xf0      array                      size · count · constructor · contents
 
-All integers big-endian. Sizes and counts are u8 in 0xa_, 0xc_ and 0xe_, u32 in 0xb_, 0xd_ and 0xf_. A size counts the
-bytes that follow it, the count's included. An array's constructor may be described: 0x00 · descriptor · constructor.
+All integers are big-endian. Sizes and counts are u8 in 0xa_, 0xc_ and 0xe_, u32 in 0xb_, 0xd_ and 0xf_. A size counts
+the bytes that follow it, the count's included. An array's constructor may be described: 0x00 · descriptor ·
+constructor.
 
-Strict about every size, count and constructor, with one exception: a string or symbol that is not UTF-8 comes out as
-bytes, since brokers (3.10 does) make strings of whatever bytes the headers of an AMQP 0.9.1 message hold.
+The decoder is strict about every size, count and constructor, with one exception: a string or symbol that is not UTF-8
+comes out as bytes, because brokers (3.10, for one) make strings of any bytes in the headers of an AMQP 0.9.1 message.
 
-Our own decoder, because those of libraries let damage pass: Proton's, 3 MB of native code and slower on messages this
-small, takes a truncated message for an empty one; rstream's checks no size and loses symbols, chars and descriptors.
+It is our own because the decoders of libraries let damage pass. Proton's, 3 MB of native code and slower on messages
+this small, takes a truncated message for an empty one. rstream's checks no size and loses symbols, chars and
+descriptors.
 
 Upstream: OASIS AMQP 1.0, part 1.
 """
@@ -50,16 +52,16 @@ from coldstream.errors import BadCountError, BadLengthError, BadVersionError, Co
 from coldstream.format.amqp.types import Char, Decimal, Described, Symbol, Timestamp, Value
 
 MAX_DEPTH = 64
-"""Of values within values."""
+"""Levels of values within values at most."""
 
 MAX_EMPTY_ELEMENTS = 4096
-"""Array elements in one value that take no bytes: else a dozen bytes could ask for four billion of them."""
+"""Array elements without bytes in one value at most: without this bound a dozen bytes could ask for four billion."""
 
 
 def decode(data: bytes, start: int, end: int, *, source: str) -> Value:
-    """Decode the one value that `data[start:end]` is.
+    """Decode the one value in `data[start:end]`.
 
-    Memory is bounded: 160 times the bytes, for an array of empty symbols. Raises CorruptionError with the byte in
+    Memory is at most 160 times the bytes, for an array of empty symbols. Raises CorruptionError with the byte in
     `data`: BadVersionError for an unknown constructor, BadLengthError, BadCountError.
     """
     value, at = decode_prefix(data, start, source=source)
@@ -69,7 +71,7 @@ def decode(data: bytes, start: int, end: int, *, source: str) -> Value:
 
 
 def decode_prefix(data: bytes, start: int, *, source: str) -> tuple[Value, int]:
-    """Decode the value that begins at byte `start`, and tell where it ends. Raises as `decode`."""
+    """Decode the value that begins at byte `start`; return it and its end. Raises the errors of `decode`."""
     try:
         return _READERS[data[start]](_Input(data, source), start + 1, MAX_DEPTH)
     except (IndexError, struct.error) as err:
@@ -79,7 +81,7 @@ def decode_prefix(data: bytes, start: int, *, source: str) -> tuple[Value, int]:
 def skip(data: bytes, start: int) -> int:
     """Return where the value that begins at byte `start` ends, by its constructor and size, without decoding it.
 
-    Raises IndexError or struct.error where `data` ends before saying so.
+    Raises IndexError or struct.error if `data` ends before that is known.
     """
     at = start
     values = 1
@@ -101,7 +103,7 @@ def skip(data: bytes, start: int) -> int:
 
 
 class _Input:
-    """What the readers of one value share."""
+    """The state that the readers of one value share."""
 
     __slots__ = ("data", "empty_elements", "source")
 
@@ -112,9 +114,9 @@ class _Input:
 
 
 _Reader: TypeAlias = Callable[[_Input, int, int], tuple[Value, int]]
-"""Reads the content that begins at a byte, with so many levels of values below it at most, and tells where it ends.
+"""Reads the content at a byte, with at most so many levels of values below it; returns the value and its end.
 
-Lets IndexError and struct.error through where that is past the end of the data.
+IndexError and struct.error pass through: they mean that the content runs past the end of the data.
 """
 
 
@@ -197,14 +199,14 @@ def _list(prefix: struct.Struct) -> _Reader:
         _check_depth(whole, at, depth)
         data, begin = whole.data, at
         size, count = unpack(data, at)
-        if count > size:  # every value takes a byte
+        if count > size:  # every value takes at least a byte
             raise BadCountError(whole.source, begin, "values of an AMQP list", expected=f"at most {size}", found=count)
         at += prefix_bytes
         values: list[Value] = []
         depth -= 1
         for _ in range(count):
             code = data[at]
-            if code == _NULL:  # most fields of properties
+            if code == _NULL:  # most fields of properties are null
                 values.append(None)
                 at += 1
             else:
@@ -375,10 +377,10 @@ _KNOWN: dict[int, _Reader] = {
 }
 _READERS = [_KNOWN.get(code, _unknown_constructor) for code in range(256)]
 
-# A ulong, or a symbol too short for an array's elements to multiply it into a flood.
+# A ulong or a short symbol: every element of an array repeats it, and a long one would multiply into a flood.
 _ARRAY_DESCRIPTORS = frozenset((0x44, 0x53, 0x80, 0xA3))
 
-# The upper half of a constructor says how much follows, also of constructors that do not exist yet.
+# The upper half of a constructor tells how much follows, also for constructors that do not exist yet.
 _NO_CONTENT = 0x4
 _WIDTHS = (0, 0, 0, 0, 0, 1, 2, 4, 8, 16)
 _FIRST_SIZED = 0xA

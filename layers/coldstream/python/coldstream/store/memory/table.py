@@ -1,40 +1,30 @@
-"""In-memory doubles of the two ports, for tests and trials.
+"""The in-memory double of the manifest table.
 
-They keep the rules of the real ones: conditions, all or nothing, checksums. `requests` counts what the real ones would
-have sent, by the name of the AWS call. To make something fail, subclass them. What the real table does not promise,
-`visibility` takes away: transactions that show by half, an index that lags.
+It keeps the rules of the real one: conditions, and all or nothing. `requests` counts the requests that the real one
+would have sent, by the name of the AWS call. To make a call fail, subclass it. What the real one does not promise, a
+`visibility` takes away: with one, transactions may show by half, and the index lags.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from itertools import islice
-from threading import Lock, RLock
-from typing import BinaryIO, TypeVar
-from urllib.parse import quote
-from zlib import crc32 as crc32_of
+from threading import RLock
+from typing import TypeVar
 
 from coldstream.errors import (
-    BadCrcError,
-    ColdstreamError,
-    ConflictError,
     LostRaceError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    ReplacedError,
 )
 from coldstream.manifest.access import Grant
-from coldstream.manifest.change import MAX_ITEMS, Change, EntryVersion
+from coldstream.manifest.change import MAX_ITEMS, Change
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.memory.partition import Partition
 from coldstream.store.memory.visibility import Items, ShownPartition, Visibility, changed
-from coldstream.store.ports import LogPage, ObjectInfo, RangeRead, StreamPage, UploadedPart
+from coldstream.store.ports import LogPage, StreamPage
 from coldstream.store.sortkeys import (
     LAST_EVENT,
     LAST_GAP,
@@ -49,47 +39,14 @@ from coldstream.store.sortkeys import (
     grant_key,
     log_key,
     missing_from,
-    missing_key,
     names_key,
     quarantine_key,
     registry_key,
     time_from,
-    tombstone_key,
 )
-from coldstream.units import MAX_OFFSET, ByteRange, Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 _Kind = TypeVar("_Kind")
-
-
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    """What the table holds of one incarnation, never changed in place.
-
-    Entries are under their next offset, what is missing and tombstones under their sort keys.
-    """
-
-    head: Head | None = None
-    entries: dict[Offset, FragmentEntry] = field(default_factory=dict)
-    gaps: dict[Offset, Gap] = field(default_factory=dict)
-    missing: dict[str, Missing] = field(default_factory=dict)
-    events: dict[int, JournalEvent] = field(default_factory=dict)
-    tombstones: dict[str, Tombstone] = field(default_factory=dict)
-
-    def items(self, kind: str = "") -> Items:
-        """Return those of a kind, or all of them, by sort key."""
-        found: dict[str, object] = {}
-        if kind in {"", "log"}:
-            found |= {log_key(end): entry for end, entry in self.entries.items()}
-            found |= {} if self.head is None else {LOG_HEAD: self.head}
-        if kind in {"", "gap"}:
-            found |= {gap_key(first): gap for first, gap in self.gaps.items()}
-        if kind in {"", "event"}:
-            found |= {event_key(revision): event for revision, event in self.events.items()}
-        if kind in {"", "loss", "quarantine"}:
-            found |= self.missing
-        if kind in {"", "tombstone"}:
-            found |= self.tombstones
-        return found
 
 
 class MemoryTable:
@@ -101,7 +58,7 @@ class MemoryTable:
     def __init__(self, visibility: Visibility | None = None) -> None:
         self.requests: Counter[str] = Counter()
         self._visibility = visibility
-        self._partitions: dict[Incarnation, _Partition] = {}
+        self._partitions: dict[Incarnation, Partition] = {}
         self._visible: dict[Incarnation, ShownPartition] = {}
         self._registry: dict[str, StreamId] = {}
         self._clusters: dict[str, Cluster] = {}
@@ -128,7 +85,7 @@ class MemoryTable:
         shown = self._weak(incarnation)
         if shown is not None:
             return _log_page(list(islice(shown.query_index(time_from(timestamp)), limit + 1)), limit)
-        partition = self._partitions.get(incarnation, _Partition())
+        partition = self._partitions.get(incarnation, Partition())
         late = (entry for entry in partition.entries.values() if entry.running_timestamp >= timestamp)
         found = sorted(late, key=lambda entry: (entry.running_timestamp, entry.next_offset))
         return _log_page([*found, partition.head][: limit + 1], limit)
@@ -145,7 +102,7 @@ class MemoryTable:
         shown = self._weak(incarnation)
         if shown is not None and shown.conflict(keys) is not None:
             return None
-        items = self._partitions.get(incarnation, _Partition()).items("log")
+        items = self._partitions.get(incarnation, Partition()).items("log")
         return _log_page([items[key] for key in keys], len(next_offsets)) if items.keys() >= set(keys) else None
 
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
@@ -255,8 +212,8 @@ class MemoryTable:
         self._count("TransactWriteItems")
         stream = change.head.stream
         with self._lock:
-            before = self._partitions.get(stream.incarnation, _Partition())
-            after = _changed(before, change)
+            before = self._partitions.get(stream.incarnation, Partition())
+            after = before.after(change)
             shown = self._weak(stream.incarnation)
             if shown is not None:
                 conflict = shown.conflict(changed(before.items(), after.items()))
@@ -271,7 +228,7 @@ class MemoryTable:
         self._count("GetItem")
         shown = self._weak(incarnation)
         if shown is None:
-            found = self._partitions.get(incarnation, _Partition()).items(_kind(key)).get(key)
+            found = self._partitions.get(incarnation, Partition()).items(_kind(key)).get(key)
         else:
             found = shown.get(key)
         return found if isinstance(found, kind) else None
@@ -284,7 +241,7 @@ class MemoryTable:
         shown = self._weak(incarnation)
         if shown is not None:
             return list(islice(shown.query(first, last, backwards=backwards), limit))
-        items = self._partitions.get(incarnation, _Partition()).items(_kind(first))
+        items = self._partitions.get(incarnation, Partition()).items(_kind(first))
         keys = sorted((key for key in items if first <= key <= last), reverse=backwards)
         return [items[key] for key in keys[:limit]]
 
@@ -298,7 +255,7 @@ class MemoryTable:
             return self._visible[incarnation]
 
     def _items(self, incarnation: Incarnation) -> Items:
-        return self._partitions.get(incarnation, _Partition()).items()
+        return self._partitions.get(incarnation, Partition()).items()
 
     def _count(self, call: str) -> None:
         with self._lock:
@@ -317,248 +274,3 @@ def _log_page(found: Sequence[object], limit: int) -> LogPage:
     """Cut a page: one item more than it may have was read, so that the head is seen behind the last entry."""
     head = found[-1] if found and isinstance(found[-1], Head) else None
     return LogPage(_all_of(FragmentEntry, found)[:limit], head)
-
-
-def _changed(before: _Partition, change: Change) -> _Partition:
-    """Apply a change. Raises LostRaceError where one of its conditions does not hold."""
-    revision = 0 if before.head is None else before.head.revision
-    if revision != change.head.revision - 1:
-        raise LostRaceError(f"revision {change.head.revision} of {change.head.stream}: the head is at {revision}")
-    events, tombstones = dict(before.events), dict(before.tombstones)
-    if change.event is not None:
-        _check(change.event.revision not in events, f"event {change.event.revision} is there")
-        events[change.event.revision] = change.event
-    tombstones.update({tombstone_key(one): one for one in change.put_tombstones})
-    for tombstone in change.delete_tombstones:
-        _check(tombstone_key(tombstone) in tombstones, f"the tombstone of {tombstone.key} is gone")
-        del tombstones[tombstone_key(tombstone)]
-    return _Partition(
-        change.head,
-        _changed_log(before.entries, change),
-        _changed_gaps(before.gaps, change),
-        _changed_missing(before.missing, change),
-        events,
-        tombstones,
-    )
-
-
-def _changed_log(before: dict[Offset, FragmentEntry], change: Change) -> dict[Offset, FragmentEntry]:
-    entries = dict(before)
-    replaced = () if change.replaces is None else (change.replaces,)
-    relinked = (relink.before for relink in change.relinks)
-    for version in (*relinked, *replaced, *change.delete_entries, *change.same_entries):
-        there = entries.get(version.next_offset)
-        same = there is not None and EntryVersion.of(there) == version
-        _check(same, f"the entry that ends before {version.next_offset} is another, or gone")
-    for relink in change.relinks:
-        entries[relink.next_offset] = replace(
-            entries[relink.next_offset], prior_offset=relink.prior_offset, prior_timestamp=relink.prior_timestamp
-        )
-    if change.put_entry is not None:
-        end = change.put_entry.next_offset
-        _check(end not in entries, f"an entry already ends before {end}")
-        entries[end] = change.put_entry
-    if change.replace_entry is not None:
-        entries[change.replace_entry.next_offset] = change.replace_entry
-    for version in change.delete_entries:
-        del entries[version.next_offset]
-    return entries
-
-
-def _changed_gaps(before: dict[Offset, Gap], change: Change) -> dict[Offset, Gap]:
-    gaps = dict(before)
-    for one in change.gaps:
-        there = gaps.pop(one.first_offset, None)
-        is_same = there == one.before if one.before == one.after else _end(there) == _end(one.before)
-        _check(is_same, f"the gap from {one.first_offset} on is another")
-        if one.after is not None:
-            gaps[one.first_offset] = one.after
-    return gaps
-
-
-def _changed_missing(before: dict[str, Missing], change: Change) -> dict[str, Missing]:
-    new = change.put_missing
-    if new is None:
-        return before
-    there = before.get(missing_key(new))
-    copies = there.copies if isinstance(there, Quarantine) else 0
-    expected = new.copies - 1 if isinstance(new, Quarantine) else 0
-    _check(copies == expected and (there is None or copies > 0), f"{missing_key(new)} is another")
-    return {**before, missing_key(new): new}
-
-
-def _end(gap: Gap | None) -> Offset | None:
-    return None if gap is None else gap.next_offset
-
-
-def _check(holds: bool, what: str) -> None:  # noqa: FBT001  a condition
-    if not holds:
-        raise LostRaceError(what)
-
-
-@dataclass(frozen=True, slots=True)
-class _Upload:
-    """An unfinished multipart upload; parts and their bytes are under their numbers."""
-
-    key: str
-    parts: dict[int, tuple[UploadedPart, bytes]] = field(default_factory=dict)
-
-
-class MemoryObjects:
-    """Implement `ports.ObjectStore` in memory."""
-
-    def __init__(self, bucket: str = "memory") -> None:
-        self.requests: Counter[str] = Counter()
-        self.objects: dict[str, bytes] = {}
-        self._uploads: dict[str, _Upload] = {}
-        self._bucket = bucket
-        self._lock = Lock()
-
-    @property
-    def bucket(self) -> str:
-        """Name of the bucket."""
-        return self._bucket
-
-    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
-        """Read a range."""
-        data, etag = self._read("GetObject", key, if_match)
-        return RangeRead(data[byte_range.start : byte_range.end], len(data), etag)
-
-    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
-        """Write an object from the whole of a seekable file."""
-        body.seek(0)
-        data = body.read()
-        if len(data) != size_bytes:
-            raise ValueError(f"PUT {key}: the body has {len(data)} bytes, not {size_bytes}")
-        self._count("PutObject")
-        _check_crc32(key, data, crc32)
-        with self._lock:
-            self._put_new(key, data)
-
-    def uploads(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the unfinished multipart uploads to a key."""
-        return tuple(upload_id for found, upload_id in self.uploads_under(key) if found == key)
-
-    def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
-        """Return key and id of the unfinished multipart uploads under a prefix."""
-        self._count("ListMultipartUploads")
-        uploads = tuple(self._uploads.items())
-        return tuple((upload.key, upload_id) for upload_id, upload in uploads if upload.key.startswith(prefix))
-
-    def create_upload(self, key: str) -> str:
-        """Begin a multipart upload."""
-        self._count("CreateMultipartUpload")
-        with self._lock:
-            upload_id = f"upload-{self.requests['CreateMultipartUpload']}"
-            self._uploads[upload_id] = _Upload(key)
-        return upload_id
-
-    def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
-        """Return the parts that an upload has."""
-        self._count("ListParts")
-        with self._lock:
-            return tuple(part for _, (part, _) in sorted(self._upload(key, upload_id).parts.items()))
-
-    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
-        """Write a part."""
-        self._count("UploadPart")
-        _check_crc32(key, data, crc32)
-        part = UploadedPart(number, len(data), crc32, _etag(data))
-        with self._lock:
-            self._upload(key, upload_id).parts[number] = part, data
-        return part
-
-    def copy_part(
-        self, source_key: str, byte_range: ByteRange, key: str, upload_id: str, number: int, *, if_match: str
-    ) -> UploadedPart:
-        """Write a part that is a range of another object."""
-        source, _ = self._read("UploadPartCopy", source_key, if_match)
-        if byte_range.end > len(source):
-            raise ColdstreamError(f"COPY {source_key}: {byte_range.http} of {len(source)} bytes")
-        data = source[byte_range.start : byte_range.end]
-        part = UploadedPart(number, len(data), crc32_of(data), _etag(data))
-        with self._lock:
-            self._upload(key, upload_id).parts[number] = part, data
-        return part
-
-    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
-        """Make the object of these parts."""
-        self._count("CompleteMultipartUpload")
-        with self._lock:
-            there = self._upload(key, upload_id).parts
-            if any(part.number not in there or there[part.number][0].etag != part.etag for part in parts):
-                raise ConflictError(f"completion of {key}: a part is another")
-            data = b"".join(there[part.number][1] for part in parts)
-            _check_crc32(key, data, crc32)
-            self._put_new(key, data)
-            del self._uploads[upload_id]
-
-    def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop an upload."""
-        self._count("AbortMultipartUpload")
-        with self._lock, suppress(ConflictError):
-            self._upload(key, upload_id)
-            del self._uploads[upload_id]
-
-    def info(self, key: str) -> ObjectInfo | None:
-        """Return what is at a key."""
-        try:
-            data, etag = self._read("HeadObject", key, None)
-        except ObjectNotFoundError:
-            return None
-        return ObjectInfo(len(data), etag, crc32_of(data))
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that begin with a prefix, in order."""
-        self._count("ListObjectsV2")
-        yield from sorted(key for key in tuple(self.objects) if key.startswith(prefix))
-
-    def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
-        """Copy an object."""
-        data, _ = self._read("CopyObject", source_key, if_match)
-        self.objects[target_key] = data
-
-    def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete what is at a key."""
-        with suppress(ObjectNotFoundError):
-            self._read("DeleteObject", key, if_match)
-        self.objects.pop(key, None)
-
-    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
-        """Return a URL that says what it would grant; nothing serves it."""
-        return f"memory://{self._bucket}/{quote(key)}?range={byte_range.http}&expires={expires_s}"
-
-    def _put_new(self, key: str, data: bytes) -> None:
-        if key in self.objects:
-            raise ObjectExistsError(key)
-        self.objects[key] = data
-
-    def _upload(self, key: str, upload_id: str) -> _Upload:
-        upload = self._uploads.get(upload_id)
-        if upload is None or upload.key != key:
-            raise ConflictError(f"{key}: the upload is gone")
-        return upload
-
-    def _read(self, call: str, key: str, if_match: str | None) -> tuple[bytes, str]:
-        self._count(call)
-        try:
-            data = self.objects[key]
-        except KeyError:
-            raise ObjectNotFoundError(key) from None
-        etag = _etag(data)
-        if if_match not in {None, etag}:
-            raise ReplacedError(call, key)
-        return data, etag
-
-    def _count(self, call: str) -> None:
-        with self._lock:
-            self.requests[call] += 1
-
-
-def _etag(data: bytes) -> str:
-    return f'"{sha256(data).hexdigest()[:32]}"'
-
-
-def _check_crc32(key: str, data: bytes, crc32: int) -> None:
-    if (found := crc32_of(data)) != crc32:
-        raise BadCrcError(key, 0, "CRC-32 of what was sent", expected=f"{crc32:08x}", found=f"{found:08x}")

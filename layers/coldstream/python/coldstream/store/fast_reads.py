@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import ssl
-import time
 import weakref
 import zlib
 from base64 import b64decode
@@ -34,6 +32,7 @@ from awscrt.auth import (
 from awscrt.http import HttpHeaders, HttpRequest
 
 from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.retry import retrying
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.ports import RangeRead
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
@@ -47,7 +46,7 @@ _API = "DynamoDB_20120810"
 _ALWAYS_THERE: Mapping[Operation, str] = {"Query": "Items", "TransactGetItems": "Responses"}
 
 
-class LeanTable(DynamoReads):
+class FastTable(DynamoReads):
     """Implement `ports.ManifestReads` on the table `name`.
 
     Nothing is sent before the first call. Threads may share it. Connections are kept between calls.
@@ -63,14 +62,8 @@ class LeanTable(DynamoReads):
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         body = json.dumps(parameters).encode()
-        for retry in range(RETRIES):
-            try:
-                return self._send(operation, body, what)
-            except UnavailableError as err:
-                if not err.retryable:
-                    raise
-            time.sleep(random.uniform(0, 2**retry))  # noqa: S311  # jitter, no secret
-        return self._send(operation, body, what)
+        repeat = retrying(_is_retryable, attempts=1 + RETRIES, first_delay_s=1, max_delay_s=2**RETRIES)
+        return repeat(self._send, operation, body, what)
 
     def _send(self, operation: Operation, body: bytes, what: str) -> Mapping[str, Any]:
         headers = {
@@ -133,7 +126,7 @@ class LeanTable(DynamoReads):
         return ssl.create_default_context()
 
 
-class LeanObjects:
+class FastObjects:
     """Implement `ports.ObjectReads` on `bucket`, which is at `url`. What is more than a signature goes by the SDK."""
 
     def __init__(self, bucket: str, url: str, aws: AwsEnvironment) -> None:
@@ -195,6 +188,10 @@ class _Signer:
         )
         signed: str = aws_sign_request(request, config).result().path
         return signed
+
+
+def _is_retryable(err: BaseException) -> bool:
+    return isinstance(err, UnavailableError) and err.retryable
 
 
 def _close(connections: list[HTTPConnection]) -> None:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coldstream.compact.checksum import crc32_after, crc32_before
+from coldstream.format.checksum import combine_crc32, crc32_after, crc32_before
 
 
 @given(before=st.binary(), after=st.binary())

@@ -16,8 +16,8 @@ from botocore.credentials import Credentials
 from coldstream.errors import AccessDeniedError, ColdstreamError, InvalidSettingError, UnavailableError
 from coldstream.store.attributes import TYPES
 from coldstream.store.environment import AwsEnvironment
+from coldstream.store.fast_reads import FastTable
 from coldstream.store.items import Item
-from coldstream.store.lean import LeanTable
 from coldstream.units import Offset
 from tests.store.samples import ORDERS
 
@@ -99,15 +99,15 @@ def server() -> Iterator[Script]:
 
 
 @pytest.fixture
-def table(server: Script) -> LeanTable:
-    return LeanTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", "token/+=", server.url))
+def table(server: Script) -> FastTable:
+    return FastTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", "token/+=", server.url))
 
 
-def read(table: LeanTable) -> object:
+def read(table: FastTable) -> object:
     return table.gaps(LIFE, 1)
 
 
-def test_a_request_is_signed_as_the_sdk_signs_it(server: Script, table: LeanTable) -> None:
+def test_a_request_is_signed_as_the_sdk_signs_it(server: Script, table: FastTable) -> None:
     server.answers = [http()]
     read(table)
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -125,7 +125,7 @@ def test_a_request_is_signed_as_the_sdk_signs_it(server: Script, table: LeanTabl
 
 
 def test_a_request_carries_the_trace_of_the_invocation(
-    server: Script, table: LeanTable, monkeypatch: pytest.MonkeyPatch
+    server: Script, table: FastTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = "Root=1-691fee20-0123456789abcdef01234567;Parent=53995c3f42cd8ad8;Sampled=1"
     monkeypatch.setenv("_X_AMZN_TRACE_ID", trace)
@@ -134,7 +134,7 @@ def test_a_request_carries_the_trace_of_the_invocation(
     assert f"\r\nX-Amzn-Trace-Id: {trace}\r\n".encode() in server.requests[0]
 
 
-def test_a_connection_is_kept(server: Script, table: LeanTable) -> None:
+def test_a_connection_is_kept(server: Script, table: FastTable) -> None:
     server.answers = [KEPT] * 3
     for _ in range(3):
         read(table)
@@ -142,7 +142,7 @@ def test_a_connection_is_kept(server: Script, table: LeanTable) -> None:
 
 
 def test_a_connection_that_the_server_has_closed_meanwhile_costs_no_attempt(
-    server: Script, table: LeanTable, delays: list[float]
+    server: Script, table: FastTable, delays: list[float]
 ) -> None:
     server.closes = True
     server.answers = [KEPT] * 2
@@ -171,7 +171,7 @@ def test_a_connection_that_the_server_has_closed_meanwhile_costs_no_attempt(
     ],
 )
 def test_what_may_pass_is_tried_again_after_a_while(
-    server: Script, table: LeanTable, failure: bytes, delays: list[float]
+    server: Script, table: FastTable, failure: bytes, delays: list[float]
 ) -> None:
     server.answers = [failure] * 3 + [http(x_amz_crc32=str(zlib.crc32(EMPTY)))]
     assert read(table) == ()
@@ -179,7 +179,7 @@ def test_what_may_pass_is_tried_again_after_a_while(
     assert all(0 <= delay <= most for delay, most in zip(delays, (1, 2, 4), strict=True))
 
 
-def test_retries_end(server: Script, table: LeanTable) -> None:
+def test_retries_end(server: Script, table: FastTable) -> None:
     server.answers = [b""] * 9
     with pytest.raises(UnavailableError, match="query of the manifest") as caught:
         read(table)
@@ -198,7 +198,7 @@ def test_retries_end(server: Script, table: LeanTable) -> None:
     ],
 )
 def test_what_will_not_pass_is_told_at_once(
-    server: Script, table: LeanTable, failure: bytes, error: type[Exception]
+    server: Script, table: FastTable, failure: bytes, error: type[Exception]
 ) -> None:
     server.answers = [failure] * 2
     with pytest.raises(error, match="query of the manifest") as caught:
@@ -208,19 +208,19 @@ def test_what_will_not_pass_is_told_at_once(
 
 
 @pytest.mark.parametrize("read", [lambda table: table.head(LIFE), lambda table: list(table.journal(LIFE))])
-def test_a_service_that_is_not_there_is_unavailable(read: Callable[[LeanTable], Any]) -> None:
+def test_a_service_that_is_not_there_is_unavailable(read: Callable[[FastTable], Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
     with pytest.raises(UnavailableError):
-        read(LeanTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", None, url)))
+        read(FastTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", None, url)))
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.store.lean.READ_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("coldstream.store.lean.RETRIES", 0)
+    monkeypatch.setattr("coldstream.store.fast_reads.READ_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("coldstream.store.fast_reads.RETRIES", 0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        table = LeanTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", None, url))
+        table = FastTable("manifest", AwsEnvironment("eu-central-1", "id", "secret", None, url))
         with pytest.raises(UnavailableError, match="timed out"):
             table.gap(LIFE, Offset(0))
 
@@ -229,13 +229,13 @@ def test_the_model_that_writes_has_the_attributes_that_are_read() -> None:
     assert {name: attribute.attr_type for name, attribute in Item.get_attributes().items()} == dict(TYPES)
 
 
-def test_entries_of_which_one_is_being_written_are_none_at_once(server: Script, table: LeanTable) -> None:
+def test_entries_of_which_one_is_being_written_are_none_at_once(server: Script, table: FastTable) -> None:
     server.answers = [refusal("TransactionCanceledException")]
     assert table.log_at_once(LIFE, [Offset(1)]) is None
     assert len(server.requests) == 1
 
 
-def test_a_transaction_answered_without_its_items_is_not_believed(server: Script, table: LeanTable) -> None:
+def test_a_transaction_answered_without_its_items_is_not_believed(server: Script, table: FastTable) -> None:
     server.answers = [http(b"{}")] * 9
     with pytest.raises(UnavailableError, match="without Responses"):
         table.log_at_once(LIFE, [Offset(1)])

@@ -1,0 +1,82 @@
+"""Entry runs: the data of a chunk in few large pieces, none of them decoded.
+
+A run is either consecutive simple entries, whose bytes are also the data of an uncompressed sub-batch that holds them,
+or one sub-batch as it stands. To forward runs costs one step per message where to decode costs several.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coldstream.format.chunk import Chunk
+from coldstream.format.compression import Compression
+from coldstream.format.entry import (
+    SIMPLE_HEADER,
+    SIMPLE_HEADER_BYTES,
+    SUB_BATCH_HEADER,
+    SUB_BATCH_HEADER_BYTES,
+    SUB_BATCH_KIND,
+    SubBatch,
+    iter_entries,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRun:
+    """Records `first_offset` up to `next_offset` of a chunk, in bytes `start` up to `end` of its data."""
+
+    first_offset: int
+    next_offset: int
+    start: int
+    end: int
+    is_sub_batch: bool
+
+
+def iter_entry_runs(chunk: Chunk, data: bytes, *, max_bytes: int, max_records: int, source: str) -> Iterator[EntryRun]:
+    """Cut the data of a chunk, of which `data` is a copy, into runs.
+
+    A run of simple entries has at most `max_records`, and at most `max_bytes` unless one entry alone has more. Where
+    runs end depends on the chunk alone. Cost: about 0.15 us an entry. Raises the errors of `iter_entries`, after
+    yielding what there is.
+    """
+    end = len(data)
+    first_offset: int = chunk.header.chunk_id
+    at = 0
+    while at < end:
+        stop, records = _simple_run(data, at, max_bytes, max_records)
+        is_sub_batch = not records
+        if is_sub_batch:
+            if at + SUB_BATCH_HEADER_BYTES > end:
+                break
+            kind, records, _, length = SUB_BATCH_HEADER.unpack_from(data, at)
+            stop = at + SUB_BATCH_HEADER_BYTES + length
+            if not kind & SUB_BATCH_KIND or stop > end:
+                break
+        yield EntryRun(first_offset, first_offset + records, at, stop, is_sub_batch)
+        first_offset += records
+        at = stop
+    if at != end or first_offset != chunk.header.next_offset:
+        deque(iter_entries(chunk, source=source), maxlen=0)  # raises what is wrong
+
+
+def uncompressed_sub_batch(messages: bytes | memoryview, records: int) -> bytes:
+    """Encode the bytes of a run of simple entries as one sub-batch. Raises OverflowError for more than 65,535."""
+    return SubBatch(Compression.NONE, records, len(messages), memoryview(messages), 0).to_bytes()
+
+
+def _simple_run(data: bytes, at: int, max_bytes: int, max_records: int) -> tuple[int, int]:
+    """Return where the run of simple entries that begins at a byte ends, and how many entries it has."""
+    # A loop over every message: one read per message tells where it ends.
+    end, length_of = len(data), SIMPLE_HEADER.unpack_from
+    limit, last = min(at + max_bytes, end), end - SIMPLE_HEADER_BYTES
+    for records in range(max_records):
+        if at > last or (length := length_of(data, at)[0]) < 0:
+            return at, records
+        stop = at + SIMPLE_HEADER_BYTES + length
+        if stop > limit:
+            # An entry larger than a run goes alone.
+            return (stop, 1) if not records and stop <= end else (at, records)
+        at = stop
+    return at, max_records
