@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
-from typing import TypeVar
 
 from coldstream.archive.coverage import Coverage, read_coverage
-from coldstream.errors import ConflictError, LostRaceError, OutcomeUnknownError
+from coldstream.errors import LostRaceError
 from coldstream.manifest.commit import (
     Neighbourhood,
     after_raise,
@@ -22,17 +19,10 @@ from coldstream.manifest.commit import (
 from coldstream.manifest.entry import FragmentEntry, Head, Missing, Quarantine
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
+from coldstream.store.races import retry_lost_races
 from coldstream.units import TimestampMs
 
-MAX_ATTEMPTS = 30
-"""Lost races in a row before the event is given back to its queue: far more than the functions that run at once."""
-
-FIRST_DELAY_S = 0.01
-MAX_DELAY_S = 1.0
-
 PAGE_ENTRIES = 16
-
-_Answer = TypeVar("_Answer")
 
 
 def commit_fragment(
@@ -60,7 +50,7 @@ def commit_fragment(
                 return True
             around = after_raise(around, change)
 
-    return persist(attempt)
+    return retry_lost_races(attempt)
 
 
 def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
@@ -106,15 +96,3 @@ def read_missing(table: ManifestTable, head: Head) -> tuple[Missing, ...]:
 
 def _with_missing(table: ManifestTable, around: Neighbourhood, entry: FragmentEntry) -> Neighbourhood:
     return replace(around, missing=read_missing(table, around.head)) if makes_gap(around, entry) else around
-
-
-def persist(attempt: Callable[[], _Answer]) -> _Answer:
-    """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
-    delay_s = FIRST_DELAY_S
-    for _ in range(MAX_ATTEMPTS - 1):
-        try:
-            return attempt()
-        except (ConflictError, OutcomeUnknownError):
-            time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
-            delay_s = min(2 * delay_s, MAX_DELAY_S)
-    return attempt()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coldstream.archive.bound import claim
-from coldstream.archive.commit import persist, read_missing
+from coldstream.archive.commit import read_missing
 from coldstream.archive.lost import SegmentLost
 from coldstream.errors import LostRaceError
 from coldstream.manifest.commit import MAX_GAPS, check_neighbours, plan_missing
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable
+from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
 
 PAGE_ENTRIES = 100
@@ -48,7 +49,7 @@ def record_missing(table: ManifestTable, stream: StreamId, new: Missing) -> None
         return gaps[MAX_GAPS].first_offset if len(gaps) > MAX_GAPS else new.next_offset
 
     while position < new.next_offset:
-        position = persist(attempt)
+        position = retry_lost_races(attempt)
 
 
 def _gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
