@@ -14,10 +14,10 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.archive.events import event_of
-from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.upload import Upload, Uploader
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import Uploader, UploadResult
 from coldstream.errors import ColdstreamError
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -58,13 +58,13 @@ def archive(record: SQSRecord) -> None:
         raise
 
 
-def _became(done: Upload) -> str:
+def _became(done: UploadResult) -> str:
     if done.is_stale:
         return "dealt with before; another copy is staged by now"
     return "in quarantine" if done.quarantined else "archived"
 
 
-def _report_upload(segment: SegmentRolled, done: Upload) -> None:
+def _report_upload(segment: SegmentRolled, done: UploadResult) -> None:
     report = logger.warning if done.quarantined else logger.info
     report(
         f"{segment}: {_became(done)}",

@@ -62,7 +62,7 @@ class RangesQuery:
     precise: bool = False
 
 
-class Outcome(StrEnum):
+class AnswerOutcome(StrEnum):
     """What an answer is, first of all."""
 
     RANGES = "ranges"
@@ -117,11 +117,11 @@ class Answer:
             raise ValueError("an answer without ranges has no cursor")
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AnswerOutcome:
         """Ranges if there are any, else whether a gap or the tail is there instead."""
         if self.ranges:
-            return Outcome.RANGES
-        return Outcome.TAIL if self.gap is None else Outcome.GAP
+            return AnswerOutcome.RANGES
+        return AnswerOutcome.TAIL if self.gap is None else AnswerOutcome.GAP
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pydantic.config import JsonDict
 
 from coldstream.manifest.entry import Encoding, Gap, Head
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.resolve.answer import Answer, Description, Outcome, Range
+from coldstream.resolve.answer import Answer, AnswerOutcome, Description, Range
 from coldstream.resolve.bodies import answer_body, gap_body, stream_body
 from coldstream.resolve.problem import Problem
 from coldstream.store.ports import StreamPage
@@ -245,7 +245,9 @@ class AnswerBody(_Body):
     """Where the stream is from the asked place on. Exactly one of `gap`, `tail` and `cursor` says what follows."""
 
     stream: StreamBody
-    outcome: Outcome = Field(description="`ranges` if there are any, else whether a gap or the tail is there instead")
+    outcome: AnswerOutcome = Field(
+        description="`ranges` if there are any, else whether a gap or the tail is there instead"
+    )
     ranges: list[RangeBody] = Field(description="In the order of their offsets; the first may begin before the place")
     gap: GapBody | None = Field(description="What follows the ranges, or is there instead, is not archived")
     tail: TailBody | None = Field(description="What follows the ranges, or is asked for, is on the broker alone")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Proof(StrEnum):
+class Authentication(StrEnum):
     """By what a caller is known."""
 
     IAM = "iam"
@@ -24,7 +24,7 @@ class Proof(StrEnum):
 class Caller:
     """Who calls: an ARN, or the subject of a token, its issuer, and its claims."""
 
-    proof: Proof
+    authentication: Authentication
     principal: str | None = None
     issuer: str | None = None
     claims: Mapping[str, str] | None = None
@@ -36,10 +36,10 @@ class Caller:
         if "jwt" in authorizer:
             told = (authorizer["jwt"] or {}).get("claims") or {}
             claims = {name: claim for name, claim in told.items() if isinstance(claim, str)}
-            return cls(Proof.TOKEN, claims.get("sub"), claims.get("iss"), claims)
+            return cls(Authentication.TOKEN, claims.get("sub"), claims.get("iss"), claims)
         if "iam" in authorizer:
-            return cls(Proof.IAM, (authorizer["iam"] or {}).get("userArn"))
-        return cls(Proof.NONE)
+            return cls(Authentication.IAM, (authorizer["iam"] or {}).get("userArn"))
+        return cls(Authentication.NONE)
 
     def words(self, claim: str) -> list[str]:
         """Return the words of a claim: a list's, or those between spaces."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from coldstream.errors import NotPermittedError
 from coldstream.manifest.access import SCOPE_CLAIM, Grant, names_of_principal, patterns_in
-from coldstream.resolve.caller import Caller, Proof
+from coldstream.resolve.caller import Authentication, Caller
 from coldstream.store.ports import ManifestReads
 
 GRANTS_KEPT_S = 10.0
@@ -40,7 +40,7 @@ class Permissions:
 
         Cost: one Query for a principal of IAM, unless the grants were read lately.
         """
-        if caller.proof is Proof.TOKEN:
+        if caller.authentication is Authentication.TOKEN:
             if self.scope_claim is None:
                 return None
             patterns = patterns_in(caller.words(self.scope_claim))

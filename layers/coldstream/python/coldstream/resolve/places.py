@@ -29,7 +29,7 @@ Place = FragmentIndexRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class EntrySlice:
     """Whole chunks of one fragment, from `start` on: `data_bytes` of them, in `byte_range` of the object."""
 
     start: Place
@@ -76,7 +76,7 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
     return found
 
 
-def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[Slice]:
+def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[EntrySlice]:
     """Cut what follows `start` in a fragment at points of its sparse index, into slices of up to `range_bytes`.
 
     A slice is larger where no point allows less. Where the object is made of frames, the first one begins with that
@@ -94,13 +94,15 @@ def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterat
     yield _slice(entry, start, _end(entry), entry.next_offset, entry.last_timestamp)
 
 
-def _slice(entry: FragmentEntry, start: Place, end: int, next_offset: Offset, last_timestamp: TimestampMs) -> Slice:
+def _slice(
+    entry: FragmentEntry, start: Place, end: int, next_offset: Offset, last_timestamp: TimestampMs
+) -> EntrySlice:
     if entry.frames is None:
         byte_range = ByteRange(start.position, end)
     else:
         first, following = (bisect_left(entry.sparse.points, at, key=_position) for at in (start.position, end))
         byte_range = entry.frames.byte_range(first, following)
-    return Slice(start, next_offset, last_timestamp, end - start.position, byte_range)
+    return EntrySlice(start, next_offset, last_timestamp, end - start.position, byte_range)
 
 
 def _position(point: SparsePoint) -> int:

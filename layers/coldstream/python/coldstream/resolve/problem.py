@@ -41,7 +41,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem. `tells` says whether the error's own words may go to the client."""
 
     name: str
@@ -61,17 +61,19 @@ class Kind:
         )
 
 
-INVALID_QUERY = Kind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
-NOT_PERMITTED = Kind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
-STREAM_NOT_FOUND = Kind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
-ROUTE_NOT_FOUND = Kind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
-METHOD_NOT_ALLOWED = Kind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
-CORRUPT = Kind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
-UNAVAILABLE = Kind("unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False)
-INTERNAL = Kind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
+INVALID_QUERY = ProblemKind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
+NOT_PERMITTED = ProblemKind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
+STREAM_NOT_FOUND = ProblemKind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
+ROUTE_NOT_FOUND = ProblemKind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
+METHOD_NOT_ALLOWED = ProblemKind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
+CORRUPT = ProblemKind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
+UNAVAILABLE = ProblemKind(
+    "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False
+)
+INTERNAL = ProblemKind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
 
 # In this order: the first class that an error is of decides. Settings and permissions are the resolver's own affair.
-_KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
+_KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (InvalidSettingError, INTERNAL),
     (InvalidInputError, INVALID_QUERY),
     (StreamNotFoundError, STREAM_NOT_FOUND),
@@ -82,7 +84,7 @@ _KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
 )
 
 
-def kind_of(err: Exception) -> Kind:
+def kind_of(err: Exception) -> ProblemKind:
     """Return the kind of problem that an error is."""
     return next((kind for error, kind in _KINDS if isinstance(err, error)), INTERNAL)
 

@@ -15,7 +15,7 @@ from coldstream.manifest.stream import StreamId
 from coldstream.resolve.answer import Answer, Bounds, Range
 from coldstream.resolve.attach import Attachment, attach
 from coldstream.resolve.cursor import Cursor
-from coldstream.resolve.places import Place, Slice, exact_place, rough_place, split
+from coldstream.resolve.places import EntrySlice, Place, exact_place, rough_place, split
 from coldstream.resolve.tail import Tail, past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs
@@ -89,9 +89,11 @@ def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectRead
             return found.start
 
 
-def _collect(found: Attachment, start: Place, bounds: Bounds) -> tuple[list[tuple[FragmentEntry, Slice]], Gap | None]:
+def _collect(
+    found: Attachment, start: Place, bounds: Bounds
+) -> tuple[list[tuple[FragmentEntry, EntrySlice]], Gap | None]:
     """Take slices, one at least, until the bounds, the end or a hole; return them, and the gap if one follows."""
-    slices: list[tuple[FragmentEntry, Slice]] = []
+    slices: list[tuple[FragmentEntry, EntrySlice]] = []
     total_bytes = 0
     next_offset: Offset | None = None
     for entry in found.entries:

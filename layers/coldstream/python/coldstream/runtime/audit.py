@@ -48,7 +48,7 @@ def audited(event: Mapping[str, Any], operation: str, **asked: Any) -> Iterator[
     line = AuditLine(
         {
             "operation": operation,
-            "proof": caller.proof,
+            "proof": caller.authentication,
             "principal": caller.principal,
             "issuer": caller.issuer,
             "request_id": (event.get("requestContext") or {}).get("requestId"),
