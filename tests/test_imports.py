@@ -49,8 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 OUTSIDE = {
     "functions": STORE | {"archive", "flow", "resolve", "runtime"},
     "spark": READ | {"compact", "console", "live", "replay", "rows"},
-    "scripts": set(MAY_IMPORT) - {"cli"},
-    "bench": set(MAY_IMPORT) - {"cli"},
+    "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
+    "bench": set(MAY_IMPORT) - {"cli", "runtime"},
 }
 """What is no part of the package, and which parts of the package it may use."""
 
