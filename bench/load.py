@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.format.writer import SegmentWriter
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled

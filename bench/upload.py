@@ -30,7 +30,7 @@ from bench.harness import (
 from bench.load import make_segment, sqs_event, stream
 from bench.locals3 import LocalS3
 from bench.template import handler_of
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
 from coldstream.manifest.entry import FragmentEntry

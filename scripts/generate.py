@@ -1,23 +1,24 @@
-"""Write what is generated from the code: docs/openapi.json, and the schemas of the events."""
+"""Generate docs/openapi.json and the schemas of the events from the code."""
 
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from coldstream.archive.events import SegmentLostDetail, SegmentRolledDetail
-from coldstream.runtime.resolver_api import openapi
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "segment-rolled.schema.json": SegmentRolledDetail,
     "segment-lost.schema.json": SegmentLostDetail,
 }
-"""The details of the events, by the file that describes them."""
+"""The events' details, by the file that describes them."""
 
 
 def schema_of(detail: type[BaseModel]) -> str:
@@ -27,6 +28,8 @@ def schema_of(detail: type[BaseModel]) -> str:
 
 
 if __name__ == "__main__":
-    (DOCS / "openapi.json").write_text(openapi())
+    # Run by its path, as Lambda does: nothing but a function imports `coldstream.runtime`.
+    resolver = runpy.run_path(str(ROOT / "functions/resolver/app.py"))
+    (DOCS / "openapi.json").write_text(resolver["openapi"]())
     for name, detail in SCHEMAS.items():
         (DOCS / name).write_text(schema_of(detail))

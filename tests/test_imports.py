@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": MANIFEST,
     "flow": BASE,
     # Functions.
-    "archive": STORE,
+    "archive": STORE | {"flow"},
     "resolve": STORE,
     "runtime": STORE | {"archive", "resolve"},
     # Beside a broker.
@@ -47,10 +47,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"},
 }
 OUTSIDE = {
-    "functions": STORE | {"archive", "resolve", "runtime"},
+    "functions": STORE | {"archive", "flow", "resolve", "runtime"},
     "spark": READ | {"compact", "console", "live", "replay", "rows"},
-    "scripts": set(MAY_IMPORT) - {"cli"},
-    "bench": set(MAY_IMPORT) - {"cli"},
+    "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
+    "bench": set(MAY_IMPORT) - {"cli", "runtime"},
 }
 """What is no part of the package, and which parts of the package it may use."""
 

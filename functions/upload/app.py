@@ -1,4 +1,4 @@
-"""The upload function: `Segment Rolled` and `Segment Lost` events, by way of SQS, into the archive."""
+"""The upload function: takes `Segment Rolled` and `Segment Lost` events from SQS into the archive."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.archive.events import event_of
-from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.upload import Upload, Uploader
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import Uploader, UploadResult
 from coldstream.errors import ColdstreamError
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -30,7 +30,7 @@ metrics = Metrics(namespace=METRICS_NAMESPACE, service="upload")
 
 @cache
 def uploader() -> Uploader:
-    """Make the uploader of this execution environment, at its first event."""
+    """Make the uploader of this execution environment, at its first event: it keeps its connections."""
     settings = Settings.from_environment()
     return Uploader(
         table=DynamoTable(settings.table),
@@ -42,7 +42,7 @@ def uploader() -> Uploader:
 
 
 def archive(record: SQSRecord) -> None:
-    """Archive what a record announces, or write its loss down. What this raises gives that record alone back."""
+    """Archive the announced segment, or record the announced loss. An error returns this record alone to the queue."""
     try:
         match event_of(record.body):
             case SegmentRolled() as segment:
@@ -51,41 +51,41 @@ def archive(record: SQSRecord) -> None:
                 record_loss(uploader().table, lost, uploader().now)
                 _report_loss(lost)
     except Exception as err:
-        # Here, for Powertools turns it into an entry of the answer without a word.
+        # Logged here because Powertools reports the record as failed without logging why.
         retryable = isinstance(err, ColdstreamError) and err.retryable
         logger.exception("event not handled", message_id=record.message_id, retryable=retryable)
         metrics.add_metric("SegmentsFailed", MetricUnit.Count, 1)
         raise
 
 
-def _became(done: Upload) -> str:
-    if done.is_stale:
-        return "dealt with before; another copy is staged by now"
-    return "in quarantine" if done.quarantined else "archived"
+def _outcome(result: UploadResult) -> str:
+    if result.is_stale:
+        return "this copy was dealt with before, and another one is staged now"
+    return "in quarantine" if result.quarantined else "archived"
 
 
-def _report_upload(segment: SegmentRolled, done: Upload) -> None:
-    report = logger.warning if done.quarantined else logger.info
+def _report_upload(segment: SegmentRolled, result: UploadResult) -> None:
+    report = logger.warning if result.quarantined else logger.info
     report(
-        f"{segment}: {_became(done)}",
+        f"{segment}: {_outcome(result)}",
         vhost=segment.stream.vhost,
         stream=segment.stream.name,
         incarnation=segment.stream.incarnation,
         first_offset=segment.first_offset,
         next_offset=segment.next_offset,
-        fragments_committed=done.fragments_committed,
-        fragments_present=done.fragments_present,
-        quarantined=done.quarantined,
-        reason=done.reason,
+        fragments_committed=result.fragments_committed,
+        fragments_present=result.fragments_present,
+        quarantined=result.quarantined,
+        reason=result.reason,
     )
-    metrics.add_metric("FragmentsCommitted", MetricUnit.Count, done.fragments_committed)
-    metrics.add_metric("BytesCommitted", MetricUnit.Bytes, done.bytes_committed)
-    metrics.add_metric("SegmentsQuarantined", MetricUnit.Count, 1 if done.quarantined else 0)
+    metrics.add_metric("FragmentsCommitted", MetricUnit.Count, result.fragments_committed)
+    metrics.add_metric("BytesCommitted", MetricUnit.Bytes, result.bytes_committed)
+    metrics.add_metric("SegmentsQuarantined", MetricUnit.Count, 1 if result.quarantined else 0)
 
 
 def _report_loss(lost: SegmentLost) -> None:
     logger.warning(
-        "loss written down",
+        "loss recorded",
         vhost=lost.stream.vhost,
         stream=lost.stream.name,
         incarnation=lost.stream.incarnation,
@@ -93,12 +93,12 @@ def _report_loss(lost: SegmentLost) -> None:
         next_offset=lost.next_offset,
         reason=lost.reason,
     )
-    metrics.add_metric("SegmentsLost", MetricUnit.Count, 0 if lost.unseen else 1)  # which rings the alarm
+    metrics.add_metric("SegmentsLost", MetricUnit.Count, 0 if lost.unseen else 1)  # this metric rings the alarm
 
 
 @metrics.log_metrics
 @logger.inject_lambda_context
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    """Take a batch of SQS records; report those that have to come again."""
+    """Handle a batch of SQS records; report those that must be delivered again."""
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     return process_partial_response(event=event, record_handler=archive, processor=processor, context=context)

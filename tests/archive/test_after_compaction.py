@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.compact.options import CompactOptions
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled, stage

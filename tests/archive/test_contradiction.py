@@ -11,8 +11,8 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.upload import Upload
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import UploadResult
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import ChunkHeader, iter_chunks
@@ -79,7 +79,7 @@ def headers_of(directory: Path) -> list[ChunkHeader]:
     ]
 
 
-def is_put_aside(archive: MemoryArchive, event: SegmentRolled, bytes_of: Path, done: Upload) -> None:
+def is_put_aside(archive: MemoryArchive, event: SegmentRolled, bytes_of: Path, done: UploadResult) -> None:
     """Hold what became of a segment to what must become of one that contradicts: nothing archived, nothing lost."""
     assert (done.fragments_committed, done.bytes_committed) == (0, 0)
     assert done.quarantined is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.upload import Upload
+from coldstream.archive.upload import UploadResult
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import RangeRead
@@ -33,7 +33,7 @@ def test_a_redelivered_event_leaves_another_copy_to_the_event_of_that_copy(
     (second, *_) = archive.stage(directory)
     archive.objects.requests.clear()
     for _ in range(2):
-        assert archive.uploader.upload(first) == Upload(is_stale=True)
+        assert archive.uploader.upload(first) == UploadResult(is_stale=True)
     assert archive.objects.requests == {"GetObject": 2}
     assert archive.body(second.staged_key) == good
     for event in (second, *others):
@@ -90,7 +90,7 @@ class Replacing(MemoryObjects):
 def test_a_copy_that_another_takes_the_place_of_is_not_judged_any_more(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str, times: int, *, is_bad: bool, names_its_copy: bool
 ) -> None:
-    monkeypatch.setattr("coldstream.archive.staged.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 50_000)
     archive = MemoryArchive()
     objects = Replacing(call, times)
     archive.use(objects=objects)

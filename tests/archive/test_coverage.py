@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, pairwise
 
@@ -128,7 +129,7 @@ def test_a_gap_that_is_filled_from_its_left_releases_nothing_that_is_still_missi
 def test_a_compaction_hides_nothing_for_longer_than_it_takes_to_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("coldstream.archive.coverage.READS", 3)
-    monkeypatch.setattr("coldstream.archive.coverage.time.sleep", asked.append)
+    monkeypatch.setattr(time, "sleep", asked.append)
 
     def compact(table: MemoryTable) -> None:
         head, log = table.head(LIFE), table.log_from_offset(LIFE, Offset(0), 10).entries

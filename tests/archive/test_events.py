@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from coldstream.archive.events import detail_of, event_of, source_of
-from coldstream.archive.lost import SegmentLost
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidEventError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation, StreamId

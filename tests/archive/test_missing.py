@@ -10,8 +10,8 @@ from itertools import permutations
 import pytest
 
 from coldstream.archive.commit import commit_fragment
-from coldstream.archive.lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.archive.missing import PAGE_GAPS, record_loss, record_missing
+from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.errors import InvalidEventError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Gap, JournalKind, Quarantine

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.quarantine import is_quarantined
+from coldstream.archive.quarantine import read_quarantine
 from coldstream.errors import OutcomeUnknownError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled, stage
@@ -77,8 +77,8 @@ def test_whether_a_segment_is_in_quarantine_costs_one_request_at_any_length_of_t
     archive = MemoryArchive()
     events = archive.announce(directory)
     archive.table.requests.clear()
-    aside = is_quarantined(archive.table, events[0])
-    assert is_quarantined(archive.table, events[1]) is None
+    aside = read_quarantine(archive.table, events[0])
+    assert read_quarantine(archive.table, events[1]) is None
     assert archive.table.requests == {"GetItem": 2}
     assert aside is not None
     assert "CRC" in aside.reason
@@ -96,7 +96,7 @@ def test_a_quarantine_says_which_staged_copy_failed_last(directory: Path) -> Non
         assert staged is not None
         etags.append(staged.etag)
         archive.uploader.upload(event)
-        aside = is_quarantined(archive.table, event)
+        aside = read_quarantine(archive.table, event)
         assert aside is not None
         assert aside.etag == etags[-1]
     assert etags[0] == etags[2] != etags[1]

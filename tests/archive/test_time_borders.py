@@ -14,8 +14,8 @@ import pytest
 from coldstream.archive.borders import HELD_BYTES
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.coverage import Coverage
-from coldstream.archive.cut import SegmentCutter
-from coldstream.archive.rolled import MAX_SEGMENT_BYTES, SegmentRolled
+from coldstream.archive.cutter import SegmentCutter
+from coldstream.archive.segment_rolled import MAX_SEGMENT_BYTES, SegmentRolled
 from coldstream.errors import CorruptionError, InvalidEventError, ObjectNotFoundError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentTrailer

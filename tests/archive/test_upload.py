@@ -13,8 +13,8 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.upload import Upload
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import UploadResult
 from coldstream.errors import (
     InvalidEventError,
     ObjectNotFoundError,
@@ -59,7 +59,7 @@ def test_concurrent_events_end_in_the_same_archive(directory: Path, expected: tu
     assert sorted(fragments) == sorted(entry.key for entry in archive.log())
 
 
-def persist(archive: MemoryArchive, event: SegmentRolled) -> Upload:
+def persist(archive: MemoryArchive, event: SegmentRolled) -> UploadResult:
     """Do what a queue does: give a retryable failure another try."""
     for _ in range(20):
         try:
@@ -322,7 +322,7 @@ def test_an_event_that_names_the_staged_copy_of_another_segment_touches_nothing(
 def test_a_function_that_another_overtakes_finds_the_segment_archived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
 ) -> None:
-    monkeypatch.setattr("coldstream.archive.staged.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 50_000)
     write_stream(tmp_path)
 
     class Overtaken(MemoryObjects):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.archive.events import LOST_DETAIL_TYPE, SOURCE, detail_of, source_of
-from coldstream.archive.lost import SegmentLost
+from coldstream.archive.segment_lost import SegmentLost
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.ingest.announcer import Announcer
 from coldstream.manifest.cluster import Cluster

@@ -31,7 +31,7 @@ def _as_is_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in one thread, without delays; fragments of a few points."""
     monkeypatch.setattr("coldstream.compact.run.ThreadPoolExecutor", Inline)
     monkeypatch.setattr("coldstream.compact.sweep.ThreadPoolExecutor", Inline)
-    monkeypatch.setattr("coldstream.compact.commit.FIRST_DELAY_S", 0)
+    monkeypatch.setattr("coldstream.store.races.FIRST_DELAY_S", 0)
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 150)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.compact.commit import MAX_ATTEMPTS, Outcome, commit, finish
+from coldstream.compact.commit import Outcome, commit, finish
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.compaction import GRACE_MS
@@ -15,6 +15,7 @@ from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.races import MAX_ATTEMPTS
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of
@@ -25,7 +26,7 @@ LIFE = STREAM.incarnation
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.commit.FIRST_DELAY_S", 0)
+    monkeypatch.setattr("coldstream.store.races.FIRST_DELAY_S", 0)
 
 
 class Table(MemoryTable):
@@ -264,7 +265,7 @@ def test_finishing_where_nothing_was_begun_costs_one_request() -> None:
 
 
 def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.commit.MAX_ATTEMPTS", 2)
+    monkeypatch.setattr("coldstream.store.races.MAX_ATTEMPTS", 2)
     case = Case()
     head = case.table.head(LIFE)
     assert head is not None

@@ -12,7 +12,7 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 from coldstream.read.reader import Reader
-from coldstream.resolve.answer import Outcome, RangesQuery
+from coldstream.resolve.answer import AnswerOutcome, RangesQuery
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.deployed import DeployedArchive, stream_of
@@ -74,7 +74,7 @@ def test_a_timestamp_attaches_where_osiris_does(archived):
 def test_past_the_end_there_is_the_tail(archived):
     for start in (NEXT, AtOffset(Offset(tail_of(LOGS[0]) + 100)), AtTimestamp(TimestampMs(9_999_999_999_999))):
         answer = archived.resolver.ranges(query(LOGS[0], start))
-        assert (answer.outcome, answer.tail) == (Outcome.TAIL, tail_of(LOGS[0]))
+        assert (answer.outcome, answer.tail) == (AnswerOutcome.TAIL, tail_of(LOGS[0]))
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stream)

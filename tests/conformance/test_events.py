@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of, event_of, source_of
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.manifest.cluster import Cluster
 from coldstream.units import Offset

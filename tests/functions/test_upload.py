@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, detail_of
-from coldstream.archive.lost import SegmentLost
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -105,7 +105,7 @@ def test_a_loss_is_written_down_and_told(app, segments, dynamo_table, capsys, ca
     (gap,) = dynamo_table.gaps(STREAM.incarnation, 10)
     assert (gap.first_offset, gap.next_offset, gap.reason) == (lost.first_offset, lost.next_offset, lost.reason)
     assert dynamo_table.head(STREAM.incarnation).losses == 1
-    told = [record for record in caplog.records if record.message == "loss written down"]
+    told = [record for record in caplog.records if record.message == "loss recorded"]
     assert [(record.stream, record.first_offset) for record in told] == [("orders", lost.first_offset)] * 2
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["SegmentsLost"] == [1.0, 1.0]

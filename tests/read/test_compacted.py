@@ -20,7 +20,7 @@ from coldstream.format.chunk import ChunkType
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
 from coldstream.manifest.groups import Group, Policy, plan_groups
 from coldstream.manifest.spec import FIRST, LAST, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.resolve.answer import Answer, Bounds, Outcome
+from coldstream.resolve.answer import Answer, AnswerOutcome, Bounds
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
@@ -139,8 +139,8 @@ def ask_once(life: Life, start: OffsetSpec, *, precise: bool = False) -> Answer:
     objects.requests.clear()
     answer = ask(life, start, precise=precise)
     is_timed = isinstance(start, AtTimestamp)
-    queries = 1 + (is_timed and answer.outcome is not Outcome.TAIL)
-    gets = answer.outcome is Outcome.GAP or (is_timed and answer.outcome is Outcome.TAIL)
+    queries = 1 + (is_timed and answer.outcome is not AnswerOutcome.TAIL)
+    gets = answer.outcome is AnswerOutcome.GAP or (is_timed and answer.outcome is AnswerOutcome.TAIL)
     assert table.requests == ({"Query": queries, "GetItem": 1} if gets else {"Query": queries})
     assert precise or not objects.requests
     return answer

@@ -13,7 +13,7 @@ import pytest
 from coldstream.format.chunk import ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.resolve.answer import Outcome, RangesQuery
+from coldstream.resolve.answer import AnswerOutcome, RangesQuery
 from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset, TimestampMs
 from tests.support.golden import golden_logs
@@ -46,10 +46,10 @@ class Rolled:
         self.archive.table.requests.clear()
         answer = self._resolver.ranges(query)
         assert self.archive.table.requests.total() == (2 if isinstance(spec, AtTimestamp) else 1)
-        if answer.outcome is Outcome.TAIL:
+        if answer.outcome is AnswerOutcome.TAIL:
             assert answer.tail is not None
             return answer.tail
-        assert answer.outcome is Outcome.RANGES
+        assert answer.outcome is AnswerOutcome.RANGES
         return answer.ranges[0].first_offset
 
     def offsets(self) -> Iterator[AtOffset]:

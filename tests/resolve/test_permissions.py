@@ -8,7 +8,7 @@ import pytest
 
 from coldstream.errors import NotPermittedError, UnavailableError
 from coldstream.manifest.access import Grant
-from coldstream.resolve.caller import Caller, Proof
+from coldstream.resolve.caller import Authentication, Caller
 from coldstream.resolve.permissions import GRANTS_KEPT_S, Permissions
 from coldstream.store.memory.table import MemoryTable
 
@@ -45,9 +45,13 @@ class Clock:
 
 def test_a_caller_is_who_the_authorizer_says() -> None:
     caller = bearer(scope="a b")
-    assert (caller.proof, caller.principal, caller.issuer) == (Proof.TOKEN, "alice", "https://issuer.example")
-    assert (signer().proof, signer().principal) == (Proof.IAM, READER)
-    assert Caller.of({}) == Caller.of({"requestContext": {"authorizer": None}}) == Caller(Proof.NONE)
+    assert (caller.authentication, caller.principal, caller.issuer) == (
+        Authentication.TOKEN,
+        "alice",
+        "https://issuer.example",
+    )
+    assert (signer().authentication, signer().principal) == (Authentication.IAM, READER)
+    assert Caller.of({}) == Caller.of({"requestContext": {"authorizer": None}}) == Caller(Authentication.NONE)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ def test_a_principal_may_read_what_the_table_grants_it() -> None:
     assert may(permissions, signer("arn:aws:iam::123456789012:user/alice"), name="payments")
     assert not may(permissions, signer("arn:aws:iam::210987654321:user/alice"))
     assert not may(permissions, signer(None))
-    assert not may(permissions, Caller(Proof.NONE))
+    assert not may(permissions, Caller(Authentication.NONE))
 
 
 def test_a_token_gets_nothing_from_grants_nor_a_principal_from_scopes() -> None:
@@ -111,7 +115,7 @@ def test_a_token_gets_nothing_from_grants_nor_a_principal_from_scopes() -> None:
 
 def test_without_grants_asked_for_whom_iam_lets_in_may_read_everything() -> None:
     assert may(Permissions(), signer())
-    assert may(Permissions(), Caller(Proof.NONE))
+    assert may(Permissions(), Caller(Authentication.NONE))
     assert Permissions().of(signer()) is None
 
 

@@ -13,7 +13,7 @@ from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.manifest.entry import Gap, Quarantine
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.resolve.answer import Answer, Bounds, Outcome, Range
+from coldstream.resolve.answer import Answer, AnswerOutcome, Bounds, Range
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.units import Offset, TimestampMs
@@ -83,12 +83,12 @@ def expected_at_timestamp(chunks: list[StoredChunk], timestamp: int) -> Expected
 def check(archive: ChunkArchive, answer: Answer, expected: Expected, *, precise: bool = False) -> None:
     chunks = archive.chunks
     if expected.gap is not None:
-        assert answer.outcome is Outcome.GAP
+        assert answer.outcome is AnswerOutcome.GAP
         assert answer.gap is not None
         assert (answer.gap.first_offset, answer.gap.next_offset) == expected.gap
         return
     if expected.chunk is None:
-        assert answer.outcome is Outcome.TAIL
+        assert answer.outcome is AnswerOutcome.TAIL
         assert answer.tail == chunks[-1].header.next_offset
         return
     ids = [chunk_id for part in answer.ranges for chunk_id in read(archive, part)]

@@ -12,7 +12,7 @@ from coldstream.manifest.entry import Gap, Loss, Missing, Quarantine
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.read.scan import offset_of, plan_scan
-from coldstream.resolve.answer import Answer, Bounds, Outcome
+from coldstream.resolve.answer import Answer, AnswerOutcome, Bounds
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import FOLLOWING, NEAREST
@@ -71,7 +71,7 @@ def test_after_what_is_lost_the_broker_has_it_from_there_and_not_from_the_tail(o
 def test_ranges_that_end_at_the_tail_are_followed_by_what_is_lost_there() -> None:
     for start in (FIRST, LAST, AtOffset(Offset(3)), AtTimestamp(TimestampMs(2)), Cursor(LIFE, Offset(7))):
         answer = ask(archived(lost(10, 20)), start)
-        assert answer.outcome is Outcome.RANGES
+        assert answer.outcome is AnswerOutcome.RANGES
         assert answer.gap == gap(10, 20)
 
 

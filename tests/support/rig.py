@@ -23,8 +23,8 @@ from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
 from coldstream.agent.slots import Slots
 from coldstream.archive.events import event_of
-from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
+from coldstream.archive.segment_lost import SegmentLost
 from coldstream.errors import UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import iter_chunks

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage

@@ -13,10 +13,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.upload import Upload, Uploader
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import Uploader, UploadResult
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import ConflictError, CorruptionError, ObjectNotFoundError, OutcomeUnknownError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader, ChunkType, iter_chunks
@@ -109,7 +109,7 @@ class UploadHistory(History):
         )
         self.cuts = [self._cuts(log) for log in self.logs]
         self.queue: list[SegmentRolled] = []
-        self.outcomes: list[tuple[SegmentRolled, Upload]] = []
+        self.outcomes: list[tuple[SegmentRolled, UploadResult]] = []
         self.staged: dict[tuple[str, bytes], bool] = {}
 
     def run(self) -> None:

@@ -14,16 +14,16 @@ import boto3
 import pytest
 
 from coldstream.agent.archive import Archive
-from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.resolve.answer import RangesQuery
-from coldstream.resolve.caller import Caller, Proof
+from coldstream.resolve.caller import Authentication, Caller
 from coldstream.resolve.permissions import Permissions
 from coldstream.resolve.resolver import Resolver
 from coldstream.store.keys import Keys
@@ -150,7 +150,7 @@ async def test_the_resolver_may_make_every_call_that_it_makes_and_its_urls_name_
     specs: list[OffsetSpec] = [FIRST, LAST, NEXT, AtOffset(Offset(5)), AtTimestamp(TimestampMs(START + 5))]
     with recorded_calls(world.arns) as requests:
         resolver.streams(None, 10)
-        Permissions(world.table).of(Caller(Proof.IAM, "arn:aws:iam::123456789012:user/reader"))
+        Permissions(world.table).of(Caller(Authentication.IAM, "arn:aws:iam::123456789012:user/reader"))
         resolver.describe(STREAM.vhost, STREAM.name, None)
         answers = [resolver.ranges(RangesQuery(STREAM.vhost, STREAM.name, spec)) for spec in specs]
     bucket = world.arns["bucket"]

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from coldstream.archive.events import event_of
-from coldstream.archive.lost import SegmentLost
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.local.http_api import Request, http_event
 from coldstream.local.messages import QueueConfig
 from coldstream.local.poller import sqs_event

@@ -17,9 +17,9 @@ from coldstream.agent.memory import Loss
 from coldstream.archive.commit import read_missing
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
-from coldstream.archive.lost import SegmentLost
-from coldstream.archive.quarantine import is_quarantined
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.quarantine import read_quarantine
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import ConflictError, InvalidSettingError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.ingest.bus import EventBridgeBus, EventBus
@@ -167,7 +167,7 @@ class Archive:
 
     async def quarantine_of(self, rolled: SegmentRolled) -> Quarantine | None:
         """Return what is said of the last copy of a slice that went to quarantine, None when none did."""
-        return await self._request(is_quarantined, self._table, rolled)
+        return await self._request(read_quarantine, self._table, rolled)
 
     async def is_copy_in_quarantine(self, rolled: SegmentRolled) -> bool:
         """Tell whether the very bytes that are staged went to quarantine before."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from coldstream.agent.archive import Archive
 from coldstream.agent.monitor.metrics import AgentMetrics, Service
 from coldstream.agent.slots import Slots
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import UnavailableError
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.manifest.stream import Incarnation, StreamId

@@ -1,13 +1,14 @@
-"""Time borders: where fragments end because of time, not of size, so that quiet streams are archived soon as well.
+"""Time borders: where fragments end because of time, not size, so that quiet streams are archived soon as well.
 
-A time border lies behind a user chunk, when
+A time border lies after a user chunk if
 
-- the next user chunk's `timestamp // every_ms` is another (clocks may run backwards), or
+- the next user chunk's `timestamp // every_ms` is another number (clocks may run backwards), or
 - more than HELD_BYTES of tracking chunks come before the next user chunk, or
 - the segment ends without another user chunk.
 
-So borders depend on the chunks alone, whoever looks and whenever. They lie behind user chunks, before the tracking
-chunks that may follow, because only user chunks are known in time to be committed: brokers deliver no others unasked.
+Borders depend on the chunks alone, so everybody who looks finds the same ones. They lie after user chunks, before any
+tracking chunks that follow, because a broker delivers only user chunks unasked: an agent learns in time that these are
+committed, and may learn it too late of others.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.units import TimestampMs
 
 HELD_BYTES = 64 << 10
-"""Tracking chunks that whoever cuts may have to hold back until it is known to which side they belong."""
+"""Tracking chunks that a cutter holds back at most, until it knows on which side of a border they lie."""
 
 
 class Side(Enum):
-    """On which side of a border a chunk lies. What was held comes before the chunk, on the same side as it."""
+    """The side of a border on which a chunk lies. Chunks held before it lie on the same side."""
 
     JOIN = auto()
-    """With the chunks before it."""
+    """The side of the chunks before it: there is no border between."""
 
     PART = auto()
-    """Behind a border, which lies behind the last user chunk."""
+    """The other side: a border lies after the last user chunk."""
 
     HOLD = auto()
-    """Not known yet."""
+    """Not known until a later chunk."""
 
 
 class TimeBorders:
-    """Tells of each chunk of a segment, in order, on which side of a border it lies; without `every_ms` all JOIN."""
+    """Tells of each chunk of a segment, in order, on which side of a border it lies. Without `every_ms` all JOIN."""
 
     def __init__(self, every_ms: int | None) -> None:
         self._every_ms = every_ms
@@ -50,15 +51,17 @@ class TimeBorders:
             before, self._window = self._window, self.window(header.timestamp)
             self._held_bytes = 0
             return Side.JOIN if before in {None, self._window} else Side.PART
+        # Tracking chunks before the first user chunk have no border to lie after.
         if self._window is None:
             return Side.JOIN
         self._held_bytes += header.total_bytes
         if self._held_bytes <= HELD_BYTES:
             return Side.HOLD
+        # The bound is part of the rule, not of this process: otherwise memory would decide where a border lies.
         self._window = None
         return Side.PART
 
     def window(self, timestamp: TimestampMs) -> int:
-        """Number the span of time that a timestamp lies in."""
+        """Number the time window that holds a timestamp."""
         assert self._every_ms is not None
         return timestamp // self._every_ms

@@ -1,16 +1,13 @@
-"""Add an entry to the manifest: read around it, plan, write, and begin again while others get in between."""
+"""The commit of one entry to the manifest: read around it, plan, write, and start over if another writer was first."""
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
-from typing import TypeVar
 
 from coldstream.archive.coverage import Coverage, read_coverage
-from coldstream.errors import ConflictError, LostRaceError, OutcomeUnknownError
+from coldstream.errors import LostRaceError
 from coldstream.manifest.commit import (
     Neighbourhood,
     after_raise,
@@ -21,27 +18,22 @@ from coldstream.manifest.commit import (
 )
 from coldstream.manifest.entry import FragmentEntry, Head, Missing, Quarantine
 from coldstream.manifest.stream import StreamId
+from coldstream.store.log import iter_pages
 from coldstream.store.ports import ManifestTable
+from coldstream.store.races import retry_lost_races
 from coldstream.units import TimestampMs
 
-MAX_ATTEMPTS = 30
-"""Lost races in a row before the event is given back to its queue: far more than the functions that run at once."""
-
-FIRST_DELAY_S = 0.01
-MAX_DELAY_S = 1.0
-
 PAGE_ENTRIES = 16
-
-_Answer = TypeVar("_Answer")
+"""Successors of a late entry that one Query reads. Usually the second is settled already, and more would be wasted."""
 
 
 def commit_fragment(
     table: ManifestTable, stream: StreamId, entry: FragmentEntry, now: Callable[[], TimestampMs]
 ) -> bool:
-    """Commit an entry; return False when the manifest holds its offsets already. Cost: 2 requests, when nobody is near.
+    """Commit an entry, or return False if the manifest holds its offsets. Cost: 2 requests if it is appended.
 
-    Raises LostRaceError when others kept getting in between, OverlapError at once when entries hold a part of its
-    offsets only: those are to be cut out of it first.
+    Raises LostRaceError if other writers kept being first, and OverlapError at once if the manifest holds some of the
+    offsets but not all: the caller must cut those out first.
     """
 
     def attempt() -> bool:
@@ -49,72 +41,61 @@ def commit_fragment(
         overlapping = [other for other in around.after if other.first_offset < entry.next_offset]
         if overlapping:
             coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
-            # Either may show half of a change. What an entry was ever seen to hold is archived: both count.
-            held = Coverage(tuple(sorted([*overlapping, *coverage.entries], key=attrgetter("first_offset"))))
-            if held.holds(entry.first_offset, entry.next_offset):
+            # Each of the two reads may show half of a change. Offsets seen in either are archived for good, so both
+            # count; judging by one alone could report an overlap that a compaction in progress only seems to leave.
+            entries = sorted([*overlapping, *coverage.entries], key=attrgetter("first_offset"))
+            if Coverage(tuple(entries)).holds(entry.first_offset, entry.next_offset):
                 return False
         while True:
             change = plan_commit(around, entry, now())
             table.apply(change)
             if change.new_entry is not None:
                 return True
+            # That change only raised the timestamps of successors. No new read is needed: it passed, so `around` was
+            # what the manifest held, and the entry is planned on what the change left.
             around = after_raise(around, change)
 
-    return persist(attempt)
+    return retry_lost_races(attempt)
 
 
 def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
-    """Read what a commit of `entry` has to know.
+    """Read what a commit of `entry` must know.
 
-    Cost: one GetItem, and two requests more unless it is an append; one more where it leaves a gap beside it and
-    anything of the stream is known to be missing.
+    Cost: one GetItem, and two more requests unless it is an append. One more if it leaves a gap beside it and some of
+    the stream is known to be missing.
 
-    What is read may be half of a change of others. The plan sees where it contradicts itself; what does not, and is no
-    longer so, the conditions of the change refuse.
+    These reads may show half of another writer's change. The plan detects a view that contradicts itself. A view that
+    is consistent but out of date fails the conditions of the change.
     """
     incarnation = stream.incarnation
     head = table.head(incarnation) or Head(stream)
     if is_append(head, entry):
         return _with_missing(table, Neighbourhood(head), entry)
     after: list[FragmentEntry] = []
-    position = entry.first_offset
-    while True:
-        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
+    for page in iter_pages(table, incarnation, entry.first_offset, PAGE_ENTRIES):
         after.extend(page.entries)
-        if page.head is not None or not page.entries or is_settled(page.entries[-1], entry):
+        if page.entries and is_settled(page.entries[-1], entry):
             break
-        position = page.entries[-1].next_offset
     before = next(iter(table.log_before(incarnation, entry.first_offset, 1)), None)
     return _with_missing(table, Neighbourhood(head, before, after), entry)
 
 
 def read_missing(table: ManifestTable, head: Head) -> tuple[Missing, ...]:
-    """Read what is known to be missing. Cost: nothing where nothing is, else one Query a page of thousands.
+    """Read what is known to be missing. Cost: nothing if the head counts none, else one Query a page of thousands.
 
-    Raises LostRaceError unless it is all that the head counts.
+    Raises LostRaceError unless the counts are the head's: a shorter list would give a gap the wrong reason, and the
+    conditions of the change could not tell, as they do not name what was not read.
     """
     if not head.losses and not head.quarantined:
         return ()
     missing = tuple(table.missing(head.stream.incarnation))
-    quarantined = [one for one in missing if isinstance(one, Quarantine)]
-    again = sum(one.copies - 1 for one in quarantined)
-    counted = len(missing) - len(quarantined), len(quarantined), again
-    if counted != (head.losses, head.quarantined, head.quarantined_again):
-        raise LostRaceError(f"half of a change shows in what is missing of {head.stream}")
+    quarantined = [item for item in missing if isinstance(item, Quarantine)]
+    further_copies = sum(item.copies - 1 for item in quarantined)
+    counts = len(missing) - len(quarantined), len(quarantined), further_copies
+    if counts != (head.losses, head.quarantined, head.quarantined_again):
+        raise LostRaceError(f"losses and quarantined segments of {head.stream} changed while they were read")
     return missing
 
 
 def _with_missing(table: ManifestTable, around: Neighbourhood, entry: FragmentEntry) -> Neighbourhood:
     return replace(around, missing=read_missing(table, around.head)) if makes_gap(around, entry) else around
-
-
-def persist(attempt: Callable[[], _Answer]) -> _Answer:
-    """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
-    delay_s = FIRST_DELAY_S
-    for _ in range(MAX_ATTEMPTS - 1):
-        try:
-            return attempt()
-        except (ConflictError, OutcomeUnknownError):
-            time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
-            delay_s = min(2 * delay_s, MAX_DELAY_S)
-    return attempt()

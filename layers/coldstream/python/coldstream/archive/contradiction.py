@@ -1,11 +1,11 @@
-"""Hold a staged copy to what the archive has of its offsets, before any of it is archived.
+"""The comparison of a staged copy with what the archive holds of its offsets, before any of the copy is archived.
 
-Two copies are of one history when each of their user chunks is the same: its id, records, entries, epoch, timestamp,
-and the CRC-32 and size of its data. All else may differ: brokers deliver neither trailers nor bloom filters, and where
-a segment is rebuilt from deliveries, tracking chunks are replaced (docs/formats.md, "Copies").
+Two copies belong to one history if each of their user chunks is the same: its id, records, entries, epoch, timestamp,
+and the CRC-32 and size of its data. Anything else may differ. Brokers deliver neither trailers nor bloom filters, and a
+segment that was rebuilt from deliveries has other tracking chunks (docs/formats.md, "Copies").
 
-Fragments of which the copy has all chunks, to the bit, are known by the CRC-32 that the manifest has of them. Only
-where that says nothing, or that something differs, the archived chunks are read.
+A fragment whose chunks the copy has bit for bit is recognised by the CRC-32 that the manifest keeps. The archived
+chunks themselves are read only if that CRC-32 is unknown or differs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 
-from coldstream.archive.archived import archived_chunks
 from coldstream.archive.coverage import Coverage
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.staged import StagedSegment
+from coldstream.archive.fragment_chunks import fragment_chunks
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ContradictionError, CorruptionError
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
@@ -28,51 +28,58 @@ from coldstream.units import Offset, format_timestamp
 
 
 def check_history(objects: ObjectReads, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> None:
-    """Raise ContradictionError, naming the first such chunk, when the copy is of another history than the archive.
+    """Raise ContradictionError, which names the first such chunk, if the copy belongs to another history.
 
-    Cost: nothing where nothing near is archived. Else the staged copy is read, up to its last chunk that is archived,
-    or to its end where something behind it is; and where a CRC-32 does not settle it, once more, beside what is
-    archived. Of a copy that is broken what comes before that is held to the archive: only that can be archived. Raises
-    CorruptionError, of what is archived.
+    The whole copy is compared before its first chunk is archived. Checked on the way, a copy that contradicts the
+    archive late would have left chunks of its own history there already.
+
+    A broken copy is compared up to where it breaks, because only that part can be archived.
+
+    Cost: nothing if the archive holds nothing near. Else the staged copy is read, up to its last archived chunk, or to
+    its end if the archive goes on after it. If a CRC-32 leaves doubt, both the copy and the archived chunks are read.
+    Raises CorruptionError if what is archived is corrupt.
     """
     if not coverage.entries and coverage.after is None:
         return
-    doubtful = _doubtful(segment, staged, coverage)
+    doubtful = _find_doubtful(segment, staged, coverage)
     if doubtful:
         _compare(objects, segment, staged, coverage, doubtful)
 
 
-def _doubtful(segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> set[Offset]:
-    """Return the next offsets of the entries that a CRC-32 does not show to have the same chunks."""
-    met: dict[Offset, int] = {}
+def _find_doubtful(segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> set[Offset]:
+    """Return the entries, by next offset, of which no CRC-32 shows that the copy has the same chunks."""
+    crcs: dict[Offset, int] = {}
     sizes: dict[Offset, int] = {}
-    with closing(_chunks(segment, staged)) as chunks:
+    with closing(_sound_chunks(segment, staged)) as chunks:
         for chunk in chunks:
             header = chunk.header
             entry = coverage.holder_of(header, source=segment.staged_key)
             if entry is not None:
-                crc32 = met.get(entry.next_offset, 0)
-                met[entry.next_offset] = combine_crc32(crc32, chunk.crc32, header.total_bytes)
+                crc32 = crcs.get(entry.next_offset, 0)
+                crcs[entry.next_offset] = combine_crc32(crc32, chunk.crc32, header.total_bytes)
                 sizes[entry.next_offset] = sizes.get(entry.next_offset, 0) + header.total_bytes
             if coverage.after is None and header.next_offset >= coverage.entries[-1].next_offset:
                 break
             if coverage.after is not None and header.type is ChunkType.USER:
+                # A leader's epoch never falls. A copy with a later epoch than what is archived after it was written by
+                # a leader of another history, even though no offset of it is archived twice.
                 check_epoch_before(segment.staged_key, header.chunk_id, header.epoch, coverage.after)
     return {
         entry.next_offset
         for entry in coverage.entries
-        if entry.next_offset in met
-        and (sizes[entry.next_offset], met[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
+        if entry.next_offset in crcs
+        and (sizes[entry.next_offset], crcs[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
     }
 
 
 def _compare(
     objects: ObjectReads, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage, doubtful: set[Offset]
 ) -> None:
+    """Compare the copy with the archived chunks of the doubtful entries, chunk by chunk."""
     last = max(doubtful)
-    held: FragmentEntry | None = None
+    entry_in_hand: FragmentEntry | None = None
     archived: Iterator[ChunkHeader] = iter(())
-    with closing(_chunks(segment, staged)) as chunks:
+    with closing(_sound_chunks(segment, staged)) as chunks:
         for chunk in chunks:
             header = chunk.header
             if header.chunk_id >= last:
@@ -80,18 +87,18 @@ def _compare(
             entry = coverage.holder_of(header, source=segment.staged_key)
             if entry is None or entry.next_offset not in doubtful:
                 continue
-            if entry is not held:
-                held, archived = entry, archived_chunks(objects, entry, Offset(header.chunk_id))
-            there = next(archived, None)
-            if there is None or not is_same(header, there):
-                found = "no chunk" if there is None else _told(there)
+            if entry is not entry_in_hand:
+                entry_in_hand, archived = entry, fragment_chunks(objects, entry, Offset(header.chunk_id))
+            other = next(archived, None)
+            if other is None or not is_same_chunk(header, other):
+                found = "no chunk" if other is None else _describe(other)
                 raise ContradictionError(
-                    segment.staged_key, header.chunk_id, f"it has {_told(header)}; {entry.key} has {found}"
+                    segment.staged_key, header.chunk_id, f"it has {_describe(header)}; {entry.key} has {found}"
                 )
 
 
-def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:
-    """Tell whether two chunks are the same, but for what brokers do not deliver; tracking chunks have no messages."""
+def is_same_chunk(one: ChunkHeader, other: ChunkHeader) -> bool:
+    """Tell whether two chunks hold the same messages. Two tracking chunks, which hold none, need only the same id."""
     if one.type is ChunkType.USER or other.type is ChunkType.USER:
         return _identity(one) == _identity(other)
     return one.chunk_id == other.chunk_id
@@ -110,7 +117,7 @@ def _identity(header: ChunkHeader) -> tuple[int, ...]:
     )
 
 
-def _told(header: ChunkHeader) -> str:
+def _describe(header: ChunkHeader) -> str:
     kind = "a user chunk" if header.type is ChunkType.USER else "a tracking chunk"
     return (
         f"{kind} of offsets {header.chunk_id} to {header.next_offset - 1}, epoch {header.epoch},"
@@ -118,8 +125,8 @@ def _told(header: ChunkHeader) -> str:
     )
 
 
-def _chunks(segment: SegmentRolled, staged: StagedSegment) -> Generator[ChunkEnd, None, None]:
-    """Yield the chunks of the copy, as far as it is sound: where it is not, that is found again when it is cut."""
+def _sound_chunks(segment: SegmentRolled, staged: StagedSegment) -> Generator[ChunkEnd, None, None]:
+    """Yield the copy's chunks up to the first corrupt one, which the cutter will find again and report."""
     scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
     with closing(staged.blocks()) as blocks, suppress(CorruptionError):
         for block in blocks:

@@ -1,19 +1,20 @@
-"""Which offsets of a segment the manifest covers already: the plan of an upload is what it does not cover yet."""
+"""The coverage of a segment: which of its offsets the manifest holds. An upload archives what it does not hold."""
 
 from __future__ import annotations
 
-import random
-import time
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
-from coldstream.errors import ContradictionError
+from coldstream.errors import ContradictionError, LostRaceError
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation
+from coldstream.retry import retrying
+from coldstream.store.log import iter_pages
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.units import Offset
 
@@ -21,22 +22,24 @@ PAGE_ENTRIES = 100
 
 FIRST_ENTRIES = 4
 MORE_ENTRIES = 1000
+"""Entries that `covered_to` reads first, as a segment rarely has more, and then at a time."""
 
 READS = 5
-"""Of a place that shows half of a change."""
+"""How often `covered_to` reads a place of the log that shows half of a change."""
 
 FIRST_DELAY_S = 0.02
+MAX_DELAY_S = 0.16
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The entries that hold some of a span of offsets, in order, and the first that lies behind the span."""
+    """The entries that hold any offset of a span, in order, and the first entry that lies after the span."""
 
     entries: tuple[FragmentEntry, ...]
     after: FragmentEntry | None = None
 
     def holds(self, first_offset: Offset, next_offset: Offset) -> bool:
-        """Tell whether every offset of `first_offset` up to `next_offset` is in an entry."""
+        """Tell whether entries hold every offset from `first_offset` up to `next_offset`."""
         reached = first_offset
         for entry in self.entries:
             if entry.first_offset > reached:
@@ -47,7 +50,7 @@ class Coverage:
         return False
 
     def holder_of(self, header: ChunkHeader, *, source: str) -> FragmentEntry | None:
-        """Return the entry that holds a chunk. Raises ContradictionError when one holds a part of it."""
+        """Return the entry that holds a chunk, if any. Raises ContradictionError if an entry holds a part of it."""
         number = bisect_right(self.entries, int(header.chunk_id), key=lambda entry: int(entry.next_offset))
         if number == len(self.entries) or self.entries[number].first_offset >= header.next_offset:
             return None
@@ -57,18 +60,18 @@ class Coverage:
         raise ContradictionError(
             source,
             header.chunk_id,
-            f"a chunk of offsets {header.chunk_id} to {header.next_offset - 1} straddles the border of {entry.key},"
+            f"its chunk of offsets {header.chunk_id} to {header.next_offset - 1} straddles the border of {entry.key},"
             f" which holds {entry.first_offset} to {entry.next_offset - 1}",
         )
 
     def holds_just(self, first_offset: Offset, next_offset: Offset) -> bool:
-        """Tell whether the entries are of these offsets, without a hole, and of no others."""
+        """Tell whether the entries hold exactly these offsets: without a hole, an overlap, or any other offset."""
         borders = [first_offset, *(entry.next_offset for entry in self.entries)]
         starts = [*(entry.first_offset for entry in self.entries), next_offset]
         return borders == starts
 
     def segment_crc32(self) -> int | None:
-        """Return the CRC-32 that a segment of just the chunks of all entries has; None where one's is not known."""
+        """Return the CRC-32 of a segment made of exactly the entries' chunks, None if that of any is unknown."""
         combined: int | None = crc32(SEGMENT_HEADER)
         for entry in self.entries:
             if combined is None or entry.data_crc32 is None:
@@ -82,58 +85,65 @@ def read_coverage(
 ) -> Coverage:
     """Read what the manifest holds of a span of offsets. Cost: one Query for every 100 entries."""
     entries: list[FragmentEntry] = []
-    position = first_offset
-    while True:
-        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
+    for page in iter_pages(table, incarnation, first_offset, PAGE_ENTRIES):
+        # The whole page counts, also after the first entry that lies after the span: a merged entry that reaches back
+        # into the span comes after the small ones that it replaces.
         entries.extend(entry for entry in page.entries if entry.first_offset < next_offset)
         after = next((entry for entry in page.entries if entry.first_offset >= next_offset), None)
-        if page.head is not None or not page.entries or after is not None:
+        if after is not None:
             return Coverage(tuple(entries), after)
-        position = page.entries[-1].next_offset
+    return Coverage(tuple(entries))
 
 
 def covered_to(table: ManifestReads, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Offset:
-    """Return how far, from `first_offset` on and up to `next_offset`, the manifest covers a stream without a hole.
+    """Return how far the manifest covers a stream without a hole, from `first_offset` on, `next_offset` at most.
 
-    That is `first_offset` where it does not hold even that. Only entries that were read count, each of which begins
-    where the one before it ends, or earlier: what is released on this word is archived, for good. Where what is read
-    shows half of a change, so that there may be more than that, it is read again, a few times.
+    The answer is `first_offset` if the manifest does not hold even that. Only entries that were read count, each of
+    which begins at or before the end of the one before. So agents may release what this covers: it is archived for
+    good. If the log shows half of a change, and may therefore cover more, it is read again, a few times.
 
-    Cost: one Query where four entries reach the end of the span, and else one for each thousand entries more; in a long
-    span of small fragments DynamoDB ends a page at a megabyte, some 1,000 of them.
+    Cost: one Query if four entries reach the end of the span, else one more for each thousand entries.
     """
-    walk = _Walk(first_offset)
-    delay_s = FIRST_DELAY_S
-    for _ in range(READS):
-        if walk.go_on(table, incarnation, next_offset):
-            break
-        time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
-        delay_s *= 2
-    return min(walk.reached, next_offset)
+    chain = _Chain(first_offset)
+    repeated = retrying(LostRaceError, attempts=READS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+    # After the last attempt the answer may be too small, which costs the agent another question. It is never too great.
+    with suppress(LostRaceError):
+        repeated(lambda: chain.extend(table, incarnation, next_offset))
+    return min(chain.reached, next_offset)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """How far an unbroken chain of entries reaches."""
+class _Chain:
+    """An unbroken chain of entries that were read, up to the offset `reached`. It only ever grows."""
 
     reached: Offset
 
-    def go_on(self, table: ManifestReads, incarnation: Incarnation, next_offset: Offset) -> bool:
-        """Go on to the end of the chain, or past the next offset; return False where half of a change shows there."""
+    def extend(self, table: ManifestReads, incarnation: Incarnation, next_offset: Offset) -> None:
+        """Follow the chain to its end or past `next_offset`. Raises LostRaceError if its end shows half of a change."""
         limit = FIRST_ENTRIES
         while self.reached < next_offset:
+            # Not `iter_pages`: each page begins where the chain ends, so that entries after a hole are read again if a
+            # later entry closes it.
             page = table.log_from_offset(incarnation, self.reached, limit)
             hole: FragmentEntry | None = None
             for entry in page.entries:
                 if entry.first_offset > self.reached:
                     hole = hole or entry
-                else:  # also past a hole: what a compaction made holds what it removed
+                else:  # also after a hole: a merged entry holds the offsets of the entries that it replaced
                     self.reached = max(self.reached, entry.next_offset)
             if hole is not None and hole.first_offset > self.reached:
-                return hole.prior_offset is None or hole.prior_offset <= self.reached
+                # Only the entry's own link proves the hole. A link to an offset past the chain's end names an entry
+                # that exists and did not show.
+                self._check(hole.prior_offset, hole.first_offset)
+                return
             if page.head is not None:
-                return page.head.next_offset is None or page.head.next_offset <= self.reached
+                self._check(page.head.next_offset, page.head.next_offset)
+                return
             if not page.entries:
-                return True
+                return
             limit = MORE_ENTRIES
-        return True
+
+    def _check(self, covered_to: Offset | None, position: Offset | None) -> None:
+        """Raise LostRaceError if the log ought to show entries up to `covered_to`, past the end of the chain."""
+        if covered_to is not None and covered_to > self.reached:
+            raise LostRaceError(f"the log shows half of a change between offsets {self.reached} and {position}")

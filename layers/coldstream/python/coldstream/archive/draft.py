@@ -1,7 +1,7 @@
-"""A fragment under construction.
+"""`FragmentDraft`: a fragment under construction.
 
-It is spooled to an unlinked temporary file, so that its size costs disk and not memory, and
-its checksum is put together from those of its chunks, so that its bytes are not read again for it.
+It is spooled to an unlinked temporary file, so that its size costs disk space and not memory. Its checksum is combined
+from those of its chunks, so that its bytes are not read again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPOOL_BUFFER_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class CutFragment:
-    """A whole fragment, ready for its object: `body` stands at its first byte. Its entry has no key yet."""
+    """A complete fragment. `body` is at its first byte; the entry gets its key when the object is written."""
 
     body: BinaryIO
     entry: FragmentEntry
@@ -40,7 +40,7 @@ class CutFragment:
 
 
 class FragmentDraft:
-    """A fragment that chunks are still added to: `write` the bytes of each, then `add` it once it is verified."""
+    """A fragment that still takes chunks: `write` the bytes of each, then `add` the chunk once it is verified."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class FragmentDraft:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of the chunks that were added."""
+        """Size of the chunks added so far."""
         return self._position - SEGMENT_HEADER_BYTES
 
     def write(self, view: bytes | memoryview) -> None:
@@ -84,7 +84,7 @@ class FragmentDraft:
             raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
 
     def add(self, header: ChunkHeader, chunk_crc32: int) -> None:
-        """Count in the chunk whose bytes were just written; `chunk_crc32` is that of all of them."""
+        """Add the chunk whose bytes were just written; `chunk_crc32` is that of all of these bytes."""
         if self._first is None:
             self._first = header
             self._greatest = header.timestamp
@@ -103,7 +103,7 @@ class FragmentDraft:
         self.chunks += 1
 
     def finish(self) -> CutFragment:
-        """Close the fragment after its last chunk, of which there must be one."""
+        """Complete the fragment, which must have at least one chunk."""
         assert self._first is not None
         assert self._last is not None
         footer = build_footer(
@@ -143,8 +143,8 @@ class FragmentDraft:
         return CutFragment(self._body, entry)
 
     def discard(self) -> None:
-        """Give up the fragment and its disk space."""
-        with suppress(OSError):  # closing writes what is buffered, and the disk may be full
+        """Discard the fragment and free its disk space."""
+        with suppress(OSError):  # closing flushes the buffer, and the disk may be full
             self._body.close()
 
     def _point(self, header: ChunkHeader) -> SparsePoint:

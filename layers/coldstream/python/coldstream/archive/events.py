@@ -1,8 +1,8 @@
-"""The agent's events, `Segment Rolled` and `Segment Lost`, as they stand in EventBridge and in SQS.
+"""The agent's events, `Segment Rolled` and `Segment Lost`, as EventBridge and SQS carry them.
 
-docs/formats.md describes their schemas for people; docs/segment-rolled.schema.json and docs/segment-lost.schema.json,
-generated from here, for programs. Version 1 is the only one. A field that is not of the schema is refused: it may be of
-a version not known here.
+docs/formats.md describes their schemas for people. docs/segment-rolled.schema.json and docs/segment-lost.schema.json
+describe them for programs, and are generated from here. Version 1 is the only one. An unknown field is an error: it may
+belong to a later version and change the meaning of the others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coldstream.archive.lost import MAX_REASON_BYTES, SegmentLost
-from coldstream.archive.rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
+from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
+from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.errors import InvalidEventError, InvalidNameError
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.units import MAX_OFFSET, Offset
 
 SOURCE = "coldstream.agent"
-"""Of agents that are told no cluster; those of one put a dot and its name behind it."""
+"""The source of agents without a cluster. Agents of a cluster append a dot and its name."""
 
 DETAIL_TYPE = "Segment Rolled"
 LOST_DETAIL_TYPE = "Segment Lost"
@@ -34,33 +34,33 @@ class _Model(BaseModel):
 
 
 class StreamDetail(_Model):
-    """Which stream."""
+    """The stream."""
 
     vhost: str = Field(description="Virtual host, 1 to 255 bytes of UTF-8", examples=["/"])
     name: str = Field(description="Name of the stream, 1 to 255 bytes of UTF-8", examples=["orders"])
     incarnation: str = Field(
-        description="Name of the broker's directory for this life of the stream",
+        description="Name of the broker's directory for this incarnation of the stream",
         pattern="^[A-Za-z0-9_=-]{1,255}$",
         examples=["__orders_1763700000000000000"],
     )
 
 
 class SegmentDetail(_Model):
-    """Which segment of it, or which slice of a segment."""
+    """The segment of the stream, or the slice of a segment."""
 
     first_offset: int = Field(ge=0, le=MAX_OFFSET, description="Offset of its first record")
     next_offset: int = Field(gt=0, le=MAX_OFFSET, description="Offset after its last record")
-    size_bytes: int = Field(gt=0, le=MAX_SEGMENT_BYTES, description="Size of what is staged: header and chunks")
+    size_bytes: int = Field(gt=0, le=MAX_SEGMENT_BYTES, description="Size of the staged copy: header and chunks")
     cut_every_ms: int | None = Field(
         default=None,
         ge=MIN_CUT_EVERY_MS,
         le=MAX_CUT_EVERY_MS,
-        description="Fragments also end where timestamp // cut_every_ms of user chunks changes; else by size alone",
+        description="Fragments also end where timestamp // cut_every_ms of user chunks changes; absent: only by size",
     )
 
 
 class StagedDetail(_Model):
-    """Where its bytes are."""
+    """The staged copy."""
 
     bucket: str = Field(description="The archive's bucket")
     key: str = Field(
@@ -70,13 +70,13 @@ class StagedDetail(_Model):
         default=None,
         min_length=1,
         max_length=255,
-        description="ETag of this copy, as S3 has it: another one that is there by then is not judged by this event",
+        description="ETag of this copy in S3: the event says nothing about another copy at the same key",
         examples=['"9b2cf535f27731c974343645a3985328"'],
     )
 
 
 class SegmentRolledDetail(_Model):
-    """Chunks of a segment are committed, and staged: all of a closed one, or a slice."""
+    """Chunks of a segment are committed and staged: all chunks of a closed segment, or a slice."""
 
     version: Literal[1] = Field(description="Version of this schema")
     stream: StreamDetail
@@ -85,14 +85,14 @@ class SegmentRolledDetail(_Model):
 
 
 class LostDetail(_Model):
-    """Which offsets of it."""
+    """The lost offsets."""
 
-    first_offset: int = Field(ge=0, le=MAX_OFFSET, description="The first that is lost")
-    next_offset: int = Field(gt=0, le=MAX_OFFSET, description="Offset after the last that is lost")
+    first_offset: int = Field(ge=0, le=MAX_OFFSET, description="The first lost offset")
+    next_offset: int = Field(gt=0, le=MAX_OFFSET, description="The offset after the last lost one")
 
 
 class SegmentLostDetail(_Model):
-    """Offsets were given up before they were archived."""
+    """Offsets that were given up before they were archived."""
 
     version: Literal[1] = Field(description="Version of this schema")
     stream: StreamDetail
@@ -105,17 +105,17 @@ class SegmentLostDetail(_Model):
     )
     unseen: Literal[True] | None = Field(
         default=None,
-        description="True where they were deleted before an agent came to the stream: no reason for an alarm",
+        description="True if they were deleted before an agent came to the stream, which is no reason for an alarm",
     )
 
 
 def source_of(announcing: Cluster) -> str:
-    """Return the source of a cluster's events: AWS holds agents to it, by the condition key `events:source`."""
+    """Return the source of a cluster's events. IAM policies hold agents to it, by the condition key `events:source`."""
     return f"{SOURCE}.{announcing}" if announcing else SOURCE
 
 
 def detail_of(event: SegmentRolled | SegmentLost) -> str:
-    """Write an event's detail: JSON."""
+    """Encode an event's detail as JSON."""
     names = event.stream
     stream = StreamDetail(vhost=names.vhost, name=names.name, incarnation=names.incarnation)
     detail: SegmentRolledDetail | SegmentLostDetail
@@ -138,9 +138,9 @@ def detail_of(event: SegmentRolled | SegmentLost) -> str:
 
 
 def event_of(body: str) -> SegmentRolled | SegmentLost:
-    """Read the body of an SQS record: an EventBridge envelope around the detail.
+    """Decode the body of an SQS record: an EventBridge envelope around the detail.
 
-    Raises InvalidEventError, naming the field, when it is anything else than a valid event of version 1.
+    Raises InvalidEventError, which names the field, unless it is a valid event of version 1.
     """
     try:
         envelope = json.loads(body)
@@ -162,7 +162,7 @@ def _cluster_of(source: Any) -> Cluster:
     if source == SOURCE:
         return NO_CLUSTER
     if not isinstance(source, str) or not source.startswith(f"{SOURCE}."):
-        raise InvalidEventError("source", f"is {source!r}, not {SOURCE!r}, nor that with a dot and a cluster")
+        raise InvalidEventError("source", f"is {source!r}, not {SOURCE!r}, nor {SOURCE!r} with a dot and a cluster")
     try:
         return cluster(source.removeprefix(f"{SOURCE}."))
     except InvalidNameError as err:

@@ -1,18 +1,20 @@
-"""Write down in the manifest what is missing and why, and give the gaps that it explains their reason."""
+"""Records of what is missing: they say why, in the manifest, and give the gaps that they explain their reason."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from coldstream.archive.bound import claim
-from coldstream.archive.commit import persist, read_missing
-from coldstream.archive.lost import SegmentLost
+from coldstream.archive.cluster_binding import claim
+from coldstream.archive.commit import read_missing
+from coldstream.archive.segment_lost import SegmentLost
 from coldstream.errors import LostRaceError
 from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing
 from coldstream.manifest.stream import StreamId
+from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestTable
+from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
 
 PAGE_ENTRIES = 100
@@ -20,43 +22,45 @@ PAGE_GAPS = 100
 
 
 def record_loss(table: ManifestTable, lost: SegmentLost, now: Callable[[], TimestampMs]) -> None:
-    """Write down a loss, unless losses that are written down cover it. Safe to repeat.
+    """Record a loss, unless recorded losses cover it. Safe to repeat.
 
-    Cost: that of `claim` and `record_missing`. Raises OtherClusterError when the stream is bound to another cluster
-    than the one that says so.
+    Cost: that of `claim` and `record_missing`. Raises OtherClusterError if the stream is bound to another cluster than
+    the one that announces the loss.
     """
     claim(table, lost.stream, lost.cluster)
     record_missing(table, lost.stream, Loss(lost.first_offset, lost.next_offset, lost.reason, now()))
 
 
 def record_missing(table: ManifestTable, stream: StreamId, new: Missing) -> None:
-    """Write down what is missing, unless that is done. Safe to repeat.
+    """Record that something is missing, unless that is recorded. Safe to repeat.
 
-    Cost: 2 requests; one Query more where anything else is missing, and two where the stream has gaps, or one for every
-    100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction.
+    Cost: 2 requests. One more Query if anything else of the stream is missing, and two more if it has gaps, or one for
+    every 100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction.
     """
     position = new.first_offset
 
     def attempt() -> Offset:
-        """Deal with the gaps from the position on, as many as one transaction takes; return where it got to."""
+        """Update the gaps from `position` on, as many as one transaction takes; return how far that got."""
         head = table.head(stream.incarnation) or Head(stream)
         known = read_missing(table, head)
         gaps = _gaps_within(table, head, position, new.next_offset)
+        # Only an attempt that has seen all gaps may conclude that there is nothing to write.
         is_all = position == new.first_offset and len(gaps) <= MAX_GAPS
         change = plan_missing(head, new, known, gaps[:MAX_GAPS], is_checked=is_all)
         if change is not None:
             table.apply(change)
         return gaps[MAX_GAPS].first_offset if len(gaps) > MAX_GAPS else new.next_offset
 
+    # `position` moves only after a transaction has passed, so a lost race repeats that part and no other.
     while position < new.next_offset:
-        position = persist(attempt)
+        position = retry_lost_races(attempt)
 
 
 def _gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
-    """Read the gaps that overlap a span. Raises LostRaceError where what is read shows half of a change.
+    """Read the gaps that overlap a span. Raises LostRaceError if the reads show half of a change.
 
-    Where entries are seen is no gap, for good; where none are seen there has to be a gap item of exactly that hole,
-    which the change that is planned on it makes sure of.
+    Entries that were seen prove that there is no gap. Their absence proves nothing, so each hole between them must have
+    a gap item of exactly its offsets, and the change that is planned on that item is conditioned on it.
     """
     if not head.gaps or head.first_offset is None or head.next_offset is None:
         return []
@@ -70,44 +74,43 @@ def _gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_of
         page = table.gaps(head.stream.incarnation, PAGE_GAPS, from_offset=position)[: len(holes) - len(gaps)]
         expected = holes[len(gaps) : len(gaps) + len(page)]
         if not page or [_offsets(gap) for gap in page] != [_offsets(hole) for hole in expected]:
-            raise LostRaceError(f"half of a change shows in the gaps from offset {position} on")
+            raise LostRaceError(f"the gaps from offset {position} on show half of a change")
         gaps += page
     return gaps
 
 
 def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
-    """Walk the entries from the one that ends past the first offset to the one that ends at or past the next offset."""
+    """List the holes of a span, from the entry that ends after its first offset to the one that ends at its end.
+
+    Raises LostRaceError unless the entries form an unbroken chain of links up to there.
+    """
     holes: list[Gap] = []
     before: FragmentEntry | None = None
-    position = first_offset
-    while position < next_offset:
-        page = table.log_from_offset(head.stream.incarnation, position, PAGE_ENTRIES)
-        for entry in page.entries:
-            if before is None:
-                start = _reaches(entry, first_offset)
-            else:
-                check_neighbours(before, entry)
-                start = before.next_offset
-            if max(start, first_offset) < min(entry.first_offset, next_offset):
-                holes.append(Gap(start, entry.first_offset))
-            before, position = entry, entry.next_offset
-            if position >= next_offset:
-                break
+    for entry in iter_log(table, head.stream.incarnation, first_offset, PAGE_ENTRIES):
+        if before is None:
+            start = _start_of_hole(entry, first_offset)
         else:
-            if page.head is not None or not page.entries:
-                raise LostRaceError(f"the tail is {head.next_offset}, and no entry past {position} shows")
-    return holes
+            check_neighbours(before, entry)
+            start = before.next_offset
+        if max(start, first_offset) < min(entry.first_offset, next_offset):
+            holes.append(Gap(start, entry.first_offset))
+        before = entry
+        if entry.next_offset >= next_offset:
+            return holes
+    position = first_offset if before is None else before.next_offset
+    raise LostRaceError(f"the tail is {head.next_offset}, but the log shows no entry after {position}")
 
 
-def _reaches(entry: FragmentEntry, offset: Offset) -> Offset:
-    """Return where what is before an entry ends, at or before an offset that is not before the stream's first.
+def _start_of_hole(entry: FragmentEntry, offset: Offset) -> Offset:
+    """Return where the hole before an entry begins, or the entry's own start if it holds `offset`.
 
-    Raises LostRaceError where its link says that it is not the first one past that.
+    The stream's first entry is at or before `offset`. Raises LostRaceError if the entry's link names an entry between
+    the two, which did not show.
     """
     if entry.first_offset <= offset:
         return entry.first_offset
     if entry.prior_offset is None or entry.prior_offset > offset:
-        raise LostRaceError(f"half of a change shows between offsets {offset} and {entry.first_offset}")
+        raise LostRaceError(f"the log shows half of a change between offsets {offset} and {entry.first_offset}")
     return entry.prior_offset
 
 

@@ -1,4 +1,4 @@
-"""Put a segment that fails verification aside, whole, with the reason: nothing is dropped."""
+"""Quarantine: where a segment that cannot be archived is kept, whole, with the reason. Nothing is dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from zlib import crc32
 
 from coldstream.archive.missing import record_missing
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import ObjectExistsError
 from coldstream.manifest.entry import Quarantine
 from coldstream.store.keys import Keys
@@ -27,24 +27,26 @@ def quarantine(
     reason: str,
     now: Callable[[], TimestampMs],
 ) -> str:
-    """Copy the staged segment to quarantine, its reason beside it, and write that in the manifest; return the key.
+    """Copy a staged segment to quarantine with its reason beside it, record it in the manifest, and return the key.
 
-    Safe to repeat. The staged copy is the caller's to delete, after this.
+    Safe to repeat. The caller deletes the staged copy afterwards.
     """
     key = keys.quarantined(segment.stream.incarnation, segment.first_offset, etag)
+    # The copy comes first, the record last: the manifest never names a quarantined object that is not there, and an
+    # upload that dies in between is repeated, because the staged copy still exists.
     objects.copy(segment.staged_key, key, if_match=etag)
     note = _note(segment, reason)
-    with suppress(ObjectExistsError):  # an earlier try got this far
+    with suppress(ObjectExistsError):  # an earlier attempt got this far
         objects.put_new(f"{key}.json", io.BytesIO(note), size_bytes=len(note), crc32=crc32(note))
-    aside = Quarantine(segment.first_offset, segment.next_offset, reason, now(), key, etag)
-    record_missing(table, segment.stream, aside)
+    record = Quarantine(segment.first_offset, segment.next_offset, reason, now(), key, etag)
+    record_missing(table, segment.stream, record)
     return key
 
 
-def is_quarantined(table: ManifestTable, segment: SegmentRolled) -> Quarantine | None:
-    """Return what is said of the copy of a segment that was put aside last, None when none was. Cost: one GetItem.
+def read_quarantine(table: ManifestTable, segment: SegmentRolled) -> Quarantine | None:
+    """Return the record of the latest copy of a segment that was quarantined, None if none was. Cost: one GetItem.
 
-    It may be of an earlier announcement: its ETag is that of the staged copy which failed.
+    The copy may be one of an earlier announcement: compare the record's ETag, which is that of the copy that failed.
     """
     return table.quarantine(segment.stream.incarnation, segment.first_offset, segment.next_offset)
 

@@ -1,29 +1,29 @@
-"""The upload of one rolled segment: verify, cut, write, commit, and only then let go of the staged copy.
+"""The upload of one announced segment: verify, cut, write, commit, and only then delete the staged copy.
 
-Whatever stops it half-way, doing it again ends in the same manifest and the same objects: what the manifest covers is
-skipped, what is in the bucket is recognised by its checksum, and what is neither is written. What is skipped is held to
-what is archived first (`archive.contradiction`): of two histories of one stream, the one that came first stays, and no
-chunk of the other is archived.
+An upload that stops half-way can be repeated, and ends in the same manifest and the same objects. Offsets that the
+manifest covers are skipped, objects that are in the bucket are recognised by their checksum, and the rest is written.
+Before anything is skipped, the copy is compared with what is archived (`archive.contradiction`): of two histories of
+one stream the archive keeps the first, and no chunk of the other.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from coldstream.archive.bound import claim
+from coldstream.archive.cluster_binding import claim
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, read_coverage
-from coldstream.archive.cut import SegmentCutter
+from coldstream.archive.cutter import SegmentCutter
 from coldstream.archive.draft import CutFragment
-from coldstream.archive.quarantine import is_quarantined, quarantine
-from coldstream.archive.rolled import SegmentRolled
-from coldstream.archive.staged import StagedSegment
+from coldstream.archive.quarantine import quarantine, read_quarantine
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import (
     BadCrcError,
     ColdstreamError,
@@ -37,6 +37,7 @@ from coldstream.errors import (
     ReplacedError,
     UnavailableError,
 )
+from coldstream.flow.window import Window
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.store.keys import Keys
@@ -44,21 +45,20 @@ from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs, now_ms
 
 PUTS_AT_ONCE = 2
-"""Fragments on their way to the bucket while the next is cut; each holds its size in spool space."""
+"""Fragments that are written while the next one is cut. Each holds its size in spool space."""
 
 MAX_PLANS = 8
-"""Plans of an upload, each on what the manifest holds by then, before the event is given back to its queue."""
+"""Plans of one upload, each on what the manifest holds by then, before the event goes back to its queue."""
 
 MAX_GENERATIONS = 16
-"""Keys tried for a fragment whose first is taken by other bytes, as after a change of the target size half-way."""
+"""Keys tried for a fragment. Other bytes are at the first ones if, say, the target size changed during an upload."""
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """What became of a segment. `quarantined` is the key where it went if it could not be archived, and `reason` why.
+class UploadResult:
+    """What became of a segment. If it could not be archived, `quarantined` is its key there and `reason` says why.
 
-    `is_stale` says that the announced copy was dealt with before: another one is staged by now, and has an event of its
-    own.
+    `is_stale` says that the announced copy was dealt with before: another copy is staged now, and has its own event.
     """
 
     fragments_committed: int = 0
@@ -73,8 +73,8 @@ class Upload:
 class Uploader:
     """Archives announced segments into one bucket and one table.
 
-    A fragment ends after the chunk that takes its data past `fragment_bytes`. `spool_dir` is where up to
-    three fragments at a time wait on disk; the system's temporary directory unless given.
+    A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to three fragments at a time wait in
+    `spool_dir`, by default the system's temporary directory.
     """
 
     table: ManifestTable
@@ -84,15 +84,16 @@ class Uploader:
     spool_dir: Path | None = None
     now: Callable[[], TimestampMs] = now_ms
 
-    def upload(self, segment: SegmentRolled) -> Upload:
-        """Archive a segment and delete its staged copy. Safe to repeat, and to run at once with others.
+    def upload(self, segment: SegmentRolled) -> UploadResult:
+        """Archive a segment and delete its staged copy. Safe to repeat, and to run concurrently with other uploads.
 
-        Only the copy that was announced is judged. Cost, beside reading it: a PUT and two DynamoDB requests a fragment;
-        where all of it is archived already, a HEAD in place of reading it. What fails verification, and what is of
-        another history than the archive, goes to quarantine and is no error. Raises InvalidEventError when the event
-        contradicts the configuration, OtherClusterError when the stream is bound to another cluster than the one that
-        announced it, ObjectNotFoundError when the staged copy is missing and the manifest does not
-        cover it; nothing is lost by trying again.
+        Only the copy that was announced is judged. A copy that fails verification, or belongs to another history than
+        the archive, goes to quarantine; that is no error.
+
+        Cost, besides reading the copy: a PUT and two DynamoDB requests a fragment. If all of it is archived already, a
+        HEAD replaces reading it. Raises InvalidEventError if the event contradicts the configuration, OtherClusterError
+        if the stream is bound to another cluster than the announcing one, and ObjectNotFoundError if the staged copy is
+        missing and the manifest does not cover it. Nothing is lost by trying again.
         """
         if segment.bucket != self.objects.bucket:
             raise InvalidEventError(
@@ -101,48 +102,53 @@ class Uploader:
         keys = replace(self.keys, cluster=segment.cluster)
         staged_key = keys.staged(segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if segment.staged_key != staged_key:
-            # What is at another key may be the only copy of another segment, and is not this event's to delete.
+            # The object at any other key may be the only copy of another segment, which this event must not delete.
             raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
+        # Before anything is written: a cluster must not add a single entry to another cluster's stream.
         claim(self.table, segment.stream, segment.cluster)
         for _ in range(MAX_PLANS):
             try:
                 return self._upload(segment)
             except OverlapError as err:
-                # Others have committed some of it since the plan was made: what they have is looked at first.
+                # Another upload committed some of it after this one planned. Plan again, so that the copy is first
+                # compared with what that upload archived.
                 overlap = err
             except ObjectNotFoundError as err:
                 if err.key != segment.staged_key:
                     raise
-                return self._missing(segment)
+                return self._without_copy(segment)
             except ReplacedError as err:
                 if err.key != segment.staged_key:
                     raise
-                return Upload(is_stale=True)
-        raise LostRaceError(f"others kept committing parts of {segment}") from overlap
+                return UploadResult(is_stale=True)
+        raise LostRaceError(f"other uploads kept committing parts of {segment}; it will be tried again") from overlap
 
-    def _upload(self, segment: SegmentRolled) -> Upload:
-        """Archive what the manifest does not hold. Raises OverlapError when others commit some of it meanwhile."""
+    def _upload(self, segment: SegmentRolled) -> UploadResult:
+        """Archive what the manifest does not hold. Raises OverlapError if another upload commits some of it first."""
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
-        if etag := self._archived_to_the_bit(segment, coverage):
+        if etag := self._archived_bit_for_bit(segment, coverage):
             self._delete(segment, etag)
-            return Upload(fragments_present=len(coverage.entries))
+            return UploadResult(fragments_present=len(coverage.entries))
         staged = StagedSegment(self.objects, segment.staged_key, segment.etag)
         try:
+            # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
+            # histories.
             check_history(self.objects, segment, staged, coverage)
-            done = self._archive(segment, staged, coverage)
+            result = self._archive(segment, staged, coverage)
         except (CorruptionError, ContradictionError) as err:
             if isinstance(err, CorruptionError) and err.source != segment.staged_key:
-                raise  # it is the archive that is corrupt
+                raise  # the archive is corrupt; this copy may be the only sound one, and stays staged
             reason = str(err)
             key = quarantine(
                 self.table, self.objects, self.keys, segment, etag=staged.etag, reason=reason, now=self.now
             )
-            done = Upload(quarantined=key, reason=reason)
+            result = UploadResult(quarantined=key, reason=reason)
+        # Last, and only the copy that was read: until the manifest covers it, or quarantine has it, it is the only one.
         self._delete(segment, staged.etag)
-        return done
+        return result
 
-    def _archived_to_the_bit(self, segment: SegmentRolled, coverage: Coverage) -> str | None:
-        """Return the ETag of the staged copy if its checksum is that of what is archived: then it need not be read."""
+    def _archived_bit_for_bit(self, segment: SegmentRolled, coverage: Coverage) -> str | None:
+        """Return the staged copy's ETag if its checksum is that of what is archived, so that it need not be read."""
         crc32 = coverage.segment_crc32() if coverage.holds_just(segment.first_offset, segment.next_offset) else None
         if crc32 is None:
             return None
@@ -155,68 +161,76 @@ class Uploader:
         return staged.etag if (staged.size_bytes, staged.crc32) == (size_bytes, crc32) else None
 
     def _delete(self, segment: SegmentRolled, etag: str) -> None:
-        with suppress(ReplacedError):  # staged anew meanwhile: that copy, maybe another, has an event of its own
+        # A copy that was staged since then may hold other bytes, and has an event of its own.
+        with suppress(ReplacedError):
             self.objects.delete(segment.staged_key, if_match=etag)
 
-    def _missing(self, segment: SegmentRolled) -> Upload:
-        """Tell a segment that was dealt with, before or meanwhile, from one that was lost on the way.
+    def _without_copy(self, segment: SegmentRolled) -> UploadResult:
+        """Tell a segment whose copy was dealt with, before or meanwhile, from one that was lost on its way here.
 
-        Of a copy that was put aside the answer stays that: whoever did it may have died before it could report it.
+        A quarantined copy is reported as such again: the upload that quarantined it may have died before its report.
         """
-        aside = is_quarantined(self.table, segment)
-        if aside is None or aside.etag != segment.etag:
+        record = read_quarantine(self.table, segment)
+        if record is None or record.etag != segment.etag:
             coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
             if coverage.holds(segment.first_offset, segment.next_offset):
-                return Upload(fragments_present=len(coverage.entries))
-        if aside is None:
+                return UploadResult(fragments_present=len(coverage.entries))
+        if record is None:
             raise ObjectNotFoundError(segment.staged_key)
-        return Upload(quarantined=aside.key, reason=aside.reason)
+        return UploadResult(quarantined=record.key, reason=record.reason)
 
-    def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> Upload:
+    def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> UploadResult:
+        """Write and commit, in the order of their offsets, the fragments that the manifest does not hold."""
         committed: list[FragmentEntry] = []
         present = len(coverage.entries)
-        under_way: deque[Future[FragmentEntry]] = deque()
-
-        def settle(leave: int) -> None:
-            """Commit, in order, until `leave` fragments are still on their way: what waits on disk stays bounded."""
-            nonlocal present
-            while len(under_way) > leave:
-                entry = under_way.popleft().result()
-                if commit_fragment(self.table, segment.stream, entry, self.now):
-                    committed.append(entry)
-                else:
-                    self._check_held(segment, entry)
-                    present += 1
-
         cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
         with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put") as pool, closing(cutter):
+            puts: Window[FragmentEntry] = Window(pool, max_calls=PUTS_AT_ONCE + 1)
+
+            def commit_until(puts_left: int) -> None:
+                """Commit the oldest fragments until `puts_left` are still being written: spool space stays bounded."""
+                nonlocal present
+                while len(puts) > puts_left:
+                    # The object is complete before its entry is written, because readers trust every entry. An object
+                    # without an entry harms nobody: the next upload finds it at its key.
+                    entry = puts.take()
+                    if commit_fragment(self.table, segment.stream, entry, self.now):
+                        committed.append(entry)
+                    else:
+                        self._check_archived_alike(segment, entry)
+                        present += 1
+
             fragments = _cut(cutter, staged)
             failure: ColdstreamError | None = None
-            while failure is None:
+            while True:
                 try:
                     fragment = next(fragments, None)
                 except ColdstreamError as err:
                     failure = err
-                    continue
+                    break
                 if fragment is None:
                     break
-                under_way.append(pool.submit(self._put, segment, fragment))
-                settle(leave=PUTS_AT_ONCE)
-            # Also when verification failed: these fragments passed it. But none after one that was not committed.
-            settle(leave=0)
+                puts.submit(partial(self._put, segment, fragment))
+                commit_until(PUTS_AT_ONCE)
+            # Also if verification failed, as these fragments passed it. If a commit failed, this is not reached: no
+            # fragment is committed after one that was not.
+            commit_until(0)
             if failure is not None:
                 raise failure
-        return Upload(len(committed), present, sum(entry.data_bytes for entry in committed))
+        return UploadResult(len(committed), present, sum(entry.data_bytes for entry in committed))
 
-    def _check_held(self, segment: SegmentRolled, entry: FragmentEntry) -> None:
-        """Raise OverlapError unless what others committed meanwhile is, to the bit, what this entry was to be."""
-        held = read_coverage(self.table, segment.stream.incarnation, entry.first_offset, entry.next_offset)
-        is_just_it = held.holds_just(entry.first_offset, entry.next_offset)
-        if not is_just_it or [other.data_crc32 for other in held.entries] != [entry.data_crc32]:
+    def _check_archived_alike(self, segment: SegmentRolled, entry: FragmentEntry) -> None:
+        """Raise OverlapError unless other uploads meanwhile committed exactly this entry's chunks, bit for bit.
+
+        The comparison with the archive did not see what they committed, so anything else must be compared again.
+        """
+        coverage = read_coverage(self.table, segment.stream.incarnation, entry.first_offset, entry.next_offset)
+        is_exact = coverage.holds_just(entry.first_offset, entry.next_offset)
+        if not is_exact or [other.data_crc32 for other in coverage.entries] != [entry.data_crc32]:
             raise OverlapError(entry.key, entry.first_offset, entry.next_offset, "what others committed meanwhile")
 
     def _put(self, segment: SegmentRolled, fragment: CutFragment) -> FragmentEntry:
-        """Write a fragment at the first key that is free, or holds it already."""
+        """Write a fragment at the first key that is free, or that holds it already."""
         entry = fragment.entry
         with fragment:
             for generation in range(MAX_GENERATIONS):
@@ -225,11 +239,12 @@ class Uploader:
                 try:
                     self.objects.put_new(key, fragment.body, size_bytes=entry.object_bytes, crc32=entry.crc32)
                 except ObjectExistsError:
-                    there = self.objects.info(key)
-                    if there is None or there.size_bytes != entry.object_bytes or there.crc32 != entry.crc32:
+                    # A key never gets other bytes: an entry may name it already, and a URL may be in use.
+                    existing = self.objects.info(key)
+                    if existing is None or existing.size_bytes != entry.object_bytes or existing.crc32 != entry.crc32:
                         continue
                 except BadCrcError as err:
-                    # It is the copy on its way that went bad: the segment was verified.
+                    # The segment was verified, so the bytes went bad between here and S3: no reason for quarantine.
                     raise UnavailableError(f"{key} did not arrive as it was sent") from err
                 return replace(entry, key=key, generation=generation)
         raise UnavailableError(

@@ -43,7 +43,7 @@ def resolve(
     """
     from coldstream.manifest.spec import parse_offset_spec
     from coldstream.read.client import ResolverClient
-    from coldstream.resolve.answer import Bounds, Continue, Outcome, RangesQuery
+    from coldstream.resolve.answer import AnswerOutcome, Bounds, Continue, RangesQuery
     from coldstream.resolve.api import AnswerBody
 
     bounds = Bounds(max_ranges, max_bytes)
@@ -54,7 +54,7 @@ def resolve(
         write_json_text(AnswerBody.of(answer).model_dump_json())
     else:
         _show(answer)
-    if answer.outcome is Outcome.GAP:
+    if answer.outcome is AnswerOutcome.GAP:
         raise typer.Exit(ExitCode.GAP)
 
 

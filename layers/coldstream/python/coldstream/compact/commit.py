@@ -7,33 +7,23 @@ read again. A second compaction may finish what this one began, and the other wa
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeVar
 
-from coldstream.errors import ColdstreamError, ConflictError, LostRaceError, OutcomeUnknownError
+from coldstream.errors import ColdstreamError, LostRaceError
 from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.compaction import GRACE_MS, Unfinished, plan_removal, plan_replacement
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
-
-MAX_ATTEMPTS = 30
-"""Lost races in a row: far more than there are others at work on a stream."""
-
-FIRST_DELAY_S = 0.01
-MAX_DELAY_S = 1.0
 
 PAGE_ENTRIES = 1000
 """Read of the manifest at a time; DynamoDB ends a page at a megabyte."""
-
-_Answer = TypeVar("_Answer")
 
 
 class Outcome(StrEnum):
@@ -87,7 +77,7 @@ def commit(
         return Outcome.COMMITTED
 
     try:
-        outcome = persist(replace_group)
+        outcome = retry_lost_races(replace_group)
     except BaseException:
         if not may_be_named:
             with suppress(ColdstreamError):
@@ -106,7 +96,7 @@ def finish(table: ManifestTable, incarnation: Incarnation, now: Callable[[], Tim
     Cost: a GetItem; where there is something, a Query, one for each thousand entries, and a transaction for each 49.
     Raises LostRaceError when others kept getting in between, or the log does not show what the head tells of.
     """
-    while persist(lambda: _remove_some(table, incarnation, now)):
+    while retry_lost_races(lambda: _remove_some(table, incarnation, now)):
         pass
 
 
@@ -172,15 +162,3 @@ def _is_same(log: tuple[FragmentEntry, ...], group: Group) -> bool:
     return [(entry.key, entry.first_offset, entry.next_offset) for entry in log] == [
         (entry.key, entry.first_offset, entry.next_offset) for entry in group.entries
     ]
-
-
-def persist(attempt: Callable[[], _Answer]) -> _Answer:
-    """Repeat while the race is lost or the outcome unknown, with growing, random delays."""
-    delay_s = FIRST_DELAY_S
-    for _ in range(MAX_ATTEMPTS - 1):
-        try:
-            return attempt()
-        except (ConflictError, OutcomeUnknownError):
-            time.sleep(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
-            delay_s = min(2 * delay_s, MAX_DELAY_S)
-    return attempt()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from coldstream.compact.commit import persist
 from coldstream.manifest.compaction import MAX_SWEPT, plan_sweep
 from coldstream.manifest.entry import Tombstone
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestReads, ManifestTable, ObjectStore
+from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
 
 DELETES_AT_ONCE = 16
@@ -41,7 +41,7 @@ def sweep(
     with ThreadPoolExecutor(DELETES_AT_ONCE, thread_name_prefix="sweep") as pool:
         while found := table.tombstones(incarnation, now, MAX_SWEPT):
             named = list(pool.map(lambda tombstone: _delete(table, objects, incarnation, tombstone), found))
-            if not persist(lambda: _forget(table, incarnation, now, found)):
+            if not retry_lost_races(lambda: _forget(table, incarnation, now, found)):
                 continue  # another sweep did, and counts them
             deleted = [tombstone for tombstone, is_named in zip(found, named, strict=True) if not is_named]
             swept = Swept(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from coldstream.archive.coverage import read_coverage
 from coldstream.archive.events import DETAIL_TYPE, detail_of, source_of
-from coldstream.archive.quarantine import is_quarantined
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.quarantine import read_quarantine
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.ingest.bus import EventBridgeBus, EventBus
 from coldstream.ingest.slice import SegmentSlice
@@ -137,7 +137,7 @@ class Announcer:
         coverage = read_coverage(self.table, rolled.stream.incarnation, rolled.first_offset, rolled.next_offset)
         if coverage.holds(rolled.first_offset, rolled.next_offset):
             return True
-        aside = is_quarantined(self.table, rolled)
+        aside = read_quarantine(self.table, rolled)
         if aside is None or rolled.etag not in {None, aside.etag}:
             return False  # what is in quarantine is the copy of an earlier announcement
         if self.objects.info(rolled.staged_key) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import ConflictError, InvalidInputError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES, segment_paths
 from coldstream.ingest.multipart import send

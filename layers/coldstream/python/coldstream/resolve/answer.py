@@ -1,4 +1,4 @@
-"""What is asked of the resolver, and what it answers."""
+"""The questions to the resolver, and its answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coldstream.manifest.stream import StreamId
 from coldstream.units import MIB, ByteRange, Offset, TimestampMs
 
 MAX_RANGES = 1000
-"""Of one answer: with a URL each it stays well below the 6 MB that a function may return."""
+"""The most in one answer: with their URLs they stay well below the 6 MB that a function may return."""
 
 DEFAULT_MAX_RANGES = 16
 DEFAULT_MAX_BYTES = 256 * MIB
@@ -20,17 +20,17 @@ DEFAULT_MAX_BYTES = 256 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Go on exactly where another answer ended, by its `cursor`, whose content is the resolver's own."""
+    """Continue exactly where another answer ended, by its `cursor`, whose content only the resolver reads."""
 
     cursor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one answer may hold, in bytes of chunks.
+    """How much one answer may hold. Sizes are bytes of chunks.
 
-    `max_bytes` is over all ranges, but one range there always is. `range_bytes` splits fragments at points of their
-    sparse index, about a MiB apart, into ranges of at most that size where the points allow; None leaves them whole.
+    `max_bytes` is the sum over all ranges, but one range is always given. `range_bytes` splits fragments at points of
+    their sparse index, about a MiB apart, into ranges of at most that size if the points allow; None leaves them whole.
     """
 
     max_ranges: int = DEFAULT_MAX_RANGES
@@ -48,10 +48,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class RangesQuery:
-    """Which ranges hold the stream from `start` on.
+    """Asks which ranges hold a stream from `start` on.
 
-    `incarnation` None asks for the newest one. `precise` begins the first range at the very chunk, for one GET of a
-    part of the fragment's index, instead of at a point up to about a MiB before it.
+    `incarnation` None means the newest one. With `precise` the first range begins at the very chunk, for one GET of a
+    part of the fragment's index; else it begins at a point up to about a MiB before that chunk.
     """
 
     vhost: str
@@ -62,8 +62,8 @@ class RangesQuery:
     precise: bool = False
 
 
-class Outcome(StrEnum):
-    """What an answer is, first of all."""
+class AnswerOutcome(StrEnum):
+    """What an answer begins with."""
 
     RANGES = "ranges"
     GAP = "gap"
@@ -72,13 +72,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole chunks, one after the other: bytes of one object, and a URL that grants exactly those.
+    """Whole, consecutive chunks: bytes of one object, and a URL that grants exactly these bytes.
 
-    `byte_range` is of the object, offsets are half-open. `first_timestamp` is the first chunk's, `last_timestamp` the
-    last chunk's; where the range ends inside a fragment, the greatest of the fragment's chunks up to there, which is
-    the same unless the leader's clock ran backwards. `data_bytes` is the size of the chunks, which `byte_range` holds
-    as `encoding` says: as they are, or in whole frames of zstd that hold nothing else. `crc32` is that of the whole
-    object.
+    `byte_range` is a range of the object; offsets are half-open. `first_timestamp` is that of the first chunk,
+    `last_timestamp` that of the last. If the range ends inside its fragment, `last_timestamp` is the greatest of the
+    fragment's chunks up to there, which is the same unless the leader's clock ran backwards.
+
+    `data_bytes` is the size of the chunks. `byte_range` holds them as `encoding` says: as they are, or in whole zstd
+    frames that hold nothing else. `crc32` is that of the whole object.
     """
 
     bucket: str
@@ -97,11 +98,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ranges in the order of their offsets, without a hole between them, and what follows.
+    """Ranges in the order of their offsets, without a hole between them, and what follows them.
 
-    Each range begins at or before the next offset of the one before, the first one at or before the place that was
-    asked for. Exactly one of the last three is there: the `gap` behind the last range; the `tail`, from where on the
-    broker has the stream; or the `cursor` to ask on with.
+    Each range begins at or before the next offset of the one before, and the first at or before the requested place.
+    Exactly one of these says what follows: the `gap` after the last range; the `tail`, from which on the broker has the
+    stream; or the `cursor` to continue with.
     """
 
     stream: StreamId
@@ -117,19 +118,19 @@ class Answer:
             raise ValueError("an answer without ranges has no cursor")
 
     @property
-    def outcome(self) -> Outcome:
-        """Ranges if there are any, else whether a gap or the tail is there instead."""
+    def outcome(self) -> AnswerOutcome:
+        """RANGES if there are any, else GAP or TAIL, whichever is there instead."""
         if self.ranges:
-            return Outcome.RANGES
-        return Outcome.TAIL if self.gap is None else Outcome.GAP
+            return AnswerOutcome.RANGES
+        return AnswerOutcome.TAIL if self.gap is None else AnswerOutcome.GAP
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The state of a stream as a whole, and its first gaps: `head.gaps` says how many there are.
+    """The state of a stream as a whole, and its first gaps; `head.gaps` counts all of them.
 
-    `before` is what is missing before the first archived offset, None where the archive begins with the stream;
-    `after` what is known to be lost right behind the tail, None where the broker goes on there.
+    `before` is the gap before the first archived offset, None if the archive begins with the stream. `after` is what is
+    known to be lost from the tail on, None if the broker continues at the tail.
     """
 
     head: Head
@@ -139,7 +140,7 @@ class Description:
 
     @property
     def complete_from(self) -> Offset | None:
-        """The offset from which on nothing is missing up to the tail; None where too many gaps are there to tell."""
+        """The offset from which on nothing is missing up to the tail; None if not all gaps are known here."""
         if self.head.gaps > len(self.gaps):
             return None
         return self.gaps[-1].next_offset if self.gaps else self.head.first_offset

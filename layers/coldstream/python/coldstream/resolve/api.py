@@ -1,8 +1,7 @@
-"""The bodies of the HTTP API, as JSON has them: what the resolver function describes and its client reads.
+"""The bodies of the HTTP API as models: the resolver function describes its JSON by them, and its client reads it.
 
-`bodies` writes those that a function's first answer is made of.
-
-Offsets and timestamps are JSON integers of up to 64 bits. docs/openapi.json is generated from here.
+`bodies` writes the JSON of ranges without them, as they take long to load. Offsets and timestamps are JSON integers of
+up to 64 bits. docs/openapi.json is generated from here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic.config import JsonDict
 
 from coldstream.manifest.entry import Encoding, Gap, Head
 from coldstream.manifest.stream import StreamId, incarnation
-from coldstream.resolve.answer import Answer, Description, Outcome, Range
+from coldstream.resolve.answer import Answer, AnswerOutcome, Description, Range
 from coldstream.resolve.bodies import answer_body, gap_body, stream_body
 from coldstream.resolve.problem import Problem
 from coldstream.store.ports import StreamPage
@@ -30,19 +29,19 @@ _STREAM: JsonDict = {"vhost": "/", "name": "orders", "incarnation": "__orders_17
 _RANGE: JsonDict = {
     "bucket": "archive",
     "key": "8a8df1d4___orders_1763700000000000000/data/00000000000000000000.fragment",
-    "first_byte": 8,
-    "next_byte": 67108901,
     "first_offset": 0,
     "next_offset": 264193,
     "first_timestamp": 1763700000012,
     "last_timestamp": 1763700061344,
     "encoding": "identity",
     "data_bytes": 67108893,
-    "crc32": "y5WFeQ==",
     "url": "https://archive.s3.eu-central-1.amazonaws.com/8a8df1d4___orders_1763700000000000000/data/"
     "00000000000000000000.fragment?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-SignedHeaders=host%3Brange",
-    "range_header": "bytes=8-67108900",
     "expires_at": 1763703661344,
+    "first_byte": 8,
+    "next_byte": 67108901,
+    "range_header": "bytes=8-67108900",
+    "crc32": "y5WFeQ==",
 }
 _GAP: JsonDict = {"first_offset": 264193, "next_offset": 528017, "reason": None}
 
@@ -52,66 +51,82 @@ class _Body(BaseModel):
 
 
 class StreamBody(_Body):
-    """A stream, in one of its lives."""
+    """One incarnation of a stream."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_STREAM]})
 
     vhost: str = Field(description="Virtual host")
     name: str = Field(description="Name of the stream")
-    incarnation: str = Field(description="This life of the stream: the name of the broker's directory for it")
+    incarnation: str = Field(description="The incarnation: the name of the broker's directory for it")
 
     @classmethod
     def of(cls, stream: StreamId) -> Self:
-        """Make the body."""
+        """Encode the value."""
         return cls(**stream_body(stream))
 
     def value(self) -> StreamId:
-        """Read the body."""
+        """Decode the body."""
         return StreamId(self.vhost, self.name, incarnation(self.incarnation))
 
 
 class StreamsBody(_Body):
-    """Some of the streams."""
+    """A page of streams."""
 
     streams: list[StreamBody] = Field(description="Every incarnation of each, in no particular order")
-    cursor: str | None = Field(description="Asks for the streams after these; null when there are no more")
+    cursor: str | None = Field(description="Asks for the next page; null on the last page")
 
     @classmethod
     def of(cls, page: StreamPage) -> Self:
-        """Make the body."""
+        """Encode the value."""
         return cls(streams=[StreamBody.of(stream) for stream in page.streams], cursor=page.cursor)
 
     def value(self) -> StreamPage:
-        """Read the body."""
+        """Decode the body."""
         return StreamPage(tuple(stream.value() for stream in self.streams), self.cursor)
 
 
 class GapBody(_Body):
-    """Offsets that are not archived, between two that are; past the tail, offsets that are known to be lost."""
+    """Offsets that are not archived, between two that are; or, past the tail, offsets that are known to be lost."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_GAP]})
 
     first_offset: OffsetNumber
     next_offset: OffsetNumber = Field(description="The offset after the gap")
-    reason: str | None = Field(description="Why they are missing; null where that is not known, or not looked up")
+    reason: str | None = Field(description="Why they are missing; null if that is unknown, or was not looked up")
 
     @classmethod
     def of(cls, gap: Gap) -> Self:
-        """Make the body."""
+        """Encode the value."""
         return cls(**gap_body(gap))
 
     def value(self) -> Gap:
-        """Read the body."""
+        """Decode the body."""
         return Gap(Offset(self.first_offset), Offset(self.next_offset), self.reason)
 
 
 class TailBody(_Body):
-    """Where the archive ends."""
+    """The end of the archive."""
 
     next_offset: OffsetNumber = Field(
-        description="The offset after the last archived one, or, where what was asked for is past that, after what is"
-        " known to be lost before it: read on from the broker"
+        description="Read on from the broker at this offset: the one after the last archived offset or, if the query is"
+        " past that, after the offsets that are known to be lost before it"
     )
+
+
+_HEAD_FIELDS = (
+    "first_offset",
+    "next_offset",
+    "first_timestamp",
+    "fragments",
+    "chunks",
+    "records",
+    "messages",
+    "data_bytes",
+    "object_bytes",
+    "quarantined",
+    "revision",
+)
+"""What a description has from the head, by the same names."""
 
 
 class DescriptionBody(_Body):
@@ -121,69 +136,51 @@ class DescriptionBody(_Body):
     first_offset: OffsetNumber | None = Field(description="The first archived offset")
     next_offset: OffsetNumber | None = Field(description="The tail: the offset after the last archived one")
     first_timestamp: TimestampNumber | None = Field(description="Of the first chunk, ms since 1970")
-    last_timestamp: TimestampNumber | None = Field(description="The greatest of all chunks, ms since 1970")
+    last_timestamp: TimestampNumber | None = Field(description="The greatest of all chunks', ms since 1970")
     fragments: Count
     chunks: Count
     records: Count = Field(description="Archived offsets")
-    messages: Count = Field(description="Those in user chunks; the others are the broker's own tracking records")
+    messages: Count = Field(description="Records in user chunks; all others are the broker's own tracking records")
     data_bytes: Count = Field(description="Size of the chunks")
     object_bytes: Count = Field(description="Size of the fragments' objects")
     before: GapBody | None = Field(
         default=None,
-        description="The offsets before the first archived one, and why they are not archived; null where there are"
-        " none, or nothing is archived",
+        description="The offsets before the first archived one, and why they are not archived; null if there are none,"
+        " or nothing is archived",
     )
     after: GapBody | None = Field(
         default=None,
-        description="The offsets right behind the tail, where it is known that they are lost: the broker goes on after"
-        " them; null where it goes on at the tail",
+        description="The offsets from the tail on that are known to be lost: the broker continues after them; null if"
+        " it continues at the tail",
     )
     gaps: list[GapBody] = Field(description="The first 100 gaps")
-    gap_count: Count = Field(description="All gaps")
-    quarantined: Count = Field(description="Segments that failed verification and were set aside")
-    revision: Count = Field(description="Changes to the stream's manifest so far")
+    gap_count: Count = Field(description="How many gaps there are")
+    quarantined: Count = Field(
+        description="Segments in quarantine: they failed verification, or contradict what is archived"
+    )
+    revision: Count = Field(description="How often the stream's manifest has changed")
 
     @classmethod
     def of(cls, description: Description) -> Self:
-        """Make the body."""
+        """Encode the value."""
         head = description.head
         return cls(
+            **{name: getattr(head, name) for name in _HEAD_FIELDS},
             stream=StreamBody.of(head.stream),
-            first_offset=head.first_offset,
-            next_offset=head.next_offset,
-            first_timestamp=head.first_timestamp,
             last_timestamp=head.greatest_timestamp,
-            fragments=head.fragments,
-            chunks=head.chunks,
-            records=head.records,
-            messages=head.messages,
-            data_bytes=head.data_bytes,
-            object_bytes=head.object_bytes,
             before=None if description.before is None else GapBody.of(description.before),
             after=None if description.after is None else GapBody.of(description.after),
             gaps=[GapBody.of(gap) for gap in description.gaps],
             gap_count=head.gaps,
-            quarantined=head.quarantined,
-            revision=head.revision,
         )
 
     def value(self) -> Description:
-        """Read the body."""
+        """Decode the body."""
         head = Head(
+            **{name: getattr(self, name) for name in _HEAD_FIELDS},
             stream=self.stream.value(),
-            revision=self.revision,
-            first_offset=None if self.first_offset is None else Offset(self.first_offset),
-            next_offset=None if self.next_offset is None else Offset(self.next_offset),
-            first_timestamp=None if self.first_timestamp is None else TimestampMs(self.first_timestamp),
             greatest_timestamp=None if self.last_timestamp is None else TimestampMs(self.last_timestamp),
-            fragments=self.fragments,
-            chunks=self.chunks,
-            records=self.records,
-            messages=self.messages,
-            data_bytes=self.data_bytes,
-            object_bytes=self.object_bytes,
             gaps=self.gap_count,
-            quarantined=self.quarantined,
         )
         return Description(
             head,
@@ -194,70 +191,60 @@ class DescriptionBody(_Body):
 
 
 class RangeBody(_Body):
-    """Whole chunks, one after the other: bytes of one object."""
+    """Whole, consecutive chunks: bytes of one object."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_RANGE]})
 
     bucket: str
     key: str
-    first_byte: Count = Field(description="Of the object")
-    next_byte: Count = Field(description="The byte after the last")
     first_offset: OffsetNumber = Field(description="Id of the first chunk")
     next_offset: OffsetNumber = Field(description="The offset after the last record")
     first_timestamp: TimestampNumber = Field(description="Of the first chunk, ms since 1970")
     last_timestamp: TimestampNumber = Field(
-        description="Of the last chunk, ms since 1970; where the range ends inside a fragment, the greatest of the"
+        description="Of the last chunk, ms since 1970; if the range ends inside a fragment, the greatest of the"
         " fragment's chunks up to there"
     )
     encoding: Encoding = Field(
-        description="How the chunks stand in these bytes of the object: `identity`, as they are; `zstd-seekable`,"
-        " compressed: `zstd -d` makes chunks of the bytes, which are whole frames"
+        description="How these bytes hold the chunks: `identity`, as they are; `zstd-seekable`, compressed, in whole"
+        " frames that `zstd -d` decompresses to the chunks"
     )
     data_bytes: Count = Field(description="Size of the chunks, decompressed")
-    crc32: str = Field(description="CRC-32 of the whole object, as S3 shows it: big-endian, in base64")
-    url: str = Field(description="Presigned: GET it, with exactly the header `Range` that `range_header` holds")
+    url: str = Field(description="Presigned URL: GET it with the header `Range` set to exactly `range_header`")
+    expires_at: TimestampNumber = Field(description="When the URL expires, ms since 1970; then ask again")
+    first_byte: Count = Field(description="First byte, counted from the start of the object")
+    next_byte: Count = Field(description="The byte after the last")
     range_header: str
-    expires_at: TimestampNumber = Field(description="When the URL expires, ms since 1970; ask again then")
+    crc32: str = Field(description="CRC-32 of the whole object, as S3 returns it: big-endian, in base64")
 
     def value(self) -> Range:
-        """Read the body. Raises ValueError."""
+        """Decode the body. Raises ValueError."""
         try:
             crc32 = int.from_bytes(b64decode(self.crc32, validate=True))
         except binascii.Error as err:
             raise ValueError(f"crc32 is not base64: {self.crc32!r}") from err
-        return Range(
-            bucket=self.bucket,
-            key=self.key,
-            byte_range=ByteRange(self.first_byte, self.next_byte),
-            first_offset=Offset(self.first_offset),
-            next_offset=Offset(self.next_offset),
-            first_timestamp=TimestampMs(self.first_timestamp),
-            last_timestamp=TimestampMs(self.last_timestamp),
-            encoding=self.encoding,
-            data_bytes=self.data_bytes,
-            crc32=crc32,
-            url=self.url,
-            expires_at=TimestampMs(self.expires_at),
-        )
+        plain = self.model_dump(exclude={"first_byte", "next_byte", "range_header", "crc32"})
+        return Range(**plain, byte_range=ByteRange(self.first_byte, self.next_byte), crc32=crc32)
 
 
 class AnswerBody(_Body):
-    """Where the stream is from the asked place on. Exactly one of `gap`, `tail` and `cursor` says what follows."""
+    """The stream from the requested place on. Exactly one of `gap`, `tail` and `cursor` says what follows."""
 
     stream: StreamBody
-    outcome: Outcome = Field(description="`ranges` if there are any, else whether a gap or the tail is there instead")
-    ranges: list[RangeBody] = Field(description="In the order of their offsets; the first may begin before the place")
-    gap: GapBody | None = Field(description="What follows the ranges, or is there instead, is not archived")
-    tail: TailBody | None = Field(description="What follows the ranges, or is asked for, is on the broker alone")
-    cursor: str | None = Field(description="Asks for what follows the ranges")
+    outcome: AnswerOutcome = Field(description="`ranges` if there are any, else what is there instead: `gap` or `tail`")
+    ranges: list[RangeBody] = Field(
+        description="In the order of their offsets; the first may begin before the requested place"
+    )
+    gap: GapBody | None = Field(description="The offsets after the ranges, or in their place, are not archived")
+    tail: TailBody | None = Field(description="The stream after the ranges, or in their place, is only on the broker")
+    cursor: str | None = Field(description="Asks for the ranges after these")
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
-        """Make the body."""
+        """Encode the value."""
         return cls.model_validate(answer_body(answer))
 
     def value(self) -> Answer:
-        """Read the body. Raises ValueError when it contradicts itself."""
+        """Decode the body. Raises ValueError if it contradicts itself."""
         return Answer(
             stream=self.stream.value(),
             ranges=tuple(part.value() for part in self.ranges),
@@ -268,7 +255,7 @@ class AnswerBody(_Body):
 
 
 class ProblemBody(_Body):
-    """An error, as RFC 9457 has it (application/problem+json)."""
+    """An error, by RFC 9457 (application/problem+json)."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -286,20 +273,20 @@ class ProblemBody(_Body):
         },
     )
 
-    type: str = Field(description="Which kind of problem: a URN, made for programs to tell them apart")
-    title: str = Field(description="The kind of problem, in words")
+    type: str = Field(description="The kind of problem: a URN, by which programs tell them apart")
+    title: str = Field(description="The kind of problem, for people")
     status: int = Field(description="The HTTP status")
     detail: str = Field(description="What is wrong with this request")
-    instance: str | None = Field(default=None, description="The request, as the resolver's log names it")
-    field: str | None = Field(default=None, description="The part of the query that is wrong")
+    instance: str | None = Field(default=None, description="The request's name in the resolver's log")
+    field: str | None = Field(default=None, description="The parameter that is wrong")
 
     def value(self) -> Problem:
-        """Read the body."""
+        """Decode the body."""
         return Problem(**self.model_dump())
 
 
 class GatewayBody(_Body):
-    """An error of API Gateway's, before the resolver is asked."""
+    """An error of API Gateway, for a request that never reached the resolver."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [{"message": "Unauthorized"}]})
 

@@ -1,14 +1,14 @@
 """Find where in a stream's log an offset spec attaches.
 
-Reads of the table are strongly consistent, but not of one moment: while a change's transaction is being written, a
-Query may see some of its items as they were before, and all of a later transaction. The links between neighbours and
-the head tell, and it is repeated.
+Reads of the table are strongly consistent, but do not show one moment: while a transaction is being written, a Query
+may see some of its items as they were before, and all of a later transaction. The links between neighbours, and the
+head, reveal this, and the read is repeated.
 
-The index by time lags behind the table, item by item. It only says where to begin: the log itself is read from there,
-backwards first, to an entry that has nothing late enough before it.
+The index by time lags, item by item. It only says where to begin: the log itself is read from there, first backwards,
+to an entry with nothing late enough before it.
 
-Entries may overlap: while a compaction is under way, some of those that it replaces come before the one that it made,
-and lie within it. Whichever is found, its chunks are the same.
+Entries may overlap: while a compaction is in progress, some of the entries that it replaces come before the merged one,
+and lie within it. Their chunks are the same, so either may be found.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from coldstream.store.ports import LogPage, ManifestReads
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 READS = 3
-"""Of what shows half of a change."""
+"""How often a view that shows half of a change is read."""
 
 MAX_AT_ONCE = 99
-"""Entries that can be read as they are at one moment, with the head."""
+"""Entries that one TransactGetItems reads as they are at one moment, with the head."""
 
 PAGE_ENTRIES = 8
-"""Read at a time where the log is read backwards."""
+"""Entries that one Query reads when the log is read backwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Entries from the one to attach in on, and the place in that one: at or before the chunk to attach at.
+    """The entry to attach in and those after it, and the place in that entry, at or before the chunk to attach at.
 
-    `head` is there when the last entry was the stream's last.
+    `head` is there if the last entry was the stream's last.
     """
 
     entries: tuple[FragmentEntry, ...]
@@ -52,11 +52,13 @@ class Attachment:
 def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
     """Find where `start` attaches, and up to about `limit` entries from there on.
 
-    Cost: one Query; for `next` one GetItem; for a timestamp two Queries, past the last chunk one and a GetItem. A gap
-    costs a GetItem, for its reason. At the tail, and past it, that of `past_tail` is added. A timestamp costs two more
-    Queries or a few where the index by time lags behind a change that matters to it, or a clock ran backwards; `last`
-    one more where the last fragment holds no user chunk, and one for every eight of those. Raises StreamNotFoundError,
-    also where nothing is archived yet; UnavailableError where what was read showed half of a change each time.
+    Cost: one Query. For `next` one GetItem; for a timestamp two Queries, or past the last chunk one and a GetItem. A
+    gap costs a GetItem, for its reason. At the tail and past it, add that of `past_tail`. A timestamp costs two or more
+    further Queries if the index by time lags behind a change that matters to it, or a clock ran backwards. `last` costs
+    one more if the last fragment holds no user chunk, and one for every eight of those.
+
+    Raises StreamNotFoundError, also if nothing is archived yet, and UnavailableError if every read showed half of a
+    change.
     """
     match start:
         case AtEnd("first"):
@@ -81,22 +83,23 @@ def _at_offset(
         if page.entries:
             first = page.entries[0]
             if first.first_offset > offset:
+                # The entry's own link proves the hole; `_read` has checked that it reaches back to `offset`.
                 if first.prior_offset is not None:
-                    return _told(table, stream, Gap(first.prior_offset, first.first_offset))
+                    return _with_reason(table, stream, Gap(first.prior_offset, first.first_offset))
                 if exactly:
                     return Gap(offset, first.first_offset)
             return Attachment(page.entries, rough_place(first, AtOffset(offset)), page.head)
-        found = past_tail(table, _registered(stream, page.head), offset)
+        found = past_tail(table, _check_head(stream, page.head), offset)
         if found is not None:
             return found
-    raise _being_changed(stream)
+    raise _kept_changing(stream)
 
 
 def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
     for _ in range(READS):
         end = table.log_end(stream.incarnation, PAGE_ENTRIES)
         tail = _tail(stream, end.head)
-        if not end.entries or end.entries[-1].next_offset != tail or _whole(end) != end:
+        if not end.entries or end.entries[-1].next_offset != tail or _unbroken(end) != end:
             continue
         nearest_first: list[FragmentEntry] = []
         for entry in _backwards(table, stream, end.entries):
@@ -104,22 +107,23 @@ def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
             if entry.last_user_chunk is not None:
                 break
         entries = tuple(reversed(nearest_first))
+        # One entry was read with the head, as the last. Several took more than one Query, at different moments.
         if len(entries) > 1 and not _are_last(table, stream, entries):
             continue
         user = entries[0].last_user_chunk
         if user is not None:
             return Attachment(entries, Place(user.chunk_id, user.timestamp, user.position), end.head)
-        found = past_tail(table, _registered(stream, end.head), tail)
+        found = past_tail(table, _check_head(stream, end.head), tail)
         if found is not None:
             return found
-    raise _being_changed(stream)
+    raise _kept_changing(stream)
 
 
 def _are_last(table: ManifestReads, stream: StreamId, entries: Sequence[FragmentEntry]) -> bool:
-    """Tell whether there was a moment when these were the last entries, without any between them.
+    """Tell whether there was a moment when these were the last entries, with no other between them.
 
-    What was filled in while they were read may have come after another that was appended then. Cost: one GetItem;
-    where there are holes between them, which may have been filled by then, one TransactGetItems.
+    An entry may have been appended while these were read, and a hole between them filled after that. Cost: one GetItem;
+    if there are holes between them, one TransactGetItems.
     """
     if all(after.first_offset <= before.next_offset for before, after in pairwise(entries)):
         head = table.head(stream.incarnation)
@@ -136,21 +140,22 @@ def _at_timestamp(
     offset = shown[0].first_offset if shown else None
     for _ in range(READS):
         if offset is None:
-            # The index has nothing so late, and may not have it yet; the head does.
-            head = _registered(stream, table.head(stream.incarnation))
+            # The index has nothing so late, but it lags: only the head proves that there is nothing.
+            head = _check_head(stream, table.head(stream.incarnation))
             if not _is_late(head.greatest_timestamp, timestamp):
-                if (lost := past_tail(table, head, _tail(stream, head))) is not None:
-                    return lost
+                if (answer := past_tail(table, head, _tail(stream, head))) is not None:
+                    return answer
                 continue
             offset = _back_to(table, stream, Offset(MAX_OFFSET), timestamp)
         page = _read(table, stream, offset, limit)
         if not page.entries:
             offset = None
         elif _is_late(page.entries[0].prior_timestamp, timestamp):
+            # The index lags, or a clock ran backwards: something before is late enough, and would be skipped.
             offset = _back_to(table, stream, page.entries[0].first_offset, timestamp)
         elif (found := _search(table, stream, page, timestamp, limit)) is not None:
             return found
-    raise _being_changed(stream)
+    raise _kept_changing(stream)
 
 
 def _search(
@@ -158,8 +163,8 @@ def _search(
 ) -> Attachment | Gap | Tail | None:
     """Find the first entry, from the page's first on, with a chunk at or after `timestamp`.
 
-    A hole right before the chunk may hide an earlier one, and so is the answer. None where there may have been
-    something late enough before what was found.
+    A hole right before that chunk may hide an earlier one, so the answer is the hole. None says that something before
+    what was found may have been late enough.
     """
     read: list[FragmentEntry] = []
     while True:
@@ -171,7 +176,7 @@ def _search(
                 return None
             prior_offset = entry.prior_offset if len(read) == 1 else read[-2].next_offset
             if entry.first_timestamp >= timestamp and prior_offset is not None and prior_offset < entry.first_offset:
-                return _told(table, stream, Gap(prior_offset, entry.first_offset))
+                return _with_reason(table, stream, Gap(prior_offset, entry.first_offset))
             return Attachment(page.entries[number:], rough_place(entry, AtTimestamp(timestamp)), page.head)
         if page.head is not None and (not page.entries or _tail(stream, page.head) == read[-1].next_offset):
             is_none = _is_first(table, stream, read, timestamp, head=page.head)
@@ -187,11 +192,11 @@ def _is_first(
     *,
     head: Head | None = None,
 ) -> bool:
-    """Tell whether nothing before the last of the entries that were `read` is late enough; with `head`, nothing at all.
+    """Tell whether nothing before the last of the entries `read` is late enough; with `head`, nothing at all.
 
-    Before the first, and in the others, there is not. But where the links of these, or the head, say that there is,
-    something came before or between them while they were read; or it was announced, and never came. One read of all of
-    them, as they are at one moment, tells. Cost: nothing, unless it takes that.
+    Nothing before the first of them, and in the others, was late enough when it was read. If their links or the head
+    say otherwise, an entry came before or between them meanwhile, or its timestamp was announced and it never came.
+    Then all of them are read again, as they are at one moment. Cost: nothing, unless that is needed.
     """
     said = [entry.prior_timestamp for entry in read[1:]] + ([] if head is None else [head.greatest_timestamp])
     if not any(_is_late(one, timestamp) for one in said):
@@ -210,7 +215,7 @@ def _is_late(timestamp: TimestampMs | None, least: TimestampMs) -> bool:
 
 
 def _back_to(table: ManifestReads, stream: StreamId, offset: Offset, timestamp: TimestampMs) -> Offset:
-    """Return where an entry below `offset` begins that has only chunks older than `timestamp` before it."""
+    """Return where an entry before `offset` begins that has only chunks older than `timestamp` before it."""
     for entry in _backwards(table, stream, offset):
         if not _is_late(entry.prior_timestamp, timestamp):
             return entry.first_offset
@@ -218,22 +223,22 @@ def _back_to(table: ManifestReads, stream: StreamId, offset: Offset, timestamp: 
 
 
 def _read(table: ManifestReads, stream: StreamId, offset: Offset, limit: int) -> LogPage:
-    """Read a page from `offset` on, again where it begins with half of a change; it ends where one shows later on."""
+    """Read a page from `offset` on, again if it begins with half of a change. It ends before a later half."""
     for _ in range(READS):
         page = table.log_from_offset(stream.incarnation, offset, limit)
         if page.entries:
             if page.head is not None:
-                _registered(stream, page.head)
+                _check_head(stream, page.head)
             first = page.entries[0]
             if first.first_offset <= offset or first.prior_offset is None or first.prior_offset <= offset:
-                return _whole(page)
+                return _unbroken(page)
         elif _tail(stream, page.head) <= offset:
             return page
-    raise _being_changed(stream)
+    raise _kept_changing(stream)
 
 
-def _whole(page: LogPage) -> LogPage:
-    """Leave out what comes after an entry that is missing."""
+def _unbroken(page: LogPage) -> LogPage:
+    """Return a page up to the first break in its chain of links, after which an entry did not show."""
     for number, (before, entry) in enumerate(pairwise(page.entries), start=1):
         if not entry.follows(before):
             return LogPage(page.entries[:number], None)
@@ -243,21 +248,21 @@ def _whole(page: LogPage) -> LogPage:
 def _at_once(table: ManifestReads, stream: StreamId, entries: Sequence[FragmentEntry]) -> LogPage | None:
     """Read entries and the head again, as they are at one moment.
 
-    None where there is another between them by then, or a change of one is being written. Cost: one TransactGetItems.
+    None if another entry is between them by then, or one of them is being changed. Cost: one TransactGetItems.
     """
     if not 0 < len(entries) <= MAX_AT_ONCE:
         return None
     page = table.log_at_once(stream.incarnation, [entry.next_offset for entry in entries])
-    return page if page is not None and _whole(page) == page else None
+    return page if page is not None and _unbroken(page) == page else None
 
 
 def _backwards(
     table: ManifestReads, stream: StreamId, end: Offset | Sequence[FragmentEntry]
 ) -> Iterator[FragmentEntry]:
-    """Yield the entries that end at or before an offset, nearest first, or these and those before them.
+    """Yield the entries that end at or before an offset, nearest first; or given entries, and those before them.
 
-    Where half of a change shows, what took the place of the last one is read, and so may come after it. Cost: one Query
-    for every eight.
+    If half of a change shows, reading starts over from the last entry. Its replacement is then read, and may be yielded
+    after it. Cost: one Query for every eight.
     """
     offset, page = (end, ()) if isinstance(end, int) else (Offset(0), tuple(reversed(end)))
     for _ in range(READS):
@@ -274,32 +279,32 @@ def _backwards(
         if after is None or (is_whole and after.prior_offset is None):
             return
         offset = after.next_offset
-    raise _being_changed(stream)
+    raise _kept_changing(stream)
 
 
-def _told(table: ManifestReads, stream: StreamId, gap: Gap) -> Gap:
-    """Return a gap with its reason, if the manifest's own item of that gap has one. Cost: one GetItem."""
+def _with_reason(table: ManifestReads, stream: StreamId, gap: Gap) -> Gap:
+    """Return a gap with its reason, if the manifest's item of exactly that gap has one. Cost: one GetItem."""
     known = table.gap(stream.incarnation, gap.first_offset)
     return known if known is not None and known.next_offset == gap.next_offset else gap
 
 
 def _tail(stream: StreamId, head: Head | None) -> Offset:
-    next_offset = _registered(stream, head).next_offset
+    next_offset = _check_head(stream, head).next_offset
     if next_offset is None:
-        raise _nothing(stream)
+        raise _not_archived(stream)
     return next_offset
 
 
-def _registered(stream: StreamId, head: Head | None) -> Head:
-    """Refuse an incarnation that is unknown, or another stream's."""
+def _check_head(stream: StreamId, head: Head | None) -> Head:
+    """Return the head. Raises StreamNotFoundError if the incarnation is unknown, or another stream's."""
     if head is None or head.stream != stream:
-        raise _nothing(stream)
+        raise _not_archived(stream)
     return head
 
 
-def _nothing(stream: StreamId) -> StreamNotFoundError:
+def _not_archived(stream: StreamId) -> StreamNotFoundError:
     return StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
 
 
-def _being_changed(stream: StreamId) -> UnavailableError:
+def _kept_changing(stream: StreamId) -> UnavailableError:
     return UnavailableError(f"the manifest of {stream} was being changed each time it was read")

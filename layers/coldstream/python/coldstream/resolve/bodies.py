@@ -1,11 +1,13 @@
-"""The bodies of answers as JSON values, without the models that `api` describes and reads them with.
+"""The bodies of answers as JSON values, without the models by which `api` describes and reads them.
 
-Those models take longer to load than a resolver takes for its first answer.
+Those models take longer to load than a resolver takes for its first answer. A body's plain fields are listed once, by
+the value that the body holds; only what JSON has otherwise is written here.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import asdict, fields
 from typing import Any
 
 from coldstream.manifest.entry import Gap
@@ -13,6 +15,8 @@ from coldstream.manifest.stream import StreamId
 from coldstream.resolve.answer import Answer, Range
 
 Body = dict[str, Any]
+
+_PLAIN_RANGE_FIELDS = tuple(field.name for field in fields(Range) if field.name not in {"byte_range", "crc32"})
 
 
 def answer_body(answer: Answer) -> Body:
@@ -29,29 +33,21 @@ def answer_body(answer: Answer) -> Body:
 
 def stream_body(stream: StreamId) -> Body:
     """Make the body that `api.StreamBody` describes."""
-    return {"vhost": stream.vhost, "name": stream.name, "incarnation": stream.incarnation}
+    return asdict(stream)
 
 
 def gap_body(gap: Gap) -> Body:
     """Make the body that `api.GapBody` describes."""
-    return {"first_offset": gap.first_offset, "next_offset": gap.next_offset, "reason": gap.reason}
+    return asdict(gap)
 
 
 def range_body(part: Range) -> Body:
     """Make the body that `api.RangeBody` describes."""
     return {
-        "bucket": part.bucket,
-        "key": part.key,
+        # Not `asdict`, which copies every value: an answer has up to a thousand ranges.
+        **{name: getattr(part, name) for name in _PLAIN_RANGE_FIELDS},
         "first_byte": part.byte_range.start,
         "next_byte": part.byte_range.end,
-        "first_offset": part.first_offset,
-        "next_offset": part.next_offset,
-        "first_timestamp": part.first_timestamp,
-        "last_timestamp": part.last_timestamp,
-        "encoding": part.encoding,
-        "data_bytes": part.data_bytes,
-        "crc32": b64encode(part.crc32.to_bytes(4, "big")).decode(),
-        "url": part.url,
         "range_header": part.byte_range.http,
-        "expires_at": part.expires_at,
+        "crc32": b64encode(part.crc32.to_bytes(4, "big")).decode(),
     }

@@ -1,4 +1,4 @@
-"""Cursors: where the next answer begins, in a text that only the resolver reads.
+"""Cursors: the place where the next answer begins, as text that only the resolver reads.
 
 cursor    base64url without padding, of JSON: {"v": 1, "i": incarnation, "o": next offset}
 """
@@ -21,7 +21,7 @@ MAX_CHARACTERS = 512
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Go on at exactly `next_offset` of that incarnation: were it not there any more, that would be a gap."""
+    """Continue at exactly `next_offset` of that incarnation. If the archive lacks that offset, the answer is a gap."""
 
     incarnation: Incarnation
     next_offset: Offset
@@ -33,7 +33,7 @@ class Cursor:
 
     @classmethod
     def from_text(cls, text: str) -> Cursor:
-        """Decode. Raises InvalidQueryError for every text that `to_text` does not make."""
+        """Decode. Raises InvalidQueryError for any text that `to_text` does not produce."""
         try:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError("too long")
@@ -41,10 +41,11 @@ class Cursor:
             if not isinstance(content, dict) or type(content.get("i")) is not str or type(content.get("o")) is not int:
                 raise ValueError("fields are missing")
             if not 0 <= content["o"] <= MAX_OFFSET:
-                raise ValueError("no offset")
+                raise ValueError("the offset is out of range")
+            # A cursor has one text. Comparing it refuses other versions, unknown fields and other base64 spellings.
             cursor = cls(incarnation(content["i"]), Offset(content["o"]))
             if cursor.to_text() != text:
-                raise ValueError("another version, or more than that")
+                raise ValueError("another version, or unknown fields")
         except (ValueError, RecursionError, InvalidNameError) as err:
-            raise InvalidQueryError("cursor", f"{text[:80]!r} is not one that an answer of this API gave") from err
+            raise InvalidQueryError("cursor", f"{text[:80]!r} is not a cursor of this API") from err
         return cursor

@@ -1,8 +1,7 @@
 """Places in a fragment: where in its object a range may begin and end.
 
-Everything here counts in positions of the identity encoding, until `split` makes slices of them: there, and only there,
-they are turned into bytes of the object. Where it is made of frames, a slice begins and ends with one, and so at points
-of the sparse index.
+Positions are those of the identity encoding, until `split` makes slices of them: only there do they become bytes of the
+object. If the object consists of frames, a slice begins and ends with a frame, and so at points of the sparse index.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Place = FragmentIndexRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class EntrySlice:
     """Whole chunks of one fragment, from `start` on: `data_bytes` of them, in `byte_range` of the object."""
 
     start: Place
@@ -40,20 +39,20 @@ class Slice:
 
 
 def rough_place(entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
-    """Find the last point of the sparse index that the chunk to attach at is not before: up to about a MiB short of it.
+    """Find the last point of the sparse index at or before the chunk to attach at, up to about a MiB before it.
 
-    The chunk must be in the fragment. No request.
+    The chunk must be in the fragment. Cost: no request.
     """
     return _place(entry.sparse.points[_point(entry, spec)])
 
 
 def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtTimestamp) -> Place:
-    """Find the chunk to attach at, which must be in the fragment, in the fragment's own index.
+    """Find the chunk to attach at in the fragment's own index. The chunk must be in the fragment.
 
-    Where the object is made of frames, which can only be read whole, the first chunk of the one that holds it.
+    If the object consists of frames, which can only be read whole, return the first chunk of the chunk's frame.
 
-    Cost: one GET of the index records between two points of the sparse index; none where there is only one, or frames.
-    Raises CorruptionError when they are not what the manifest says.
+    Cost: one GET of the index records between two points of the sparse index, none if there is one record, or frames.
+    Raises CorruptionError if the records contradict the manifest.
     """
     number = _point(entry, spec)
     point = entry.sparse.points[number]
@@ -76,11 +75,11 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
     return found
 
 
-def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[Slice]:
+def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterator[EntrySlice]:
     """Cut what follows `start` in a fragment at points of its sparse index, into slices of up to `range_bytes`.
 
-    A slice is larger where no point allows less. Where the object is made of frames, the first one begins with that
-    which `start` is in.
+    A slice is larger if the points allow no smaller one. If the object consists of frames, the first slice begins with
+    the frame that holds `start`.
     """
     if entry.frames is not None:
         start = _place(entry.sparse.points[bisect_right(entry.sparse.points, start.position, key=_position) - 1])
@@ -94,13 +93,15 @@ def split(entry: FragmentEntry, start: Place, range_bytes: int | None) -> Iterat
     yield _slice(entry, start, _end(entry), entry.next_offset, entry.last_timestamp)
 
 
-def _slice(entry: FragmentEntry, start: Place, end: int, next_offset: Offset, last_timestamp: TimestampMs) -> Slice:
+def _slice(
+    entry: FragmentEntry, start: Place, end: int, next_offset: Offset, last_timestamp: TimestampMs
+) -> EntrySlice:
     if entry.frames is None:
         byte_range = ByteRange(start.position, end)
     else:
         first, following = (bisect_left(entry.sparse.points, at, key=_position) for at in (start.position, end))
         byte_range = entry.frames.byte_range(first, following)
-    return Slice(start, next_offset, last_timestamp, end - start.position, byte_range)
+    return EntrySlice(start, next_offset, last_timestamp, end - start.position, byte_range)
 
 
 def _position(point: SparsePoint) -> int:
@@ -136,5 +137,5 @@ def _place(point: SparsePoint) -> Place:
 
 
 def _end(entry: FragmentEntry) -> int:
-    """Position after the last chunk; the fragment goes on with its index."""
+    """Position after the last chunk, where the fragment's index begins."""
     return FRAGMENT_HEADER_BYTES + entry.data_bytes

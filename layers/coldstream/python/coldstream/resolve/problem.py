@@ -1,4 +1,4 @@
-"""Errors as problems (RFC 9457), and back: what the resolver function says, its client raises."""
+"""Errors as problems (RFC 9457), and back: the resolver function sends them, and its client raises them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _URN = "urn:coldstream:problem:"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem: its kind, what is wrong with this request, the request's name in the log, the part that is wrong."""
+    """A problem: its kind, what is wrong with this request, the request's name in the log, and the field to correct."""
 
     type: str
     title: str
@@ -35,14 +35,14 @@ class Problem:
     field: str | None = None
 
     def to_json(self) -> str:
-        """Write the body; `api.ProblemBody` describes and reads it."""
-        told = {name: value for name, value in asdict(self).items() if value is not None}
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        """Encode the body, which `api.ProblemBody` describes and decodes."""
+        present = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(present, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of problem. `tells` says whether the error's own words may go to the client."""
+class ProblemKind:
+    """A kind of problem. `tells` says whether the client may see the error's own message."""
 
     name: str
     status: HTTPStatus
@@ -51,7 +51,7 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """Its URN."""
+        """The URN that names the kind."""
         return _URN + self.name
 
     def body(self, detail: str, *, instance: str | None = None, field: str | None = None) -> Problem:
@@ -61,17 +61,20 @@ class Kind:
         )
 
 
-INVALID_QUERY = Kind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
-NOT_PERMITTED = Kind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
-STREAM_NOT_FOUND = Kind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
-ROUTE_NOT_FOUND = Kind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
-METHOD_NOT_ALLOWED = Kind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
-CORRUPT = Kind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
-UNAVAILABLE = Kind("unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False)
-INTERNAL = Kind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
+INVALID_QUERY = ProblemKind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
+NOT_PERMITTED = ProblemKind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
+STREAM_NOT_FOUND = ProblemKind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
+ROUTE_NOT_FOUND = ProblemKind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
+METHOD_NOT_ALLOWED = ProblemKind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
+CORRUPT = ProblemKind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
+UNAVAILABLE = ProblemKind(
+    "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False
+)
+INTERNAL = ProblemKind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
 
-# In this order: the first class that an error is of decides. Settings and permissions are the resolver's own affair.
-_KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
+# The first class that matches decides, so subclasses come before their bases. An error of the resolver's own settings
+# or AWS permissions is an internal error: the client cannot correct it, and its message may name resources.
+_KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (InvalidSettingError, INTERNAL),
     (InvalidInputError, INVALID_QUERY),
     (StreamNotFoundError, STREAM_NOT_FOUND),
@@ -82,20 +85,20 @@ _KINDS: tuple[tuple[type[ColdstreamError], Kind], ...] = (
 )
 
 
-def kind_of(err: Exception) -> Kind:
+def kind_of(err: Exception) -> ProblemKind:
     """Return the kind of problem that an error is."""
     return next((kind for error, kind in _KINDS if isinstance(err, error)), INTERNAL)
 
 
 def problem_of(err: Exception, *, instance: str | None = None) -> Problem:
-    """Make the problem that tells of an error."""
+    """Make the problem that reports an error to the client."""
     kind = kind_of(err)
     field = err.field if isinstance(err, InvalidInputError) and kind is INVALID_QUERY else None
     return kind.body(str(err) if kind.tells else kind.title, instance=instance, field=field)
 
 
 def error_of(problem: Problem) -> ColdstreamError:
-    """Make the error that a problem tells of."""
+    """Make the error that a problem reports."""
     words = problem.detail if problem.instance is None else f"{problem.detail} ({problem.instance})"
     if problem.type == INVALID_QUERY.type and problem.field is not None:
         return InvalidQueryError(problem.field, problem.detail.removeprefix(f"{problem.field}: "))

@@ -1,8 +1,8 @@
 """From an offset spec to the ranges that hold the stream from there on: one Query, and no request to S3.
 
-Reading goes on from entry to entry while each begins at or before the next offset of the one before. Where entries
-overlap, as they do while a compaction is under way, the later one's range begins at the point of its sparse index that
-is nearest before what is still needed.
+Ranges are collected from entry to entry while each entry begins at or before the next offset of the one before. Entries
+overlap while a compaction is in progress. The range of the later one then begins at the last point of its sparse index
+at or before the next offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coldstream.manifest.stream import StreamId
 from coldstream.resolve.answer import Answer, Bounds, Range
 from coldstream.resolve.attach import Attachment, attach
 from coldstream.resolve.cursor import Cursor
-from coldstream.resolve.places import Place, Slice, exact_place, rough_place, split
+from coldstream.resolve.places import EntrySlice, Place, exact_place, rough_place, split
 from coldstream.resolve.tail import Tail, past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs
@@ -36,10 +36,10 @@ def resolve(
 ) -> Answer:
     """Answer with ranges, a gap or the tail.
 
-    Cost: that of `attach`, one Query as a rule, and with `precise` one GET. Raises StreamNotFoundError where nothing is
-    archived of the stream.
+    Cost: that of `attach`, one Query as a rule, and with `precise` one GET. Raises StreamNotFoundError if nothing of
+    the stream is archived.
     """
-    # One entry more than ranges: it tells what follows the last range.
+    # One entry more than ranges, to see what follows the last range.
     found = attach(table, request.stream, request.start, request.bounds.max_ranges + 1)
     match found:
         case Gap():
@@ -69,7 +69,7 @@ def resolve(
     next_offset = ranges[-1].next_offset
     if gap is not None:
         return Answer(request.stream, ranges, gap=gap)
-    # A tail below that is of an older head than the entries: there may be more behind them.
+    # A lower tail is that of a head older than the entries: more entries may follow, so the client asks with a cursor.
     if found.head is not None and found.head.next_offset == next_offset:
         match past_tail(table, found.head, next_offset):
             case Gap() as lost:
@@ -89,9 +89,11 @@ def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectRead
             return found.start
 
 
-def _collect(found: Attachment, start: Place, bounds: Bounds) -> tuple[list[tuple[FragmentEntry, Slice]], Gap | None]:
-    """Take slices, one at least, until the bounds, the end or a hole; return them, and the gap if one follows."""
-    slices: list[tuple[FragmentEntry, Slice]] = []
+def _collect(
+    found: Attachment, start: Place, bounds: Bounds
+) -> tuple[list[tuple[FragmentEntry, EntrySlice]], Gap | None]:
+    """Take slices, at least one, up to the bounds, the end or a hole; return them, and the gap if one follows."""
+    slices: list[tuple[FragmentEntry, EntrySlice]] = []
     total_bytes = 0
     next_offset: Offset | None = None
     for entry in found.entries:

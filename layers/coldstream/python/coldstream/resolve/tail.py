@@ -1,8 +1,8 @@
-"""The end of what is archived, and what is known to be lost there.
+"""The end of the archive, and what is known to be lost there.
 
-Past the tail there is what has not been archived yet, which the broker has, and what never will be: the losses that the
-agent announced, and the segments in quarantine. Where these cover an offset, a reader who was sent to the broker for it
-would wait there without end.
+Offsets past the tail are either not archived yet, and then the broker has them, or never will be: the losses that an
+agent announced, and the segments in quarantine. A reader who was sent to the broker for such an offset would wait there
+for ever.
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
 
 NEAREST = 8
-"""Read of what begins at or before an offset: one of them covers it, or it is not known to be missing."""
+"""Missing items read that begin at or before an offset. If none of them covers it, it is not known to be missing."""
 
 FOLLOWING = 50
-"""Read of what begins after an offset that is missing. Where more of it touches, it is another gap after this one."""
+"""Missing items read that begin after a missing offset. If more of them adjoin, they are reported as another gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """There is nothing to attach at: the broker has what comes from `next_offset` on."""
+    """Nothing to attach at: the broker has the stream from `next_offset` on."""
 
     next_offset: Offset
 
 
 def past_tail(table: ManifestReads, head: Head, offset: Offset) -> Tail | Gap | None:
-    """Tell what is at `offset`, which is at or past the tail of `head`: the gap, if it is known to be missing.
+    """Return what is at `offset`, which is at or past the tail of `head`: a gap if that is known to be missing.
 
-    What is missing joins where it touches, and so a gap may begin before `offset`, and never before the tail. Where
-    `offset` is past what is missing, the answer is that end, and not the tail. None when the log has gone on meanwhile.
+    Missing items that adjoin make one gap. So a gap may begin before `offset`, but never before the tail. If `offset`
+    is past everything missing, the answer is the end of that, not the tail. None says that the log has grown meanwhile.
 
-    Cost: nothing where nothing of the stream is missing, else one Query for losses, and one for segments in quarantine.
-    Where that finds any past the tail, one that shows that they have not been archived after all, and before a gap is
-    told, another for losses, and for segments in quarantine.
+    Cost: nothing if nothing of the stream is missing. Else one Query for losses and one for quarantined segments. If
+    any of these are past the tail, another Query shows that they were not archived after all; and before a gap is
+    returned, one more each for losses and quarantined segments.
     """
     assert head.next_offset is not None
-    life, tail = head.stream.incarnation, head.next_offset
+    incarnation, tail = head.stream.incarnation, head.next_offset
     kinds: list[type[Missing]] = [*([Loss] if head.losses else []), *([Quarantine] if head.quarantined else [])]
-    missing = [one for kind in kinds for one in table.missing_before(life, kind, offset, NEAREST)]
+    missing = [one for kind in kinds for one in table.missing_before(incarnation, kind, offset, NEAREST)]
     if all(one.next_offset <= tail for one in missing):
         return Tail(tail)
     is_missing = any(one.next_offset > offset for one in missing)
     if is_missing:
-        missing += [one for kind in kinds for one in table.missing_after(life, kind, offset, FOLLOWING)]
-    # What is missing was read after the head: by now it may be archived.
-    page = table.log_from_offset(life, offset, 1)
+        missing += [one for kind in kinds for one in table.missing_after(incarnation, kind, offset, FOLLOWING)]
+    # The losses were read after the head, and by then may have been archived. Only a log that still ends at the head's
+    # tail makes head and losses one state; else a gap could be reported over offsets that are archived.
+    page = table.log_from_offset(incarnation, offset, 1)
     if page.entries or page.head is None or page.head.next_offset != tail:
         return None
     if is_missing:
@@ -58,7 +59,7 @@ def past_tail(table: ManifestReads, head: Head, offset: Offset) -> Tail | Gap | 
 
 
 def _run(missing: Iterable[Missing], tail: Offset, offset: Offset) -> Gap:
-    """Join what is missing around `offset`, from the tail on."""
+    """Join the missing items around `offset`, from the tail on."""
     first_offset = next_offset = tail
     for one in sorted(missing, key=lambda one: (one.first_offset, one.next_offset)):
         if one.first_offset > next_offset:

@@ -1,4 +1,4 @@
-"""The archive for a function that only reads it: by the road that starts fastest."""
+"""The archive for a function that only reads it, by the clients that load fastest."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from coldstream.store.settings import Settings
 
 
 def archive_reads(settings: Settings) -> tuple[ManifestReads, ObjectReads]:
-    """Return the table and the bucket: without the SDK where environment variables say all there is to know."""
+    """Return the table and the bucket, without the SDK if environment variables say all that it would find out."""
     aws = AwsEnvironment.from_variables()
     bucket_url = None if aws is None else aws.bucket_url(settings.bucket)
     if aws is None or bucket_url is None:
-        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # these two load the SDK
+        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # both load the SDK
         from coldstream.store.table import DynamoTable  # noqa: PLC0415
 
         return DynamoTable(settings.table), S3Objects(settings.bucket)

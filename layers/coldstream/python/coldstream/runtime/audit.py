@@ -1,6 +1,6 @@
-"""The audit line of each lookup: who asked for what, and what the answer was. Never a URL, never a token.
+"""The audit line of each lookup: who asked for what, and what the answer was. It never holds a URL or a token.
 
-It is JSON, and says `"service":"coldstream-audit"`, whatever level of log is set for the rest.
+The line is JSON with `"service":"coldstream-audit"`, and is written whatever the log level.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ logger = Logger(service="coldstream-audit", level="INFO", location=None)
 
 @dataclass(slots=True)
 class AuditLine:
-    """What is known so far of one lookup."""
+    """What is known of one lookup so far."""
 
     fields: dict[str, Any]
 
     def answered(self, answer: Answer) -> None:
-        """Add which offsets were answered with: those of the ranges, and what follows them."""
+        """Add the offsets of the answer: those of its ranges, and what follows them."""
         ranges = answer.ranges
         self.fields |= {
             "incarnation": answer.stream.incarnation,
@@ -42,17 +42,17 @@ class AuditLine:
 
 
 @contextmanager
-def audited(event: Mapping[str, Any], operation: str, **asked: Any) -> Iterator[AuditLine]:
-    """Write the line of a lookup when it ends, however it does."""
+def audited(event: Mapping[str, Any], operation: str, **query: Any) -> Iterator[AuditLine]:
+    """Write the line of a lookup when it ends, also if it fails: a denied lookup is the one that an audit looks for."""
     caller = Caller.of(event)
     line = AuditLine(
         {
             "operation": operation,
-            "proof": caller.proof,
+            "proof": caller.authentication,
             "principal": caller.principal,
             "issuer": caller.issuer,
             "request_id": (event.get("requestContext") or {}).get("requestId"),
-            **asked,
+            **query,
         }
     )
     status = HTTPStatus.OK
@@ -66,7 +66,7 @@ def audited(event: Mapping[str, Any], operation: str, **asked: Any) -> Iterator[
 
 
 def start_text(start: OffsetSpec | Continue) -> str:
-    """Write where a lookup begins."""
+    """Describe where a lookup begins."""
     match start:
         case AtEnd(which):
             return which

@@ -1,7 +1,7 @@
-"""Queries for ranges, as API Gateway hands them over.
+"""Queries for ranges, read from API Gateway's events.
 
-Powertools' validation, which takes a third of a second to load, says what is wrong with a query. Most have nothing
-wrong, and show it: those are read here.
+Powertools' validation says what is wrong with a query, but takes a third of a second to load. Most queries are plainly
+valid, and are read here without it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.units import Offset, parse_timestamp
 
 SIGNATURE = "X-Amz-"
-"""Begins the parameters of a request that is signed in its query."""
+"""Prefix of the parameters that sign a request in its query."""
 
 _TEXT = re.compile(r"[^,]*", re.DOTALL)
-"""A comma may be the client's or API Gateway's, between values of a parameter that was given twice."""
+"""No comma: it may be the client's own, or one by which API Gateway joins the values of a repeated parameter."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
@@ -36,13 +36,13 @@ _PLAIN = {
     "range_bytes": _NUMBER,
     "precise": re.compile(r"true|false"),
 }
-"""What each parameter of /ranges may be without anybody having to look twice."""
+"""The values of each parameter of /ranges that are plainly valid. Powertools judges any other."""
 
 
 def plain_query(event: Mapping[str, Any]) -> RangesQuery | None:
-    """Read an event (payload format 2.0) that plainly asks for ranges; None for any other, which may be right as well.
+    """Read an event (payload format 2.0) that plainly asks for ranges. Any other, valid or not, gives None.
 
-    Raises InvalidQueryError where parameters do not go together.
+    Raises InvalidQueryError if parameters exclude each other.
     """
     request = event.get("requestContext", {})
     method = request.get("http", {}).get("method")
@@ -76,7 +76,7 @@ def plain_query(event: Mapping[str, Any]) -> RangesQuery | None:
 def start_of(
     *, spec: Literal["first", "last", "next"] | None, offset: str | None, timestamp: str | None, cursor: str | None
 ) -> OffsetSpec | Continue:
-    """Return the one start of these that is given. Raises InvalidQueryError."""
+    """Return the one of these starts that is given. Raises InvalidQueryError unless there is exactly one."""
     starts: list[OffsetSpec | Continue] = []
     if spec is not None:
         starts.append(AtEnd(spec))

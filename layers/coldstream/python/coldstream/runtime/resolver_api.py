@@ -1,6 +1,6 @@
-"""The resolver's HTTP API, by Powertools: its routes, what is wrong with a request, and its OpenAPI document.
+"""The resolver's HTTP API, by Powertools: its routes, the validation of requests, and its OpenAPI document.
 
-`make generate` writes the document. The function loads this for a request that `query` does not read.
+The function loads this module for a request that `query` does not read. `make generate` writes the document.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ app = APIGatewayHttpResolver(enable_validation=True)
 
 
 def _answers(success: str, *problems: tuple[HTTPStatus, str]) -> dict[int, OpenAPIResponse]:
-    """Describe a route's responses: the resolver's, and those of API Gateway, which lets a request in or does not."""
-    told = {
+    """Describe a route's responses: the resolver's own, and those of API Gateway, which may reject a request first."""
+    own = {
         HTTPStatus.BAD_REQUEST: "The query means nothing",
         HTTPStatus.INTERNAL_SERVER_ERROR: "The resolver failed, or the archive is damaged",
         HTTPStatus.SERVICE_UNAVAILABLE: "A service behind the resolver did not answer; try again after `Retry-After`",
     } | dict(problems)
     described: dict[int, OpenAPIResponse] = {
         HTTPStatus.OK.value: {"description": success},
-        HTTPStatus.UNAUTHORIZED.value: _gateways("No token that is good, where one is wanted"),
-        HTTPStatus.FORBIDDEN.value: _gateways("No good signature, or one of somebody who may not call this API"),
-        HTTPStatus.TOO_MANY_REQUESTS.value: _gateways("More requests than the API takes; try again later"),
+        HTTPStatus.UNAUTHORIZED.value: _gateways("The API wants a token, and this request has no valid one"),
+        HTTPStatus.FORBIDDEN.value: _gateways("The signature is missing or wrong, or its owner may not call this API"),
+        HTTPStatus.TOO_MANY_REQUESTS.value: _gateways("More requests than the API admits; try again later"),
     }
-    for status, description in told.items():
+    for status, description in own.items():
         problem: OpenAPIResponse = {"description": description, "content": {MEDIA_TYPE: {"model": ProblemBody}}}
         other = described.get(status.value)
         if other is not None:
@@ -54,17 +54,17 @@ def _answers(success: str, *problems: tuple[HTTPStatus, str]) -> dict[int, OpenA
 
 
 def _gateways(description: str) -> OpenAPIResponse:
-    """Describe a response of API Gateway's own."""
+    """Describe a response of API Gateway itself."""
     return {"description": description, "content": {"application/json": {"model": GatewayBody}}}
 
 
 _NO_STREAM = (HTTPStatus.NOT_FOUND, "The archive has no such stream")
-_NOT_PERMITTED = (HTTPStatus.FORBIDDEN, "Reading that stream is not permitted, be it there or not")
+_NOT_PERMITTED = (HTTPStatus.FORBIDDEN, "Reading that stream is not permitted, whether or not it exists")
 
 Vhost = Annotated[str, Query(description="Virtual host, of any characters, percent-encoded", examples=["/"])]
 Name = Annotated[str, Query(description="Name of the stream, of any characters, percent-encoded", examples=["orders"])]
-Life = Annotated[
-    str | None, Query(description="This incarnation of the stream; by default the newest, as known 10 seconds ago")
+IncarnationName = Annotated[
+    str | None, Query(description="This incarnation of the stream; by default the newest that was known 10 seconds ago")
 ]
 
 
@@ -88,17 +88,17 @@ def list_streams(
     summary="Describe a stream",
     responses=_answers("What is archived of the stream", _NO_STREAM, _NOT_PERMITTED),
 )
-def describe_stream(vhost: Vhost, name: Name, incarnation: Life = None) -> DescriptionBody:
-    """Tell a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
+def describe_stream(vhost: Vhost, name: Name, incarnation: IncarnationName = None) -> DescriptionBody:
+    """Return a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
     return DescriptionBody.of(resolving.answer_description(app.current_event.raw_event, vhost, name, incarnation))
 
 
 @app.get(
     "/ranges",
     operation_id="resolveRanges",
-    summary="Find the byte ranges that hold a stream from a place on",
+    summary="Find the byte ranges that hold a stream from an offset or a time on",
     responses=_answers(
-        "Ranges, each with a URL that grants it; or that a gap, or the tail, is there instead",
+        "Ranges, each with a URL that grants it; or the gap or tail that is there instead",
         _NO_STREAM,
         _NOT_PERMITTED,
     ),
@@ -107,7 +107,7 @@ def resolve_ranges(
     *,
     vhost: Vhost,
     name: Name,
-    incarnation: Life = None,
+    incarnation: IncarnationName = None,
     spec: Annotated[
         Literal["first", "last", "next"] | None,
         Query(description="`first` chunk of any type, `last` user chunk, or `next`: the tail"),
@@ -122,16 +122,18 @@ def resolve_ranges(
             examples=["1763700000000", "2025-11-21T04:40:00Z"],
         ),
     ] = None,
-    cursor: Annotated[str | None, Query(description="Go on exactly where another answer ended")] = None,
+    cursor: Annotated[str | None, Query(description="Continue exactly where another answer ended")] = None,
     max_ranges: Annotated[int, Query(ge=1, le=MAX_RANGES, description="How many at most")] = DEFAULT_MAX_RANGES,
     max_bytes: Annotated[
-        int, Query(ge=1, description="Of all ranges; one there always is, however large")
+        int, Query(ge=1, description="Sum over all ranges; one is always given, however large")
     ] = DEFAULT_MAX_BYTES,
     range_bytes: Annotated[
-        int | None, Query(ge=1, description="Split fragments into ranges of about this; by default they stay whole")
+        int | None,
+        Query(ge=1, description="Split fragments into ranges of about this size; by default they stay whole"),
     ] = None,
     precise: Annotated[
-        bool, Query(description="Begin at the very chunk, for one S3 request, not up to about a MiB before it")
+        bool,
+        Query(description="Begin at the very chunk, at the cost of one S3 request, not up to about a MiB before it"),
     ] = False,
 ) -> AnswerBody:
     """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query, a timestamp two."""
@@ -150,17 +152,19 @@ def resolve_ranges(
 
 
 def known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Refuse a parameter that the route does not have: misspelt, it would be answered as if it were not there."""
+    """Reject a parameter that the route does not have. Ignored, a misspelt one would give a wrong answer."""
     known = {parameter.alias for parameter in app.context["_route"].dependant.query_params}
-    # Powertools' route for a path or method that there is not has no parameters, and an answer of its own.
+    # For an unknown path or method, Powertools has a route without parameters, and `no_route` answers.
     for name in app.current_event.query_string_parameters if known else ():
         if name not in known and not name.startswith(SIGNATURE):
-            raise InvalidQueryError(name[:80], f"is none of the parameters, which are {', '.join(sorted(known))}")
+            raise InvalidQueryError(
+                name[:80], f"is not a parameter here; the parameters are {', '.join(sorted(known))}"
+            )
     return next_middleware(app)
 
 
 def invalid(err: RequestValidationError) -> Response[str]:
-    """Tell what Powertools found wrong with the parameters."""
+    """Report what Powertools found wrong with the parameters."""
     first = err.errors()[0]
     if first["loc"][0] == "response":
         return failed(err)
@@ -169,7 +173,7 @@ def invalid(err: RequestValidationError) -> Response[str]:
 
 
 def no_route(_: NotFoundError) -> Response[str]:
-    """Tell a path that is unknown from a method that it does not have."""
+    """Report an unknown path, or a method that a known path does not have."""
     event = app.current_event
     if event.path in {"/streams", "/stream", "/ranges"}:
         detail = f"{event.http_method} {event.path}: use GET"
@@ -178,8 +182,8 @@ def no_route(_: NotFoundError) -> Response[str]:
 
 
 def failed(err: Exception) -> Response[str]:
-    """Tell of every other error."""
-    problem, headers = resolving.problem_to_tell(err, app.lambda_context.aws_request_id)
+    """Report every other error."""
+    problem, headers = resolving.report_error(err, app.lambda_context.aws_request_id)
     return _problem(problem, headers)
 
 
@@ -198,7 +202,7 @@ app.exception_handler(Exception)(failed)
 
 
 def openapi() -> str:
-    """Write the OpenAPI document, docs/openapi.json."""
+    """Return the OpenAPI document, docs/openapi.json."""
     document: dict[str, Any] = json.loads(
         app.get_openapi_json_schema(
             title="coldstream resolver",
@@ -207,7 +211,7 @@ def openapi() -> str:
             " A parameter that is not described here is an error.",
         )
     )
-    # Powertools describes errors of its own making, which this API does not give.
+    # Powertools describes errors of its own, which this API never returns.
     for path in document["paths"].values():
         path["get"]["responses"].pop("422")
     components = document["components"]

@@ -1,4 +1,4 @@
-"""What the resolver function does for a request, whoever has read it: permit, answer, count, log, tell of errors."""
+"""The resolver function's work for a request, however it was read: permit, answer, count, log, report errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ metrics = Metrics(namespace=METRICS_NAMESPACE, service="resolver")
 
 @cache
 def resolver() -> Resolver:
-    """Make the resolver of this execution environment, at its first request."""
+    """Make the resolver of this execution environment, at its first request: it keeps its caches and connections."""
     settings = Settings.from_environment()
     table, objects = archive_reads(settings)
     permissions = Permissions(
@@ -39,9 +39,10 @@ def resolver() -> Resolver:
 
 
 def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
-    """Answer a query for ranges, if the caller may read that stream, and count what was found."""
-    asked = {"vhost": query.vhost, "stream": query.name, "incarnation": query.incarnation}
-    with audited(event, "ranges", **asked, start=start_text(query.start)) as line:
+    """Answer a query for ranges if the caller may read that stream, and count the ranges and gaps."""
+    names = {"vhost": query.vhost, "stream": query.name, "incarnation": query.incarnation}
+    with audited(event, "ranges", **names, start=start_text(query.start)) as line:
+        # Before anything is looked up: what is denied must be denied alike, whether or not the stream exists.
         resolver().permissions.check(Caller.of(event), query.vhost, query.name)
         answer = resolver().ranges(query)
         line.answered(answer)
@@ -51,7 +52,7 @@ def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
 
 
 def answer_description(event: Mapping[str, Any], vhost: str, name: str, incarnation: str | None) -> Description:
-    """Describe a stream, if the caller may read it."""
+    """Describe a stream if the caller may read it."""
     with audited(event, "describe", vhost=vhost, stream=name, incarnation=incarnation) as line:
         resolver().permissions.check(Caller.of(event), vhost, name)
         description = resolver().describe(vhost, name, incarnation)
@@ -60,15 +61,15 @@ def answer_description(event: Mapping[str, Any], vhost: str, name: str, incarnat
 
 
 def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int) -> StreamPage:
-    """List streams: those that the caller may read."""
+    """List the streams that the caller may read."""
     with audited(event, "list") as line:
         page = resolver().streams(cursor, limit, may_read=resolver().permissions.of(Caller.of(event)))
         line.fields["streams"] = len(page.streams)
     return page
 
 
-def problem_to_tell(err: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
-    """Return the problem that an error is to the client, with headers for it; log what is none of the client's."""
+def report_error(err: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
+    """Return the problem and the headers that report an error to the client. Log an error that is not the client's."""
     problem = problem_of(err, instance=instance(request_id))
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         retryable = isinstance(err, ColdstreamError) and err.retryable
@@ -78,5 +79,5 @@ def problem_to_tell(err: Exception, request_id: str) -> tuple[Problem, dict[str,
 
 
 def instance(request_id: str) -> str:
-    """Name a request in a problem."""
+    """Return the URN by which a problem names a request."""
     return f"urn:coldstream:request:{request_id}"

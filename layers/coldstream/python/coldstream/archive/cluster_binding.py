@@ -1,4 +1,4 @@
-"""Hold announcements to the cluster that their stream is bound to; bind streams that nobody is bound to."""
+"""The binding of a stream's names to one cluster: it holds announcements to it, and binds streams that have none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from coldstream.store.ports import ManifestTable
 
 
 def claim(table: ManifestTable, stream: StreamId, announcing: Cluster) -> None:
-    """Bind a stream to the cluster that announces it, if nobody was first. Cost: two GetItems; a PutItem to bind.
+    """Bind a stream to the cluster that announces it, unless it is bound. Cost: two GetItems; a PutItem to bind.
 
-    What is bound are the names under which the incarnation is archived, whatever names are announced with it. Raises
-    OtherClusterError when they are bound to another cluster.
+    Raises OtherClusterError if it is bound to another cluster.
     """
     head = table.head(stream.incarnation)
+    # The announced names prove nothing: an agent could announce another cluster's incarnation under free names.
     archived = stream if head is None else head.stream
     bound = table.bound_cluster(archived.vhost, archived.name)
     if bound == NO_CLUSTER != announcing:
+        # Two clusters may get here at once. The conditional write lets one win, and returns the winner to both.
         bound = table.bind_cluster(archived.vhost, archived.name, announcing)
     check_cluster(archived, bound, announcing)

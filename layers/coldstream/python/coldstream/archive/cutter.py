@@ -1,9 +1,9 @@
 """Cut a segment's verified chunks into fragments.
 
 A cut falls after the chunk that takes a fragment's data past the target size, at a time border (`archive.borders`), at
-the end of the segment, and before a chunk that the manifest holds already: so borders depend on the data alone, whoever
-cuts and whenever. At a time border everything is counted anew, as if the segment had rolled there: what lies between
-two of them is cut the same, whatever part of the segment was staged around it.
+the end of the segment, and before a chunk that the manifest holds. So cuts depend on the data alone, not on who makes
+them or when. Counting starts over at a time border, as if the segment had rolled there: chunks between two time borders
+are cut alike, whichever part of the segment was staged with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from coldstream.archive.borders import Side, TimeBorders
 from coldstream.archive.coverage import Coverage
 from coldstream.archive.draft import CutFragment, FragmentDraft
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import BadSequenceError
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd, ScanEvent, SegmentScanner
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
@@ -24,7 +24,7 @@ from coldstream.units import Offset
 
 @dataclass(slots=True)
 class _Span:
-    """What is counted from the segment's start, or from a time border: its first chunk is at byte `position`."""
+    """Counts since the segment's start, or since a time border. The first chunk is at byte `position`."""
 
     first_offset: Offset
     position: int
@@ -36,9 +36,9 @@ class _Span:
 class SegmentCutter:
     """Feeds a scanner, and gives each chunk's bytes to the fragment that it belongs to.
 
-    Borders are counted over all chunks of the segment, also those that the manifest holds: what an interrupted upload
-    left to do is cut as if it had not been interrupted. Chunks of which is not known yet on which side of a time border
-    they lie are held in memory, HELD_BYTES of them at most.
+    All chunks of the segment are counted, including those that the manifest holds. So after an interrupted upload, the
+    next one cuts the rest as the first would have. Chunks that may lie on either side of a time border are held in
+    memory until a later chunk decides, HELD_BYTES of them at most.
     """
 
     def __init__(self, segment: SegmentRolled, coverage: Coverage, fragment_bytes: int, spool_dir: Path | None) -> None:
@@ -48,24 +48,26 @@ class SegmentCutter:
         self._spool_dir = spool_dir
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
         self._borders = TimeBorders(segment.cut_every_ms)
-        self._holds = False  # the chunk that is being scanned
+        self._holds = False  # whether the chunk being scanned is held
         self._held: list[ScanEvent] = []
-        self._span: _Span | None = None  # none before its first chunk
+        self._span: _Span | None = None  # None before a first chunk
         self._draft: FragmentDraft | None = None
         self._next_offset: int = segment.first_offset
 
     def feed(self, block: bytes) -> Iterator[CutFragment]:
         """Take the next bytes of the segment; yield the fragments that they complete.
 
-        Raises CorruptionError, as soon as a chunk lies behind the segment's end: nobody said that it is committed.
+        Raises CorruptionError.
         """
         for event in self._scanner.feed(block):
             if isinstance(event, ChunkBegin):
                 self._next_offset = event.header.next_offset
                 if self._next_offset > self._segment.next_offset:
+                    # No agent announced this chunk, so nobody has proven that it is committed.
                     raise self._bad_end(event.position)
                 side = self._borders.take(event.header)
                 self._holds = side is Side.HOLD
+                # Held chunks go before this one, and after the border if there is one: they follow the last user chunk.
                 if side is Side.PART or (self._held and not self._holds):
                     yield from self._release(is_border=side is Side.PART)
             if self._holds:
@@ -74,7 +76,7 @@ class SegmentCutter:
                 yield fragment
 
     def finish(self) -> Iterator[CutFragment]:
-        """End the segment; yield what fragments are left of it. Raises CorruptionError when it ends too early."""
+        """End the segment; yield its last fragments. Raises CorruptionError if it ends too early."""
         self._scanner.close()
         if self._next_offset != self._segment.next_offset:
             raise self._bad_end(self._segment.size_bytes)
@@ -83,13 +85,13 @@ class SegmentCutter:
             yield fragment
 
     def close(self) -> None:
-        """Give up the fragment that was begun, if any."""
+        """Discard the unfinished fragment, if any."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
 
     def _release(self, *, is_border: bool) -> Iterator[CutFragment]:
-        """End the span where a border is; then take the chunks that were held."""
+        """End the fragment if there is a border; then take the chunks that were held."""
         if is_border:
             self._span = None
             if fragment := self._end_fragment():
@@ -152,5 +154,5 @@ class SegmentCutter:
 
 
 def _copy(event: ScanEvent) -> ScanEvent:
-    """Keep an event; its bytes are a view of a block that is much larger."""
+    """Copy an event's bytes: a view would keep a much larger block in memory."""
     return ChunkBytes(memoryview(bytes(event.view))) if isinstance(event, ChunkBytes) else event

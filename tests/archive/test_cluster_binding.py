@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.archive.bound import claim
-from coldstream.archive.lost import SegmentLost
+from coldstream.archive.cluster_binding import claim
 from coldstream.archive.missing import record_loss
-from coldstream.archive.rolled import SegmentRolled
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidEventError, OtherClusterError
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster

@@ -1,4 +1,4 @@
-"""A rolled segment, or a slice of one, as it is announced: which stream, which offsets, and where it is staged."""
+"""`SegmentRolled`: the announcement that a segment, or a slice of one, is committed and staged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ MAX_CUT_EVERY_MS = 24 * 60 * 60 * 1_000
 
 @dataclass(frozen=True, slots=True)
 class SegmentRolled:
-    """A segment, or a slice of one, of offsets `first_offset` up to `next_offset`; all of it is at `staged_key`.
+    """A segment, or a slice of one, of offsets `first_offset` up to `next_offset`. All of it is staged at `staged_key`.
 
-    What is staged is a segment's header and whole chunks. Where `cut_every_ms` is given, fragments also end at time
-    borders (`archive.borders`); then a slice begins and ends at one, or where the segment does. `etag` says which copy
-    it is, of those that may be staged there one after the other; None where the agent is of an earlier release. What is
-    judged is that copy, not `size_bytes`, which is what whoever staged it saw. `cluster` is the one that announces it.
+    The staged object holds a segment's header and whole chunks. With `cut_every_ms`, fragments also end at time borders
+    (`archive.borders`); a slice then begins and ends at such a border, or with its segment.
+
+    `etag` names one of the copies that may be staged at that key, one after another; agents of earlier releases sent
+    none. The upload judges that copy. `size_bytes` is only what the agent that staged it saw. `cluster` is the one that
+    announced it.
     """
 
     stream: StreamId

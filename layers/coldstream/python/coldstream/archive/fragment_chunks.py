@@ -1,4 +1,4 @@
-"""Read the chunks of an archived fragment again, whichever encoding it has: to hold another copy of them to it."""
+"""The chunks of an archived fragment, read again to compare another copy with them, in whichever encoding it has."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from coldstream.store.ports import ObjectReads
 from coldstream.units import MIB, ByteRange, Offset
 
 BLOCK_BYTES = 4 * MIB
-"""Of chunks read at a time; what is compressed is cut where frames are."""
+"""Bytes of one read of an identity fragment. A compressed one is read frame by frame."""
 
 
-def archived_chunks(objects: ObjectReads, entry: FragmentEntry, offset: Offset) -> Iterator[ChunkHeader]:
-    """Yield the headers of a fragment's chunks, verified, from the one that holds `offset` on.
+def fragment_chunks(objects: ObjectReads, entry: FragmentEntry, offset: Offset) -> Iterator[ChunkHeader]:
+    """Yield the verified headers of a fragment's chunks, from the chunk that holds `offset` on.
 
-    Cost: a GET for each 4 MiB that is taken. Memory: a block, and of what is compressed the frames that it came from.
+    Cost: a GET for each 4 MiB that is taken, or for each frame. Memory: a block, or a frame and what it expands to.
     Raises CorruptionError, ObjectNotFoundError.
     """
     number = entry.sparse.at_offset(offset)
@@ -33,14 +33,14 @@ def archived_chunks(objects: ObjectReads, entry: FragmentEntry, offset: Offset) 
 
 
 def _blocks(objects: ObjectReads, entry: FragmentEntry, number: int) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of the chunks in the identity encoding, from a point of the sparse index on."""
+    """Yield the chunks' bytes in the identity encoding, from point `number` of the sparse index on."""
     end = FRAGMENT_HEADER_BYTES + entry.data_bytes
     points = [point.position for point in entry.sparse.points[number:]]
     if entry.frames is None:
         for start in range(points[0], end, BLOCK_BYTES):
             yield _read(objects, entry, ByteRange(start, min(start + BLOCK_BYTES, end)))
         return
-    # Not at the top: it unpacks, which functions do for nothing but this, and so loads a library.
+    # Imported here because it loads zstandard, which functions need for nothing else.
     from coldstream.format.seekable import decompress_frames  # noqa: PLC0415
 
     frames = entry.frames.positions[number:]
@@ -50,7 +50,7 @@ def _blocks(objects: ObjectReads, entry: FragmentEntry, number: int) -> Iterator
 
 
 def _read(objects: ObjectReads, entry: FragmentEntry, byte_range: ByteRange) -> bytes:
-    found = objects.get_range(entry.key, byte_range)
-    if found.object_bytes != entry.object_bytes:
-        raise BadLengthError(entry.key, 0, "size of the object", expected=entry.object_bytes, found=found.object_bytes)
-    return found.data
+    block = objects.get_range(entry.key, byte_range)
+    if block.object_bytes != entry.object_bytes:
+        raise BadLengthError(entry.key, 0, "size of the object", expected=entry.object_bytes, found=block.object_bytes)
+    return block.data

@@ -1,4 +1,4 @@
-"""A loss as it is announced: which offsets of which stream will never be archived, and why."""
+"""`SegmentLost`: the announcement that offsets of a stream will never be archived, and why."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_REASON_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class SegmentLost:
-    """Offsets `first_offset` up to `next_offset` that were given up before they were archived; `cluster` says so.
+    """Offsets `first_offset` up to `next_offset`, given up before they were archived, as `cluster` announced it.
 
-    `unseen`: they were deleted before an agent came to the stream, so that nobody ever could have archived them.
+    `unseen` says that they were deleted before an agent came to the stream, so that no agent could have archived them.
     """
 
     stream: StreamId
@@ -34,7 +34,7 @@ class SegmentLost:
         try:
             size_bytes = len(self.reason.encode())
         except UnicodeEncodeError as err:
-            raise InvalidEventError("reason", f"{self.reason!r} is not text that UTF-8 can hold") from err
+            raise InvalidEventError("reason", f"{self.reason!r} cannot be encoded in UTF-8") from err
         if not 1 <= size_bytes <= MAX_REASON_BYTES:
             raise InvalidEventError("reason", f"is {size_bytes} bytes long, and must be 1 to {MAX_REASON_BYTES}")
 
