@@ -21,6 +21,8 @@ WIDTH = 120
 GENERATED = {ROOT / "docs/benchmarks.md"}
 """Pages whose notes are as long as their figures make them."""
 
+WRAPPED = [page for page in PAGES if page not in GENERATED]
+
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
 NAME = re.compile(r"`([\w./-]+)`")
 TYPED = re.compile(r"^    (?:\S*/)?coldstream (\S[^#\n]*)", re.MULTILINE)
@@ -94,7 +96,7 @@ def test_a_file_that_is_not_there_is_found() -> None:
     assert missing_files(text) == ["archive/nowhere.py", "tests/none"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in GENERATED], ids=str)
+@pytest.mark.parametrize("page", WRAPPED, ids=[str(page.relative_to(ROOT)) for page in WRAPPED])
 def test_pages_wrap_at_one_width(page: Path) -> None:
     prose = [line for line in prose_lines(page.read_text()) if "](" not in line]
     assert [line for line in prose if len(line) > WIDTH] == []
