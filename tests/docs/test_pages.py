@@ -14,13 +14,22 @@ from coldstream.cli.arguments import ANYWHERE, arranged
 from coldstream.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-IDS = [page.name for page in PAGES]
+PACKAGE = ROOT / "layers/coldstream/python/coldstream"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "tests/golden/README.md"]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+WIDTH = 120
+GENERATED = {ROOT / "docs/benchmarks.md"}
+"""Pages whose notes are as long as their figures make them."""
+
+WRAPPED = [page for page in PAGES if page not in GENERATED]
 
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
-FILE = re.compile(r"`((?:bench|deploy|docs|events|functions|layers|scripts|spark|tests)/[\w./-]+)`")
+NAME = re.compile(r"`([\w./-]+)`")
 TYPED = re.compile(r"^    (?:\S*/)?coldstream (\S[^#\n]*)", re.MULTILINE)
 NAMED = re.compile(r"`coldstream (\S[^`\n]*)`")
+
+NOT_OURS = {"functions/NAME/app.py", "cli/NAME.py", "events/NAME.json"}
+"""Files that a page tells people to make."""
 
 HELP = {"-h", "--help", "--install-completion"}
 
@@ -62,10 +71,42 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{path} has no section #{anchor}"
 
 
+def missing_files(text: str) -> list[str]:
+    """Return what a text names between backticks that looks like a file of the repository, and is none.
+
+    A path is one from the root, of the package, or of spark/. Names of objects, and of what is built, are no such.
+    """
+    bases = (ROOT, PACKAGE, PACKAGE.parent, ROOT / "spark")
+    tops = {path.name for path in (*ROOT.iterdir(), *PACKAGE.iterdir()) if path.is_dir() and path.name[0] != "."}
+    named = [
+        name
+        for name in NAME.findall(text)
+        if name.endswith((".py", ".md")) or (name.partition("/")[0] in tops - {"build", "dist"} and "/" in name)
+    ]
+    return [name for name in named if name not in NOT_OURS and not any((base / name).exists() for base in bases)]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_files_that_are_named_are_there(page: Path) -> None:
-    named = FILE.findall(page.read_text())
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert missing_files(page.read_text()) == []
+
+
+def test_a_file_that_is_not_there_is_found() -> None:
+    text = "`archive/upload.py`, `archive/nowhere.py`, `tests/archive/test_histories.py`, `tests/none`, `a/b`, `.json`"
+    assert missing_files(text) == ["archive/nowhere.py", "tests/none"]
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=[str(page.relative_to(ROOT)) for page in WRAPPED])
+def test_pages_wrap_at_one_width(page: Path) -> None:
+    prose = [line for line in prose_lines(page.read_text()) if "](" not in line]
+    assert [line for line in prose if len(line) > WIDTH] == []
+
+
+def prose_lines(text: str) -> list[str]:
+    """Return the lines of a page without its code, tables and headings: what wraps."""
+    fenced = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in fenced.splitlines() if not line.startswith(("|", "#"))]
+    return [line for line in lines if not line.startswith(" " * 4)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
