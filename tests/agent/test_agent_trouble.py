@@ -15,7 +15,7 @@ import pytest
 
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive, StoppedError
+from coldstream.agent.archive import ArchiveClient, StoppedError
 from coldstream.agent.disk import follow_disk, pins
 from coldstream.agent.disk.follow_disk import DiskFollower
 from coldstream.agent.monitor.metrics import AgentMetrics
@@ -58,7 +58,7 @@ def make(tmp_path: Path, node: Node, *, naming: Naming | None = None, **settings
         data=node.data,
         **({"scan_s": 0.05} | settings),
     )
-    archive = Archive(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
+    archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
     return Agent(options, archive, node, naming or Naming(None), AgentMetrics())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.disk.walk import Border, Place, SegmentWalk
+from coldstream.agent.disk.walk import Border, SegmentPosition, SegmentWalk
 from coldstream.archive.borders import HELD_BYTES
 from coldstream.format.chunk import ChunkType
 from coldstream.format.segment import SEGMENT_HEADER
@@ -172,7 +172,7 @@ def test_the_last_message_before_an_offset_is_found(segment):
 
 def test_a_hundred_thousand_borders_are_passed_at_once(segment):
     walk = segment.walk
-    walk.borders = [Border(Place(Offset(at), at)) for at in range(100_000)]
+    walk.borders = [Border(SegmentPosition(Offset(at), at)) for at in range(100_000)]
     started = time.process_time()
     assert walk.border_at_or_before(Offset(99_999)).place.offset == 99_999
     assert time.process_time() - started < 0.1

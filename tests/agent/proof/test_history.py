@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent.proof.history import History
+from coldstream.agent.proof.history import HistoryCheck
 from tests.support.node import Node, NodeStream
 from tests.support.rig import Rig, make_quick
 
@@ -114,7 +114,7 @@ async def test_before_the_broker_shows_which_is_committed_nothing_is_let_go_of(r
 
 
 async def test_nothing_is_asked_of_a_stream_of_which_nothing_is_archived(rig, monkeypatch):
-    monkeypatch.setattr(History, "_is_committed", None)
+    monkeypatch.setattr(HistoryCheck, "_is_committed", None)
     rig.stream.publish(300)
     async with rig.running():
         await rig.catches_up()

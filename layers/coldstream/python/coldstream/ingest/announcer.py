@@ -27,7 +27,7 @@ POLL_S = 0.5
 
 
 @dataclass(slots=True)
-class StreamReport:
+class AnnouncementReport:
     """What became of the rolled segments of a stream.
 
     `announced` are new, `archived` were in the manifest already, `gone` had been deleted by retention before they were
@@ -69,14 +69,14 @@ class Announcer:
 
     def announce(
         self, stream: StreamId, segments: Iterable[SegmentSlice], advance: Callable[[int], None]
-    ) -> StreamReport:
+    ) -> AnnouncementReport:
         """Announce the segments that the manifest does not cover; `advance` is told of bytes dealt with.
 
         Raises OtherClusterError when another cluster was first to announce the stream. Cost: a GetItem, one Query a
         segment, and for those announced what `stage` costs, and one event.
         """
         check_cluster(stream, self.table.bound_cluster(stream.vhost, stream.name), self.keys.cluster)
-        report = StreamReport(stream)
+        report = AnnouncementReport(stream)
         for segment in segments:
             coverage = read_coverage(self.table, stream.incarnation, segment.first_offset, segment.next_offset)
             if coverage.holds(segment.first_offset, segment.next_offset):
@@ -92,7 +92,7 @@ class Announcer:
             report.announced_bytes += rolled.size_bytes
         return report
 
-    def wait(self, reports: Iterable[StreamReport], timeout_s: float, advance: Callable[[int], None]) -> None:
+    def wait(self, reports: Iterable[AnnouncementReport], timeout_s: float, advance: Callable[[int], None]) -> None:
         """Wait until the manifest covers what was announced, or has it in quarantine; `advance` is told of segments.
 
         Raises UnavailableError when nothing was archived for `timeout_s`.
@@ -113,7 +113,9 @@ class Announcer:
             if waiting:
                 time.sleep(POLL_S)
 
-    def _stage(self, segment: SegmentSlice, report: StreamReport, advance: Callable[[int], None]) -> SegmentRolled:
+    def _stage(
+        self, segment: SegmentSlice, report: AnnouncementReport, advance: Callable[[int], None]
+    ) -> SegmentRolled:
         stream = report.stream
         if self.dry_run:
             key = self.keys.staged(stream.incarnation, segment.first_offset, segment.next_offset)
@@ -133,7 +135,7 @@ class Announcer:
         self.bus.put(source=source_of(rolled.cluster), detail_type=DETAIL_TYPE, detail=detail_of(rolled))
         return rolled
 
-    def _is_settled(self, report: StreamReport, rolled: SegmentRolled) -> bool:
+    def _is_settled(self, report: AnnouncementReport, rolled: SegmentRolled) -> bool:
         coverage = read_coverage(self.table, rolled.stream.incarnation, rolled.first_offset, rolled.next_offset)
         if coverage.holds(rolled.first_offset, rolled.next_offset):
             return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coldstream.agent.disk.pins import Pin, StreamPins
 from coldstream.agent.disk.retention import SegmentAge
-from coldstream.agent.disk.walk import Border, FoundChunk, Place, SegmentWalk
+from coldstream.agent.disk.walk import Border, SegmentPosition, SegmentWalk, WalkedChunk
 from coldstream.format.chunk import ChunkHeader
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -19,11 +19,11 @@ GOLDEN_RATIO = 0.618033988749895
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProvableSlice:
     """A slice to archive once everything in it is committed, which `witness`, a user chunk, can prove."""
 
     slice: SegmentSlice
-    witness: FoundChunk
+    witness: WalkedChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +67,27 @@ class StreamDisk:
         """The offset after the newest chunk on this disk."""
         return self._walk(self.segments[-1]).end.offset if self.segments else None
 
-    def wanted(self, archived_to: Offset, now: TimestampMs) -> list[Wanted] | Hole:
+    def wanted(self, archived_to: Offset, now: TimestampMs) -> list[ProvableSlice] | Hole:
         """Return what may be archived next, what reaches farthest first; none when there is nothing yet."""
         number = self._holding(archived_to)
         if number is None:
             return Hole(archived_to, self.segments[0].first_offset) if self.segments else []
         pin = self.segments[number]
         walk = self._walk(pin)
-        found: list[Wanted] = []
+        found: list[ProvableSlice] = []
         if not pin.is_active:
             end = self._rolled_end(number, walk)
             if end.offset <= archived_to:
                 return self._hole_behind(number, archived_to) or []
             witness = self._witness(number, walk)
             if witness is not None:
-                found.append(Wanted(self._slice(walk, archived_to, end), witness))
+                found.append(ProvableSlice(self._slice(walk, archived_to, end), witness))
         ends = [walk.last_border(now)]
         if not pin.is_live and walk.last_user is not None and walk.last_user is not walk.last:
             # What follows the last message may never be proven, as the broker has no more of this.
             ends.insert(0, Border(walk.last_user.end, walk.last_user))
         found += [
-            Wanted(self._slice(walk, archived_to, border.place), border.behind)
+            ProvableSlice(self._slice(walk, archived_to, border.place), border.behind)
             for border in ends
             if border.behind is not None and border.place.offset > archived_to
         ]
@@ -95,7 +95,7 @@ class StreamDisk:
             return self._hole_behind(number, archived_to) or []
         return found
 
-    def wanted_before(self, archived_to: Offset, committed_to: Offset) -> Wanted | None:
+    def wanted_before(self, archived_to: Offset, committed_to: Offset) -> ProvableSlice | None:
         """Return what may be archived of a segment that cannot be proven whole any more: up to `committed_to`."""
         number = self._holding(archived_to)
         if number is None or committed_to <= archived_to:
@@ -104,9 +104,9 @@ class StreamDisk:
         witness = walk.last_user_before(committed_to)
         if witness is None or witness.end.offset <= archived_to:
             return None
-        return Wanted(self._slice(walk, archived_to, witness.end), witness)
+        return ProvableSlice(self._slice(walk, archived_to, witness.end), witness)
 
-    def provable(self, archived_to: Offset, now: TimestampMs) -> FoundChunk | None:
+    def provable(self, archived_to: Offset, now: TimestampMs) -> WalkedChunk | None:
         """Return the newest chunk that is worth a proof before its turn: what it proves needs none later."""
         if not self.segments:
             return None
@@ -136,7 +136,7 @@ class StreamDisk:
             return None
         return Hole(archived_to, end)
 
-    def find(self, chunk_id: ChunkId) -> FoundChunk | None:
+    def find(self, chunk_id: ChunkId) -> WalkedChunk | None:
         """Find a chunk on this disk, the broker's own before what it has deleted."""
         number = self._named(Offset(chunk_id))
         return None if number is None else self._walk(self.segments[number]).find(chunk_id)
@@ -160,12 +160,12 @@ class StreamDisk:
             number = self._following(number)
         return number is not None and number == last
 
-    def first_user_chunk(self) -> FoundChunk | None:
+    def first_user_chunk(self) -> WalkedChunk | None:
         """Return the first user chunk on this disk: if any is committed, it is."""
         walks = (self._walk(pin) for pin in self.segments)
         return next((walk.first_user for walk in walks if walk.first_user is not None), None)
 
-    def some_user_chunk(self, turn: int) -> FoundChunk | None:
+    def some_user_chunk(self, turn: int) -> WalkedChunk | None:
         """Return the newest user chunk in even turns, and another in odd ones: in time, any of them."""
         if turn % 2 == 0:
             walks = (self._walk(pin) for pin in reversed(self.segments))
@@ -337,16 +337,16 @@ class StreamDisk:
         """Return where a rolled segment ends, be the next one pinned or not."""
         return self._rolled_end(number, self._walk(self.segments[number])).offset
 
-    def _rolled_end(self, number: int, walk: SegmentWalk) -> Place:
+    def _rolled_end(self, number: int, walk: SegmentWalk) -> SegmentPosition:
         """Return the end of a rolled segment. One that is damaged is taken whole: it is to go to quarantine."""
         end = self._end(number)
-        return walk.end if walk.is_at_end or end <= walk.end.offset else Place(end, walk.size_bytes)
+        return walk.end if walk.is_at_end or end <= walk.end.offset else SegmentPosition(end, walk.size_bytes)
 
-    def _slice(self, walk: SegmentWalk, archived_to: Offset, end: Place) -> SegmentSlice:
+    def _slice(self, walk: SegmentWalk, archived_to: Offset, end: SegmentPosition) -> SegmentSlice:
         start = Border(walk.start) if end.offset > walk.end.offset else walk.border_at_or_before(archived_to)
         return SegmentSlice(walk.path, start.place.offset, end.offset, start.place.position, end.position)
 
-    def _witness(self, number: int, walk: SegmentWalk) -> FoundChunk | None:
+    def _witness(self, number: int, walk: SegmentWalk) -> WalkedChunk | None:
         """Return a user chunk that proves a rolled segment: its last chunk, or else one behind it.
 
         What the agent wrote itself needs none: there it is the last chunk, of any type.

@@ -22,7 +22,7 @@ from coldstream.units import ChunkId, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SegmentPosition:
     """A place between two chunks: the chunk behind it begins at byte `position`, and has the id `offset`."""
 
     offset: Offset
@@ -30,24 +30,24 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundChunk:
+class WalkedChunk:
     """A chunk, and the byte at which it begins."""
 
     header: ChunkHeader
     position: int
 
     @property
-    def end(self) -> Place:
+    def end(self) -> SegmentPosition:
         """The place behind the chunk."""
-        return Place(self.header.next_offset, self.position + self.header.total_bytes)
+        return SegmentPosition(self.header.next_offset, self.position + self.header.total_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
     """A place where an upload begins anew. `behind` is the user chunk that ends there, None at a segment's start."""
 
-    place: Place
-    behind: FoundChunk | None = None
+    place: SegmentPosition
+    behind: WalkedChunk | None = None
 
 
 class SegmentWalk:
@@ -67,17 +67,17 @@ class SegmentWalk:
     def _restart(self) -> None:
         self.end = self.start
         self.borders = [Border(self.end)]
-        self.first: FoundChunk | None = None
-        self.last: FoundChunk | None = None
-        self.first_user: FoundChunk | None = None
-        self.last_user: FoundChunk | None = None
+        self.first: WalkedChunk | None = None
+        self.last: WalkedChunk | None = None
+        self.first_user: WalkedChunk | None = None
+        self.last_user: WalkedChunk | None = None
         self.size_bytes = 0
         self._time_borders = TimeBorders(self._every_ms)
 
     @property
-    def start(self) -> Place:
+    def start(self) -> SegmentPosition:
         """The place before the first chunk."""
-        return Place(self.first_offset, SEGMENT_HEADER_BYTES)
+        return SegmentPosition(self.first_offset, SEGMENT_HEADER_BYTES)
 
     @property
     def is_at_end(self) -> bool:
@@ -95,7 +95,7 @@ class SegmentWalk:
             while (header := self._header_at(fd, self.end.position)) is not None:
                 if int(header.chunk_id) != self.end.offset or self.end.position + header.total_bytes > self.size_bytes:
                     return
-                self._take(FoundChunk(header, self.end.position))
+                self._take(WalkedChunk(header, self.end.position))
         finally:
             os.close(fd)
 
@@ -121,17 +121,17 @@ class SegmentWalk:
         with self.path.open("rb") as file:
             return self._header_at(file.fileno(), position)
 
-    def find(self, chunk_id: ChunkId) -> FoundChunk | None:
+    def find(self, chunk_id: ChunkId) -> WalkedChunk | None:
         """Find a chunk by its id, by a walk from the start. Raises FileNotFoundError."""
         found = next((chunk for chunk in self._chunks() if chunk.header.chunk_id >= chunk_id), None)
         return found if found is not None and found.header.chunk_id == chunk_id else None
 
-    def user_chunk_at(self, offset: Offset) -> FoundChunk | None:
+    def user_chunk_at(self, offset: Offset) -> WalkedChunk | None:
         """Return the first user chunk that reaches past an offset, by a walk. Raises FileNotFoundError."""
         chunks = (chunk for chunk in self._chunks() if chunk.header.type is ChunkType.USER)
         return next((chunk for chunk in chunks if chunk.end.offset > offset), None)
 
-    def last_user_before(self, offset: Offset) -> FoundChunk | None:
+    def last_user_before(self, offset: Offset) -> WalkedChunk | None:
         """Return the last user chunk that does not reach past `offset`, by a walk. Raises FileNotFoundError."""
         found = None
         for chunk in self._chunks():
@@ -141,7 +141,7 @@ class SegmentWalk:
                 found = chunk
         return found
 
-    def _chunks(self) -> Iterator[FoundChunk]:
+    def _chunks(self) -> Iterator[WalkedChunk]:
         """Read the headers of the chunks that were walked."""
         with self.path.open("rb") as file:
             place = self.start
@@ -149,11 +149,11 @@ class SegmentWalk:
                 header = self._header_at(file.fileno(), place.position)
                 if header is None or int(header.chunk_id) != place.offset:
                     return
-                chunk = FoundChunk(header, place.position)
+                chunk = WalkedChunk(header, place.position)
                 yield chunk
                 place = chunk.end
 
-    def _take(self, chunk: FoundChunk) -> None:
+    def _take(self, chunk: WalkedChunk) -> None:
         if self._time_borders.take(chunk.header) is Side.PART:
             assert self.last_user is not None
             self.borders.append(Border(self.last_user.end, self.last_user))

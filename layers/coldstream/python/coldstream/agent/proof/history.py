@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.segments import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.broker import Verdict
@@ -26,7 +26,7 @@ from coldstream.units import Offset, format_timestamp
 log = logging.getLogger(__name__)
 
 
-class History:
+class HistoryCheck:
     """The history of one stream. `on_disk` calls in a thread; `why` says that there are two, None while none is seen.
 
     Below `contested_to` the archive may have another history than this disk.
@@ -35,7 +35,7 @@ class History:
     def __init__(
         self,
         identity: StreamIdentity,
-        archive: Archive,
+        archive: ArchiveClient,
         disk: StreamDisk,
         on_disk: Callable[..., Awaitable[Any]],
         metrics: AgentMetrics,

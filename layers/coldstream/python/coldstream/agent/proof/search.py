@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coldstream.agent.proof.broker import Broker, Log, Proof, Verdict, prove
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
 from coldstream.agent.proof.names import candidates, guesses
 from coldstream.agent.proof.namesakes import Namesake, Namesakes
 from coldstream.agent.proof.naming import Naming
@@ -81,7 +81,7 @@ class NameSearch:
     """Searches for the names of one directory, again and again. `why` says what the last search lacked."""
 
     def __init__(
-        self, directory: Directory, broker: Broker, naming: Naming, rules: Rules, namesakes: Namesakes
+        self, directory: Directory, broker: BrokerProver, naming: Naming, rules: Rules, namesakes: Namesakes
     ) -> None:
         self.why: str | None = None
         self._directory = directory
