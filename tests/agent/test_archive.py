@@ -16,6 +16,7 @@ from coldstream.agent.stream_file import PendingLoss
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import AccessDeniedError, InvalidSettingError, OtherClusterError
 from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest import announcer as announcer_module
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import LastUserChunk
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -46,8 +47,8 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> ArchiveClient:
     """An archive whose first clients have credentials that are expired, and those after them good ones."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     tables = iter([Denied(), MemoryTable()])
-    monkeypatch.setattr(archive_module, "DynamoTable", lambda _: next(tables))
-    monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
+    monkeypatch.setattr(announcer_module, "DynamoTable", lambda _: next(tables))
+    monkeypatch.setattr(announcer_module, "S3Objects", lambda *_, **__: MemoryObjects())
     return ArchiveClient.from_environment(SETTINGS, BandwidthLimit(None), 4)
 
 
@@ -120,9 +121,9 @@ async def test_the_cluster_of_the_settings_is_the_one_that_is_announced_for(monk
     table = MemoryTable()
     table.bind_cluster("/", "orders", Cluster("eu"))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    monkeypatch.setattr(archive_module, "DynamoTable", lambda _: table)
-    monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
-    monkeypatch.setattr(archive_module, "EventBridgeBus", lambda _: Bus())
+    monkeypatch.setattr(announcer_module, "DynamoTable", lambda _: table)
+    monkeypatch.setattr(announcer_module, "S3Objects", lambda *_, **__: MemoryObjects())
+    monkeypatch.setattr(announcer_module, "EventBridgeBus", lambda _: Bus())
     for name, source in (("eu", "coldstream.agent.eu"), ("us", "coldstream.agent.us"), ("", "coldstream.agent")):
         archive = ArchiveClient.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": name}, BandwidthLimit(None), 4)
         await archive.announce_loss(STREAM, PendingLoss(Offset(0), Offset(9), "the disk was full"))

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent import delivery, losses
-from coldstream.agent.archive import ArchiveClient, Staging
+from coldstream.agent import losses, slice_delivery
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.archive_reads import StagingActivity
 from coldstream.agent.losses import UNSEEN
 from coldstream.agent.proof import broker as proof
 from coldstream.agent.rules import Rules
@@ -94,10 +95,10 @@ async def test_chunks_that_the_broker_does_not_have_are_never_archived(rig, node
         node.streams["/", "orders"], ours = other, rig.stream
         ours.publish(500)
         other.publish(1000, size=400)
-        await rig.until(lambda: archiver._last_failure is not None)
+        await rig.until(lambda: archiver.failures.text is not None)
         await asyncio.sleep(0.2)
         assert rig.archived_to == tail
-        assert "this replica is behind" in archiver._last_failure
+        assert "this replica is behind" in archiver.failures.text
     ours.close()
 
 
@@ -120,7 +121,7 @@ async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
 async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, monkeypatch, trouble):
     """On a full disk it is what makes room; and who runs on rights of an earlier release has no such listing."""
 
-    async def refuse(*_: object) -> Staging:
+    async def refuse(*_: object) -> StagingActivity:
         raise AccessDeniedError("s3:ListBucketMultipartUploads")
 
     def full(_: StreamFile, memory: RememberedStream, *, durably: bool = False) -> None:
@@ -239,7 +240,7 @@ async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
         (begins,) = (int(path.stem) for path in rig.stream.segments)
         async with rig.running() as archiver:
             await rig.until(lambda: archiver.losses.are_suspected)
-            await asyncio.sleep(5 * losses.PATIENCE_S)
+            await asyncio.sleep(5 * losses.SUSPICION_S)
             rig.functions_run = other.functions_run = True
             await rig.until(lambda: rig.archived_to == begins)
             await told(rig, archiver)
@@ -313,7 +314,7 @@ async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_los
         stream.committed_to = 20
         stream.publish(20)
         stream.store_offset()
-        await rig.until(lambda: archiver.disk.next_offset == 41)
+        await rig.until(lambda: archiver.disk.log.next_offset() == 41)
         node.delete("orders")
         await rig.until(lambda: archiver.state == "deleted")
         await told(rig, archiver)
@@ -364,7 +365,7 @@ async def test_a_damaged_segment_goes_to_quarantine_and_the_next_ones_are_archiv
 
 
 async def test_an_event_that_came_to_nothing_is_announced_again(rig, monkeypatch):
-    monkeypatch.setattr(delivery, "ANNOUNCE_AGAIN_S", 0.1)
+    monkeypatch.setattr(slice_delivery, "ANNOUNCE_AGAIN_S", 0.1)
     rig.stream.publish(200)
     rig.functions_run = False
     async with rig.running():
@@ -443,8 +444,8 @@ async def test_a_stream_of_another_cluster_is_told_and_neither_staged_nor_let_go
     rig.archive.table.bind_cluster("/", "orders", Cluster("us"))
     rig.stream.publish(500)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver._last_failure)
-        assert "bound to cluster 'us'" in archiver._last_failure
+        await rig.until(lambda: archiver.failures.text)
+        assert "bound to cluster 'us'" in archiver.failures.text
     assert rig.archive.objects.requests["PutObject"] == 0
     assert rig.bus.announced == []
     assert len(rig.pins) == len(rig.stream.segments)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent import archiver as archiver_module
-from coldstream.agent import delivery
-from coldstream.agent.disk.segments import StreamDisk
+from coldstream.agent import slice_delivery, stream_delivery
+from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.stream_file import PendingLoss, StreamFile
 from coldstream.manifest.stream import Incarnation
 from tests.support.replica import Replica
@@ -105,7 +105,7 @@ async def test_what_the_broker_still_has_is_not_given_up_when_the_oldest_pin_wen
 
 async def test_pins_do_not_wait_for_an_archive_that_does_not_answer(rig, stream, monkeypatch):
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-    monkeypatch.setattr(delivery, "ANNOUNCE_AGAIN_S", 0.1)
+    monkeypatch.setattr(slice_delivery, "ANNOUNCE_AGAIN_S", 0.1)
     stream.publish(30)
     head = rig.archive.table.head
     answers = asyncio.Event()
@@ -134,12 +134,12 @@ async def test_a_file_that_is_gone_for_good_is_told_and_not_looked_for_again_at_
         calls.append(1)
         raise FileNotFoundError(errno.ENOENT, "gone")
 
-    monkeypatch.setattr(StreamDisk, "wanted", gone)
+    monkeypatch.setattr(stream_delivery, "next_slices", gone)
     monkeypatch.setattr(archiver_module, "MAX_LOOK_AGAIN_S", 0.2)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver._last_failure is not None)
+        await rig.until(lambda: archiver.failures.text is not None)
         assert len(calls) < 10
-        assert "gone" in archiver._last_failure
+        assert "gone" in archiver.failures.text
 
 
 async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, stream, monkeypatch):
@@ -153,7 +153,7 @@ async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, st
     monkeypatch.setattr(os, "link", picky)
     stream.publish(30)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.stream is not None and "No space left" in (archiver._last_failure or ""))
+        await rig.until(lambda: archiver.stream is not None and "No space left" in (archiver.failures.text or ""))
         await asyncio.sleep(0.1)
         assert rig.bus.announced == []
         monkeypatch.setattr(os, "link", link)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coldstream.agent.disk.pins import Pin
-from coldstream.agent.disk.segments import Hole
+from coldstream.agent.disk.stream_disk import ReleasableSegment
 from coldstream.agent.rules import Rules
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
@@ -67,7 +67,8 @@ async def test_a_deleted_stream_is_archived_up_to_the_very_chunk_that_was_proven
     proven = stream.log[1].header.next_offset
     async with rig.running() as archiver:
         await rig.until(lambda: archiver.stream is not None and rig.pins)
-        archiver.identity._save(committed_to=Offset(proven))
+        identity = archiver.identity
+        identity._save(replace(identity._remembered, committed_to=Offset(proven)))
         stream.delete()
         await rig.until(lambda: archiver.state == "deleted")
     assert chunks_archived(rig) == committed(stream, proven)
@@ -80,7 +81,7 @@ async def test_an_excluded_stream_is_pinned_no_more(rig, stream):
     stream.is_down = True
     archiver = rig.new_archiver()
     task = asyncio.create_task(archiver.run())
-    await rig.until(lambda: rig.pins == starts(stream) and archiver._last_failure)
+    await rig.until(lambda: rig.pins == starts(stream) and archiver.failures.text)
     stream.is_down = False
     async with asyncio.timeout(10):
         await task
@@ -157,7 +158,7 @@ async def test_a_tail_that_is_cut_off_just_before_it_is_let_go_costs_nothing_of_
         await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
         refuted = archiver.disk.refuted
 
-        def raced(chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
+        def raced(chunk: ChunkHeader, archived_to: Offset) -> ReleasableSegment | None:
             if stream.alone:
                 stream.truncate()
             return refuted(chunk, archived_to)

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.losses import PATIENCE_S, REPLICAS_PATIENCE_S, UNSEEN, Losses
+from coldstream.agent.losses import REPLICAS_SUSPICION_S, SUSPICION_S, UNSEEN, Losses
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.stream_file import PendingLoss, RememberedStream, StreamFile
@@ -67,9 +67,9 @@ class Scene:
 
     async def after(self, patience: float = 1.0) -> list[tuple[int, int, str]]:
         """Return what is told once so much patience more is over."""
-        self.now_s += patience * PATIENCE_S
+        self.now_s += patience * SUSPICION_S
         before = len(self.bus.lost)
-        await self.losses.tell()
+        await self.losses.report()
         self.bus.handle()
         return self.bus.lost[before:]
 
@@ -94,8 +94,8 @@ async def test_where_other_nodes_have_the_stream_their_agents_are_given_longer(s
     scene.nodes = nodes
     scene.commit(0, 50)
     await scene.losses.suspect(Offset(0), Offset(80))
-    assert await scene.after(0.99 * REPLICAS_PATIENCE_S / PATIENCE_S) == []
-    assert await scene.after(0.01 * REPLICAS_PATIENCE_S / PATIENCE_S) == [(50, 80, WHY)]
+    assert await scene.after(0.99 * REPLICAS_SUSPICION_S / SUSPICION_S) == []
+    assert await scene.after(0.01 * REPLICAS_SUSPICION_S / SUSPICION_S) == [(50, 80, WHY)]
 
 
 async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_ours(scene: Scene) -> None:

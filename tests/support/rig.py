@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent import archiver, delivery, losses
+from coldstream.agent import archiver, losses, slice_delivery
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins, segment_files
-from coldstream.agent.disk.segments import StreamDisk
+from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
@@ -41,10 +41,11 @@ DEADLINE_S = 10
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have archivers wait less."""
-    for module, names in {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), delivery: ("FIRST_POLL_S", "MAX_POLL_S")}.items():
+    quickened = {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), slice_delivery: ("FIRST_POLL_S", "MAX_POLL_S")}
+    for module, names in quickened.items():
         for name, value_s in zip(names, (0.01, 0.04), strict=True):
             monkeypatch.setattr(module, name, value_s)
-    monkeypatch.setattr(losses, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(losses, "SUSPICION_S", 0.1)
 
 
 class Bus:

@@ -19,6 +19,7 @@ from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest.announcer import SliceOutcome
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
@@ -64,10 +65,10 @@ class World:
             segments = [await archive.stage(segment, STREAM, None) for segment in find_rolled(self.directory)]
             for segment in segments:
                 await archive.check_cluster(STREAM)
-                await archive.announce(segment)
-                assert not await archive.is_copy_in_quarantine(segment)
+                announcement = await archive.announce(segment)
+                assert await archive.outcome(announcement) is SliceOutcome.PENDING
             await archive.covered_to(STREAM.incarnation, Offset(0), None)
-            await archive.newest_life(STREAM.vhost, STREAM.name)
+            await archive.newest_incarnation(STREAM.vhost, STREAM.name)
             await archive.last_entry(STREAM.incarnation)
         finally:
             archive.stop()

@@ -80,7 +80,7 @@ async def test_a_history_that_is_the_same_is_let_go_of_without_a_word(rig, monke
     shutil.rmtree(rig.tmp_path / "state")
     announced, probes = list(rig.bus.announced), rig.node.probes
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.archived_to is not None and not rig.pins[:-1])
+        await rig.until(lambda: archiver.progress.has_begun and not rig.pins[:-1])
         await asyncio.sleep(0.1)
         assert archiver.last_failure is None
     assert rig.bus.announced == announced
@@ -95,7 +95,7 @@ async def test_what_was_never_committed_here_contradicts_nothing(rig, node, tmp_
     shutil.rmtree(rig.tmp_path / "state")
     rig.stream = again
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.archived_to == tail)
+        await rig.until(lambda: archiver.progress.archived_to == tail)
     assert rig.bus.announced == announced
     assert node.streams["/", "orders"] is ours
     again.close()

@@ -262,7 +262,7 @@ async def test_a_life_whose_last_segment_here_is_archived_this_moment_is_known_b
     stream.publish(300)
     spool(rig, LIFE, stream)
     stream.publish(300)
-    newest_life = rig.archive.newest_life
+    newest_life = rig.archive.newest_incarnation
 
     async def late(vhost: str, name: str) -> Incarnation | None:
         found = await newest_life(vhost, name)
@@ -272,7 +272,7 @@ async def test_a_life_whose_last_segment_here_is_archived_this_moment_is_known_b
         path.unlink()
         return found
 
-    rig.archive.newest_life = late
+    rig.archive.newest_incarnation = late
     assert await rig.find() == (LIFE, 300)
 
 

@@ -2,7 +2,7 @@
 
 <state directory>/lock      held while an agent runs on it
                  /pins/     hard links, see pins
-                 /streams/  what is remembered of each stream, see memory
+                 /streams/  what is remembered of each stream, see stream_file
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import coldstream
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins
-from coldstream.agent.disk.segments import StreamDisk
+from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.agent.options import AgentOptions

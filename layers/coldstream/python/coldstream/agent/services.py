@@ -15,7 +15,11 @@ from coldstream.agent.upload_slots import UploadSlots
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The archive, the broker, and what else there is once for all of them."""
+    """The archive, the broker, and everything else that exists once for all of them.
+
+    The archivers look at the disk every `scan_s` at the latest. `every_ms` is the span of time borders, None without a
+    max-lag. `host` is this node's name, for the reasons of losses.
+    """
 
     archive: ArchiveClient
     broker: BrokerProver

@@ -73,7 +73,7 @@ async def find_life(
     first = await broker.probe(vhost, name, FIRST)
     # In this order: what is archived and let go meanwhile is then in the one or the other.
     lives = set(await asyncio.to_thread(_lives_here, pins, memories, vhost, name))
-    newest = await archive.newest_life(vhost, name)
+    newest = await archive.newest_incarnation(vhost, name)
     is_newest = True
     missed_from: Offset | None = None
     for life in sorted(lives if newest is None else lives | {newest}, key=lambda life: (len(life), life), reverse=True):
