@@ -7,9 +7,7 @@ import errno
 import random
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -25,25 +23,9 @@ from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
-from tests.support.node import Node
-from tests.support.rig import Rig, make_quick, told
+from tests.support.rig import Rig, told
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "data")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def rig(tmp_path: Path, node: Node) -> Rig:
-    return Rig(tmp_path, node, node.declare("orders"))
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_rolled_segments_are_archived_in_order_and_let_go(rig):

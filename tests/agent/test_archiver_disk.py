@@ -15,23 +15,9 @@ from coldstream.agent import slice_delivery, stream_delivery
 from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.stream_file import PendingLoss, StreamFile
 from coldstream.manifest.stream import Incarnation
-from tests.support.replica import Replica
-from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts
+from tests.support.rig import archived_up_to_the_last_roll, chunks_archived, committed, starts
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Replica:
-    return Replica(tmp_path / "data")
-
-
-@pytest.fixture
-def rig(tmp_path: Path, stream: Replica) -> Rig:
-    return Rig(tmp_path, stream, stream)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_a_full_disk_stops_neither_proofs_nor_the_release_of_pins(rig, stream, monkeypatch):

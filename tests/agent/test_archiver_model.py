@@ -21,15 +21,12 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 from tests.support.replica import Replica
-from tests.support.rig import Rig, make_quick, told
+from tests.support.rig import Rig, told
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 SEEDS = int(os.environ.get("COLDSTREAM_SEEDS", "6"))
 STEPS = 25
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
 
 
 class History:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,23 +11,9 @@ from coldstream.agent.disk.stream_disk import ReleasableSegment
 from coldstream.agent.rules import Rules
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
-from tests.support.replica import Replica
-from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts, told
+from tests.support.rig import archived_up_to_the_last_roll, chunks_archived, committed, starts, told
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Replica:
-    return Replica(tmp_path / "data")
-
-
-@pytest.fixture
-def rig(tmp_path: Path, stream: Replica) -> Rig:
-    return Rig(tmp_path, stream, stream)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_pins_of_a_stream_that_was_deleted_while_the_agent_was_away_are_archived(rig, stream):

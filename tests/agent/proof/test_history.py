@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,26 +12,11 @@ from prometheus_client import generate_latest
 
 from coldstream.agent.proof.history import HistoryCheck
 from tests.support.node import Node, NodeStream
-from tests.support.rig import Rig, make_quick
+from tests.support.rig import Rig
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 SPLIT = 250
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "data")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def rig(tmp_path: Path, node: Node) -> Rig:
-    return Rig(tmp_path, node, node.declare("orders"))
 
 
 def gone_on(rig: Rig, tmp_path: Path, *, published: int) -> NodeStream:
