@@ -28,7 +28,7 @@ from tests.manifest.samples import fragment
 from tests.support.rig import Bus
 from tests.support.segments import STREAM, MemoryArchive
 
-LIFE = Incarnation("__orders_1763700000000000000")
+INCARNATION = Incarnation("__orders_1763700000000000000")
 SETTINGS = {
     "COLDSTREAM_BUCKET": "bucket",
     "COLDSTREAM_TABLE": "table",
@@ -55,12 +55,12 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> ArchiveClient:
 async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
     monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
     with pytest.raises(AccessDeniedError):
-        await archive.covered_to(LIFE, Offset(0), None)
+        await archive.covered_to(INCARNATION, Offset(0), None)
     archive.renew()
     async with asyncio.timeout(5):
         while True:
             try:
-                assert await archive.covered_to(LIFE, Offset(0), None) == 0
+                assert await archive.covered_to(INCARNATION, Offset(0), None) == 0
             except AccessDeniedError:
                 await asyncio.sleep(0.01)
             else:
@@ -70,7 +70,7 @@ async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
 async def test_clients_are_not_made_anew_all_the_time(archive):
     archive.renew()
     with pytest.raises(AccessDeniedError):
-        await archive.covered_to(LIFE, Offset(0), None)
+        await archive.covered_to(INCARNATION, Offset(0), None)
 
 
 @pytest.mark.parametrize("missing", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
@@ -82,13 +82,13 @@ def test_what_names_the_archive_has_to_be_set(missing):
 
 async def test_the_last_message_is_found_however_many_fragments_have_none():
     table = MemoryTable()
-    stream = StreamId("/", "orders", LIFE)
+    stream = StreamId("/", "orders", INCARNATION)
     last = LastUserChunk(ChunkId(0), 8, TimestampMs(0))
     commit_fragment(table, stream, replace(fragment(0, 10), last_user_chunk=last), lambda: TimestampMs(0))
     for first in range(10, 45):
         commit_fragment(table, stream, fragment(first, first + 1), lambda: TimestampMs(0))
     archive = ArchiveClient(table, MemoryObjects(), Bus(MemoryArchive()), Keys(""), BandwidthLimit(None))
-    found = await archive.last_entry(LIFE)
+    found = await archive.last_entry(INCARNATION)
     assert found is not None
     assert found.next_offset == 10
     archive.stop()

@@ -23,7 +23,7 @@ from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
-from tests.support.rig import Rig, told
+from tests.support.rig import Rig, losses_are_announced
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -67,7 +67,7 @@ async def test_nothing_is_announced_before_the_broker_delivers_it(rig):
 
 
 async def test_chunks_that_the_broker_does_not_have_are_never_archived(rig, node):
-    """This replica's log has gone another way: what the broker delivers at these offsets is something else."""
+    """This replica's log has gone another way: the broker delivers other chunks at these offsets."""
     rig.stream.publish(500)
     other = node.declare("elsewhere")
     other.publish(500, size=400)
@@ -101,7 +101,7 @@ async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
 
 @pytest.mark.parametrize("trouble", ["the listing is refused", "the disk is full"])
 async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, monkeypatch, trouble):
-    """On a full disk it is what makes room; and who runs on rights of an earlier release has no such listing."""
+    """On a full disk archiving makes room; and the policy of an earlier release does not allow the listing."""
 
     async def refuse(*_: object) -> StagingActivity:
         raise AccessDeniedError("s3:ListBucketMultipartUploads")
@@ -125,7 +125,7 @@ async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, 
             await rig.until(lambda: archiver.last_failure is not None)
             assert rig.bus.lost == []
             patch.undo()
-            await told(rig, archiver)
+            await losses_are_announced(rig, archiver)
             await rig.until(lambda: archiver.last_failure is None)
     assert rig.bus.lost == [(0, first, UNSEEN)]
 
@@ -141,7 +141,7 @@ async def test_an_outage_of_the_broker_delays_and_loses_nothing(rig, node):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_an_archiver_that_is_killed_again_and_again_loses_its_place_never(rig, seed):
+async def test_an_archiver_that_is_killed_again_and_again_never_loses_its_place(rig, seed):
     rng = random.Random(seed)
     for _ in range(12):
         rig.stream.publish(rng.randrange(10, 200))
@@ -179,13 +179,13 @@ async def test_what_was_deleted_while_the_agent_was_away_is_a_loss_that_is_told(
     assert [entry for entry in rig.archived if entry[0] < active_end][-1][1] == active_end
 
 
-async def test_what_was_deleted_before_the_agent_came_is_told_and_the_rest_archived(rig):
+async def test_what_was_deleted_before_the_agent_came_is_announced_and_the_rest_archived(rig):
     rig.stream.publish(500)
     rig.stream.retain(3)
     first, *_, active = (int(path.stem) for path in rig.stream.segments)
     async with rig.running() as archiver:
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == active)
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
         status = await archiver.status(None)
     assert rig.archived[0][0] == first
     assert rig.bus.lost == [(0, first, UNSEEN)]
@@ -203,13 +203,13 @@ async def test_what_was_deleted_while_the_agent_was_away_is_told_though_nothing_
     (begins,) = (int(path.stem) for path in rig.stream.segments)
     async with rig.running() as archiver:
         await rig.until(lambda: rig.bus.lost)
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
     assert [loss[:2] for loss in rig.bus.lost] == [(tail, begins)]
     assert rig.archived_to == tail
 
 
 async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
-    """Its broker has deleted it as well; it pinned all, and waits for the function to come back."""
+    """Its broker has deleted it as well, but that agent has pinned everything and waits for the function."""
     other = Rig(rig.tmp_path / "other", node, rig.stream)
     other.archive, other.bus = rig.archive, rig.bus
     rig.functions_run = other.functions_run = False
@@ -225,7 +225,7 @@ async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
             await asyncio.sleep(5 * losses.SUSPICION_S)
             rig.functions_run = other.functions_run = True
             await rig.until(lambda: rig.archived_to == begins)
-            await told(rig, archiver)
+            await losses_are_announced(rig, archiver)
     assert rig.bus.lost == []
 
 
@@ -272,7 +272,7 @@ async def test_with_a_max_lag_quiet_streams_are_archived_without_a_roll(tmp_path
 
 
 async def test_tracking_chunks_at_the_end_of_a_deleted_stream_are_no_loss(tmp_path, node):
-    """They hold no message, and are the end of every stream whose consumers store their offsets."""
+    """They hold no message, and every stream whose consumers store their offsets ends in them."""
     stream = node.declare("orders")
     rig = Rig(tmp_path, node, stream, every_ms=1000)
     stream.publish(20)
@@ -299,7 +299,7 @@ async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_los
         await rig.until(lambda: archiver.disk.log.next_offset() == 41)
         node.delete("orders")
         await rig.until(lambda: archiver.state == "deleted")
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
     assert [(first, after) for first, after, _ in rig.bus.lost] == [(20, 41)]
 
 

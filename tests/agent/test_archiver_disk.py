@@ -1,4 +1,4 @@
-"""One stream's archiver where the disk, the archive or a bug would stop it: it pins, and lets go of nothing else."""
+"""One stream's archiver when the disk, the archive or a bug is in its way: it goes on pinning, and releases nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_not_even_a_bug_stops_pinning(rig, stream, monkeypatch):
 
 
 async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, stream, monkeypatch):
-    """The archiver lets go of the oldest pin between the two steps of giving it up."""
+    """The archiver releases the oldest pin between the two steps of giving it up."""
     rig.functions_run = False
     stream.publish(60)
     async with rig.running() as archiver:

@@ -30,7 +30,7 @@ async def test_backfill_leaves_the_last_slot_to_what_rolls_now():
     assert order == ["old 0", "new", "old 1", "old 2"]
 
 
-async def test_a_single_slot_is_backfills_too():
+async def test_backfill_may_take_a_single_slot():
     slots, order, done = UploadSlots(1), list[str](), asyncio.Event()
     done.set()
     await hold(slots, "old", order, done, backfill=True, since=0)
@@ -49,7 +49,7 @@ async def test_the_oldest_waits_first():
     assert order == ["first", "10", "20", "30"]
 
 
-async def test_who_gives_up_waiting_takes_no_slot_along():
+async def test_a_cancelled_wait_costs_no_slot():
     slots, order, done = UploadSlots(1), list[str](), asyncio.Event()
     holder = asyncio.create_task(hold(slots, "holder", order, done, backfill=False, since=0))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""An archiver of one stream, beside a node and an archive in memory: what the agent's tests drive."""
+"""One stream's archiver, beside a node and an archive in memory: what the agent's tests drive."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Bus:
-    """An event bus whose events are handled later, as by a function behind a queue; `fails` makes it refuse them."""
+    """An event bus whose events are handled later, as by a function and its queue; while `is_down` it refuses them."""
 
     def __init__(self, archive: MemoryArchive) -> None:
         self.archive = archive
@@ -112,7 +112,7 @@ class Rig:
 
     @property
     def archived_to(self) -> int:
-        """The tail of an archive without holes."""
+        """The tail of the archive, which must have no hole."""
         reached = 0
         for first, after in self.archived:
             assert first == reached, f"a hole before {first}"
@@ -125,10 +125,10 @@ class Rig:
         services = Services(
             archive, self.node, Naming(None), UploadSlots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
         )
-        life = Incarnation(self.stream.incarnation)
-        pins = StreamPins(self.tmp_path / "state/pins" / life, self.stream.directory)
-        memory = StreamFile(self.tmp_path / "state/streams", life)
-        return StreamArchiver(life, StreamDisk(pins, self.every_ms), memory, services, is_backfill=False)
+        incarnation = Incarnation(self.stream.incarnation)
+        pins = StreamPins(self.tmp_path / "state/pins" / incarnation, self.stream.directory)
+        file = StreamFile(self.tmp_path / "state/streams", incarnation)
+        return StreamArchiver(incarnation, StreamDisk(pins, self.every_ms), file, services, is_backfill=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StreamArchiver]:
@@ -156,13 +156,13 @@ class Rig:
         await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
 
 
-async def told(rig: Rig, archiver: StreamArchiver) -> None:
-    """Wait until all that is lost is told."""
+async def losses_are_announced(rig: Rig, archiver: StreamArchiver) -> None:
+    """Wait until everything that is lost is announced."""
     await rig.until(lambda: not archiver.losses.are_suspected and not archiver.identity.lost)
 
 
 def chunks_archived(rig: Rig) -> list[object]:
-    """Return the headers of all chunks in the archive, in order."""
+    """Return the headers of all archived chunks, in order."""
     entries = rig.archive.table.log_from_offset(Incarnation(rig.stream.incarnation), Offset(0), 10_000).entries
     found: list[object] = []
     for entry in entries:

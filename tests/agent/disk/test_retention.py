@@ -31,7 +31,7 @@ def test_age_and_length_each_set_a_time_and_the_sooner_counts(max_age_ms, max_le
     assert found == left_s
 
 
-def test_nothing_behind_a_segment_tells_no_rate():
+def test_without_bytes_after_a_segment_no_rate_is_known():
     age = SegmentAge(last_at=NOW, newest_at=NOW, bytes_after=0)
     assert retention_left_s(age, max_age_ms=None, max_length_bytes=1000, now=NOW) is None
 

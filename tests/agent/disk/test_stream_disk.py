@@ -1,4 +1,4 @@
-"""Which slice of a stream's disk is to be archived next."""
+"""Which slice of a stream's disk to archive next, and which segments to release."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def bounds(stream: NodeStream) -> list[int]:
     return [int(path.stem) for path in stream.segments]
 
 
-def test_nothing_is_wanted_of_a_segment_that_has_not_rolled(stream, tmp_path):
+def test_a_segment_that_has_not_rolled_is_not_archived_yet(stream, tmp_path):
     stream.publish(20)
     assert next_slices(disk_of(stream, tmp_path).log, NONE, LONG_AFTER) == []
 
 
-def test_rolled_segments_are_wanted_whole_and_oldest_first(stream, tmp_path):
+def test_rolled_segments_are_archived_whole_and_oldest_first(stream, tmp_path):
     stream.publish(200)
     disk = disk_of(stream, tmp_path)
     borders = bounds(stream)
     archived = NONE
     for path, end in zip(stream.segments, borders[1:], strict=False):
-        (wanted,) = next_slices(disk.log, archived, LONG_AFTER)
-        assert (wanted.slice.first_offset, wanted.slice.next_offset) == (archived, end)
-        assert (wanted.slice.position, wanted.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
-        assert wanted.witness.header.next_offset == end
+        (provable,) = next_slices(disk.log, archived, LONG_AFTER)
+        assert (provable.slice.first_offset, provable.slice.next_offset) == (archived, end)
+        assert (provable.slice.position, provable.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
+        assert provable.witness.header.next_offset == end
         archived = Offset(end)
         disk.look(archived, NONE)
     assert next_slices(disk.log, archived, LONG_AFTER) == []
@@ -66,9 +66,9 @@ def test_a_segment_that_ends_in_tracking_is_proven_by_the_next_message(stream, t
     disk = disk_of(stream, tmp_path)
     assert next_slices(disk.log, NONE, LONG_AFTER) == []
     stream.publish(10)
-    (wanted,) = next_slices(disk.log, NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == bounds(stream)[1]
-    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+    (provable,) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == bounds(stream)[1]
+    assert provable.witness.header.chunk_id >= bounds(stream)[1]
 
 
 def test_what_was_deleted_before_it_was_seen_is_a_hole(stream, tmp_path):
@@ -79,43 +79,43 @@ def test_what_was_deleted_before_it_was_seen_is_a_hole(stream, tmp_path):
     assert next_slices(disk.log, Offset(borders[1]), LONG_AFTER) == Hole(Offset(borders[1]), Offset(borders[-2]))
 
 
-def test_with_a_max_lag_the_active_segment_is_wanted_up_to_the_last_closed_span(stream, tmp_path):
+def test_with_a_max_lag_the_active_segment_is_archived_up_to_the_last_closed_span(stream, tmp_path):
     stream.publish(20, step_ms=400)
     first_span = stream.next_offset
     stream.publish(10, step_ms=2000)
     disk = disk_of(stream, tmp_path, every_ms=1000)
-    (wanted,) = next_slices(disk.log, NONE, stream.now)
-    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (0, first_span)
-    (wanted,) = next_slices(disk.log, NONE, TimestampMs(stream.now + 2000))
-    assert wanted.slice.next_offset == stream.next_offset
-    (wanted,) = next_slices(disk.log, Offset(first_span), TimestampMs(stream.now + 2000))
-    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (first_span, stream.next_offset)
+    (provable,) = next_slices(disk.log, NONE, stream.now)
+    assert (provable.slice.first_offset, provable.slice.next_offset) == (0, first_span)
+    (provable,) = next_slices(disk.log, NONE, TimestampMs(stream.now + 2000))
+    assert provable.slice.next_offset == stream.next_offset
+    (provable,) = next_slices(disk.log, Offset(first_span), TimestampMs(stream.now + 2000))
+    assert (provable.slice.first_offset, provable.slice.next_offset) == (first_span, stream.next_offset)
 
 
 def test_messages_before_trailing_tracking_do_not_wait_for_more(stream, tmp_path):
     stream.publish(10)
     stream.store_offset()
     disk = disk_of(stream, tmp_path, every_ms=1000)
-    (wanted,) = next_slices(disk.log, NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == 10
+    (provable,) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == 10
     assert next_slices(disk.log, Offset(10), LONG_AFTER) == []
 
 
-def test_a_damaged_segment_is_wanted_whole_so_that_it_goes_to_quarantine(stream, tmp_path):
+def test_a_damaged_segment_is_archived_whole_so_that_it_goes_to_quarantine(stream, tmp_path):
     stream.publish(200)
     damaged = stream.segments[0]
     content = bytearray(damaged.read_bytes())
     content[5000:9000] = bytes(4000)
     damaged.write_bytes(content)
-    (wanted,) = next_slices(disk_of(stream, tmp_path).log, NONE, LONG_AFTER)
-    assert (wanted.slice.next_offset, wanted.slice.end) == (bounds(stream)[1], len(content))
-    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+    (provable,) = next_slices(disk_of(stream, tmp_path).log, NONE, LONG_AFTER)
+    assert (provable.slice.next_offset, provable.slice.end) == (bounds(stream)[1], len(content))
+    assert provable.witness.header.chunk_id >= bounds(stream)[1]
 
 
-def test_an_upload_begins_at_a_border_even_where_half_of_it_is_archived(stream, tmp_path):
+def test_a_slice_begins_at_a_border_even_if_half_of_it_is_archived(stream, tmp_path):
     stream.publish(200)
-    (wanted,) = next_slices(disk_of(stream, tmp_path).log, Offset(10), LONG_AFTER)
-    assert (wanted.slice.first_offset, wanted.slice.position) == (0, SEGMENT_HEADER_BYTES)
+    (provable,) = next_slices(disk_of(stream, tmp_path).log, Offset(10), LONG_AFTER)
+    assert (provable.slice.first_offset, provable.slice.position) == (0, SEGMENT_HEADER_BYTES)
 
 
 def test_the_oldest_chunk_and_its_segments_age_are_known(stream, tmp_path):
@@ -248,7 +248,7 @@ def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(repl
 
 
 @pytest.mark.parametrize("every_ms", [None, 1000])
-def test_what_the_agent_wrote_itself_is_wanted_to_its_last_tracking_chunk(replica, tmp_path, every_ms):
+def test_what_the_agent_wrote_itself_is_archived_to_its_last_tracking_chunk(replica, tmp_path, every_ms):
     replica.publish(3)
     replica.track()
     (path,) = replica.segments
@@ -257,8 +257,8 @@ def test_what_the_agent_wrote_itself_is_wanted_to_its_last_tracking_chunk(replic
     path.rename(own / path.name)
     disk = StreamDisk(StreamPins(own, None), every_ms)
     disk.look(NONE, NONE)
-    (wanted, *_) = next_slices(disk.log, NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == replica.next_offset
+    (provable, *_) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == replica.next_offset
 
 
 def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
@@ -274,7 +274,7 @@ def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     assert replica.log[unseen].header.epoch == 3
     disk = disk_of(replica, tmp_path)
     (last,) = (int(path.stem) for path in replica.segments)
-    wanted = next_slices(disk.log, NONE, LONG_AFTER)
-    assert isinstance(wanted, list)
-    end = wanted[0].slice.next_offset
+    slices = next_slices(disk.log, NONE, LONG_AFTER)
+    assert isinstance(slices, list)
+    end = slices[0].slice.next_offset
     assert next_slices(disk.log, end, LONG_AFTER) == Hole(end, Offset(last))

@@ -55,7 +55,7 @@ def segment(tmp_path: Path) -> Segment:
     return Segment(tmp_path)
 
 
-def test_a_walk_ends_behind_the_last_whole_chunk(segment):
+def test_a_walk_ends_after_the_last_whole_chunk(segment):
     segment.add(5)
     segment.add(6)
     whole = segment.path.read_bytes()
@@ -99,7 +99,7 @@ def test_a_border_lies_where_the_span_of_time_changes(segment):
     assert segment.borders() == [0, 6, 12, 15]
 
 
-def test_tracking_chunks_lie_behind_the_border(segment):
+def test_tracking_chunks_lie_after_the_border(segment):
     segment.add(100)
     segment.add(200, tracking=10)
     segment.add(1500, tracking=10)

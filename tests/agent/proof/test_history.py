@@ -59,7 +59,7 @@ async def test_what_contradicts_the_archive_goes_to_quarantine_and_is_told(rig, 
     assert b'failures_total{kind="corruption",stream="orders",vhost="/"} 1.0' in generate_latest(rig.metrics.registry)
 
 
-async def test_a_history_that_is_the_same_is_let_go_of_without_a_word(rig, monkeypatch):
+async def test_pins_of_the_same_history_are_released_without_a_word(rig, monkeypatch):
     await archived(rig, 500)
     shutil.rmtree(rig.tmp_path / "state")
     announced, probes = list(rig.bus.announced), rig.node.probes
@@ -85,7 +85,7 @@ async def test_what_was_never_committed_here_contradicts_nothing(rig, node, tmp_
     again.close()
 
 
-async def test_before_the_broker_shows_which_is_committed_nothing_is_let_go_of(rig, node, tmp_path):
+async def test_nothing_is_released_before_the_broker_shows_which_is_committed(rig, node, tmp_path):
     await archived(rig, 500)
     again = gone_on(rig, tmp_path, published=600)
     again.committed_to = SPLIT
@@ -97,7 +97,7 @@ async def test_before_the_broker_shows_which_is_committed_nothing_is_let_go_of(r
         await rig.until(lambda: rig.bus.quarantined)
 
 
-async def test_nothing_is_asked_of_a_stream_of_which_nothing_is_archived(rig, monkeypatch):
+async def test_a_stream_without_an_archive_is_not_compared(rig, monkeypatch):
     monkeypatch.setattr(HistoryCheck, "_is_committed", None)
     rig.stream.publish(300)
     async with rig.running():

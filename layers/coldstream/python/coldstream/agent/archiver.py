@@ -164,7 +164,8 @@ class StreamArchiver:
         if self.disk.segments:
             return True
         self.progress.state = StreamState.FOLLOWING
-        # Asked before the losses are announced: a stream that is deleted during that ends in the next step.
+        # Asked right after the look. During the await below a segment may come and go again with the whole directory;
+        # asked then, the stream would end without anybody having looked for it.
         is_live = self.progress.is_live
         await self.losses.report()
         if not is_live and not self.losses.are_suspected:

@@ -51,6 +51,7 @@ class StreamProgress:
     async def look(self) -> None:
         """Pin what is new on the disk, and release what is archived."""
         disk = self.disk.disk
-        # The offsets are read when the turn has come. While this waits, another task may give up the oldest pin, and an
-        # older `archived_to` would call that a hole.
+        # The offsets are read when the turn has come, because other tasks move them while this waits. By an older
+        # `committed_to`, a pin with committed chunks would make room for a shorter file of a replica that is only
+        # beginning; by an older `archived_to`, released segments would be linked again.
         await self.disk.call(lambda: disk.look(self.archived_to, self.identity.committed_to))
