@@ -15,7 +15,7 @@ import pytest
 
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive, StoppedError
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk import follow_disk, pins
 from coldstream.agent.disk.follow_disk import DiskFollower
 from coldstream.agent.monitor.metrics import AgentMetrics
@@ -25,7 +25,7 @@ from coldstream.agent.proof import naming as naming_module
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
-from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, UnavailableError
+from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, StoppedError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
@@ -59,7 +59,7 @@ def make(tmp_path: Path, node: Node, *, naming: Naming | None = None, **settings
         data=node.data,
         **({"scan_s": 0.05} | settings),
     )
-    archive = Archive(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
+    archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
     return Agent(options, archive, node, naming or Naming(None), AgentMetrics())
 
 

@@ -7,42 +7,25 @@ import errno
 import random
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent import delivery, losses
-from coldstream.agent.archive import Archive, Staging
+from coldstream.agent import losses, slice_delivery
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.archive_reads import StagingActivity
 from coldstream.agent.losses import UNSEEN
-from coldstream.agent.memory import MemoryFile, StreamMemory
 from coldstream.agent.proof import broker as proof
 from coldstream.agent.rules import Rules
+from coldstream.agent.stream_file import RememberedStream, StreamFile
 from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
-from tests.support.node import Node
-from tests.support.rig import Rig, make_quick, told
+from tests.support.rig import Rig, losses_are_announced
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "data")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def rig(tmp_path: Path, node: Node) -> Rig:
-    return Rig(tmp_path, node, node.declare("orders"))
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_rolled_segments_are_archived_in_order_and_let_go(rig):
@@ -84,7 +67,7 @@ async def test_nothing_is_announced_before_the_broker_delivers_it(rig):
 
 
 async def test_chunks_that_the_broker_does_not_have_are_never_archived(rig, node):
-    """This replica's log has gone another way: what the broker delivers at these offsets is something else."""
+    """This replica's log has gone another way: the broker delivers other chunks at these offsets."""
     rig.stream.publish(500)
     other = node.declare("elsewhere")
     other.publish(500, size=400)
@@ -94,10 +77,10 @@ async def test_chunks_that_the_broker_does_not_have_are_never_archived(rig, node
         node.streams["/", "orders"], ours = other, rig.stream
         ours.publish(500)
         other.publish(1000, size=400)
-        await rig.until(lambda: archiver._last_failure is not None)
+        await rig.until(lambda: archiver.failures.text is not None)
         await asyncio.sleep(0.2)
         assert rig.archived_to == tail
-        assert "this replica is behind" in archiver._last_failure
+        assert "this replica is behind" in archiver.failures.text
     ours.close()
 
 
@@ -118,19 +101,19 @@ async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
 
 @pytest.mark.parametrize("trouble", ["the listing is refused", "the disk is full"])
 async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, monkeypatch, trouble):
-    """On a full disk it is what makes room; and who runs on rights of an earlier release has no such listing."""
+    """On a full disk archiving makes room; and the policy of an earlier release does not allow the listing."""
 
-    async def refuse(*_: object) -> Staging:
+    async def refuse(*_: object) -> StagingActivity:
         raise AccessDeniedError("s3:ListBucketMultipartUploads")
 
-    def full(_: MemoryFile, memory: StreamMemory, *, durably: bool = False) -> None:
+    def full(_: StreamFile, memory: RememberedStream, *, durably: bool = False) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
         if trouble == "the disk is full":
-            patch.setattr(MemoryFile, "save", full)
+            patch.setattr(StreamFile, "save", full)
         else:
-            patch.setattr(Archive, "staging", refuse)
+            patch.setattr(ArchiveClient, "staging", refuse)
         rig.stream.publish(500)
         rig.stream.retain(5)
         first = int(rig.stream.segments[0].stem)
@@ -142,7 +125,7 @@ async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, 
             await rig.until(lambda: archiver.last_failure is not None)
             assert rig.bus.lost == []
             patch.undo()
-            await told(rig, archiver)
+            await losses_are_announced(rig, archiver)
             await rig.until(lambda: archiver.last_failure is None)
     assert rig.bus.lost == [(0, first, UNSEEN)]
 
@@ -158,7 +141,7 @@ async def test_an_outage_of_the_broker_delays_and_loses_nothing(rig, node):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_an_archiver_that_is_killed_again_and_again_loses_its_place_never(rig, seed):
+async def test_an_archiver_that_is_killed_again_and_again_never_loses_its_place(rig, seed):
     rng = random.Random(seed)
     for _ in range(12):
         rig.stream.publish(rng.randrange(10, 200))
@@ -196,13 +179,13 @@ async def test_what_was_deleted_while_the_agent_was_away_is_a_loss_that_is_told(
     assert [entry for entry in rig.archived if entry[0] < active_end][-1][1] == active_end
 
 
-async def test_what_was_deleted_before_the_agent_came_is_told_and_the_rest_archived(rig):
+async def test_what_was_deleted_before_the_agent_came_is_announced_and_the_rest_archived(rig):
     rig.stream.publish(500)
     rig.stream.retain(3)
     first, *_, active = (int(path.stem) for path in rig.stream.segments)
     async with rig.running() as archiver:
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == active)
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
         status = await archiver.status(None)
     assert rig.archived[0][0] == first
     assert rig.bus.lost == [(0, first, UNSEEN)]
@@ -220,13 +203,13 @@ async def test_what_was_deleted_while_the_agent_was_away_is_told_though_nothing_
     (begins,) = (int(path.stem) for path in rig.stream.segments)
     async with rig.running() as archiver:
         await rig.until(lambda: rig.bus.lost)
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
     assert [loss[:2] for loss in rig.bus.lost] == [(tail, begins)]
     assert rig.archived_to == tail
 
 
 async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
-    """Its broker has deleted it as well; it pinned all, and waits for the function to come back."""
+    """Its broker has deleted it as well, but that agent has pinned everything and waits for the function."""
     other = Rig(rig.tmp_path / "other", node, rig.stream)
     other.archive, other.bus = rig.archive, rig.bus
     rig.functions_run = other.functions_run = False
@@ -239,10 +222,10 @@ async def test_what_another_replicas_agent_still_has_is_not_lost(rig, node):
         (begins,) = (int(path.stem) for path in rig.stream.segments)
         async with rig.running() as archiver:
             await rig.until(lambda: archiver.losses.are_suspected)
-            await asyncio.sleep(5 * losses.PATIENCE_S)
+            await asyncio.sleep(5 * losses.SUSPICION_S)
             rig.functions_run = other.functions_run = True
             await rig.until(lambda: rig.archived_to == begins)
-            await told(rig, archiver)
+            await losses_are_announced(rig, archiver)
     assert rig.bus.lost == []
 
 
@@ -289,7 +272,7 @@ async def test_with_a_max_lag_quiet_streams_are_archived_without_a_roll(tmp_path
 
 
 async def test_tracking_chunks_at_the_end_of_a_deleted_stream_are_no_loss(tmp_path, node):
-    """They hold no message, and are the end of every stream whose consumers store their offsets."""
+    """They hold no message, and every stream whose consumers store their offsets ends in them."""
     stream = node.declare("orders")
     rig = Rig(tmp_path, node, stream, every_ms=1000)
     stream.publish(20)
@@ -313,10 +296,10 @@ async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_los
         stream.committed_to = 20
         stream.publish(20)
         stream.store_offset()
-        await rig.until(lambda: archiver.disk.next_offset == 41)
+        await rig.until(lambda: archiver.disk.log.next_offset() == 41)
         node.delete("orders")
         await rig.until(lambda: archiver.state == "deleted")
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
     assert [(first, after) for first, after, _ in rig.bus.lost] == [(20, 41)]
 
 
@@ -364,7 +347,7 @@ async def test_a_damaged_segment_goes_to_quarantine_and_the_next_ones_are_archiv
 
 
 async def test_an_event_that_came_to_nothing_is_announced_again(rig, monkeypatch):
-    monkeypatch.setattr(delivery, "ANNOUNCE_AGAIN_S", 0.1)
+    monkeypatch.setattr(slice_delivery, "ANNOUNCE_AGAIN_S", 0.1)
     rig.stream.publish(200)
     rig.functions_run = False
     async with rig.running():
@@ -443,8 +426,8 @@ async def test_a_stream_of_another_cluster_is_told_and_neither_staged_nor_let_go
     rig.archive.table.bind_cluster("/", "orders", Cluster("us"))
     rig.stream.publish(500)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver._last_failure)
-        assert "bound to cluster 'us'" in archiver._last_failure
+        await rig.until(lambda: archiver.failures.text)
+        assert "bound to cluster 'us'" in archiver.failures.text
     assert rig.archive.objects.requests["PutObject"] == 0
     assert rig.bus.announced == []
     assert len(rig.pins) == len(rig.stream.segments)

@@ -1,4 +1,4 @@
-"""One stream's archiver where the disk, the archive or a bug would stop it: it pins, and lets go of nothing else."""
+"""One stream's archiver when the disk, the archive or a bug is in its way: it goes on pinning, and releases nothing."""
 
 from __future__ import annotations
 
@@ -11,27 +11,13 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent import archiver as archiver_module
-from coldstream.agent import delivery
-from coldstream.agent.disk.segments import StreamDisk
-from coldstream.agent.memory import Loss, MemoryFile
+from coldstream.agent import slice_delivery, stream_delivery
+from coldstream.agent.disk.stream_disk import StreamDisk
+from coldstream.agent.stream_file import PendingLoss, StreamFile
 from coldstream.manifest.stream import Incarnation
-from tests.support.replica import Replica
-from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts
+from tests.support.rig import archived_up_to_the_last_roll, chunks_archived, committed, starts
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Replica:
-    return Replica(tmp_path / "data")
-
-
-@pytest.fixture
-def rig(tmp_path: Path, stream: Replica) -> Rig:
-    return Rig(tmp_path, stream, stream)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_a_full_disk_stops_neither_proofs_nor_the_release_of_pins(rig, stream, monkeypatch):
@@ -45,7 +31,7 @@ async def test_a_full_disk_stops_neither_proofs_nor_the_release_of_pins(rig, str
 
         stream.publish(60)
         await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
-        monkeypatch.setattr(MemoryFile, "save", full)
+        monkeypatch.setattr(StreamFile, "save", full)
         monkeypatch.setattr(os, "link", full)
         stream.publish(30)
         archived_to = rig.pins[-1]
@@ -74,7 +60,7 @@ async def test_not_even_a_bug_stops_pinning(rig, stream, monkeypatch):
 
 
 async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, stream, monkeypatch):
-    """The archiver lets go of the oldest pin between the two steps of giving it up."""
+    """The archiver releases the oldest pin between the two steps of giving it up."""
     rig.functions_run = False
     stream.publish(60)
     async with rig.running() as archiver:
@@ -83,7 +69,7 @@ async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, strea
         first, second, third = rig.pins[:3]
         lose = archiver.losses.lose
 
-        def raced(loss: Loss) -> None:
+        def raced(loss: PendingLoss) -> None:
             lose(loss)
             archiver.disk.release(archiver.disk.segments[0])
 
@@ -105,7 +91,7 @@ async def test_what_the_broker_still_has_is_not_given_up_when_the_oldest_pin_wen
 
 async def test_pins_do_not_wait_for_an_archive_that_does_not_answer(rig, stream, monkeypatch):
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-    monkeypatch.setattr(delivery, "ANNOUNCE_AGAIN_S", 0.1)
+    monkeypatch.setattr(slice_delivery, "ANNOUNCE_AGAIN_S", 0.1)
     stream.publish(30)
     head = rig.archive.table.head
     answers = asyncio.Event()
@@ -134,12 +120,12 @@ async def test_a_file_that_is_gone_for_good_is_told_and_not_looked_for_again_at_
         calls.append(1)
         raise FileNotFoundError(errno.ENOENT, "gone")
 
-    monkeypatch.setattr(StreamDisk, "wanted", gone)
+    monkeypatch.setattr(stream_delivery, "next_slices", gone)
     monkeypatch.setattr(archiver_module, "MAX_LOOK_AGAIN_S", 0.2)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver._last_failure is not None)
+        await rig.until(lambda: archiver.failures.text is not None)
         assert len(calls) < 10
-        assert "gone" in archiver._last_failure
+        assert "gone" in archiver.failures.text
 
 
 async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, stream, monkeypatch):
@@ -153,7 +139,7 @@ async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, st
     monkeypatch.setattr(os, "link", picky)
     stream.publish(30)
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.stream is not None and "No space left" in (archiver._last_failure or ""))
+        await rig.until(lambda: archiver.stream is not None and "No space left" in (archiver.failures.text or ""))
         await asyncio.sleep(0.1)
         assert rig.bus.announced == []
         monkeypatch.setattr(os, "link", link)
@@ -163,10 +149,10 @@ async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, st
 
 
 async def test_a_memory_that_cannot_be_removed_ends_no_more_than_its_archiver(rig, stream, monkeypatch):
-    def refused(_: MemoryFile) -> None:
+    def refused(_: StreamFile) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(MemoryFile, "forget", refused)
+    monkeypatch.setattr(StreamFile, "forget", refused)
     stream.publish(30)
     archiver = rig.new_archiver()
     task = asyncio.create_task(archiver.run())

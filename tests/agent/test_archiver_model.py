@@ -21,15 +21,12 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 from tests.support.replica import Replica
-from tests.support.rig import Rig, make_quick, told
+from tests.support.rig import Rig, losses_are_announced
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 SEEDS = int(os.environ.get("COLDSTREAM_SEEDS", "6"))
 STEPS = 25
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
 
 
 class History:
@@ -145,7 +142,7 @@ class History:
         last = int(self.stream.segments[-1].stem)
         await self.rig.until(lambda: self.rig.archived and self.rig.archived[-1][1] >= last)
         await self.rig.until(lambda: self.rig.pins == [last])
-        await told(self.rig, self._archiver)
+        await losses_are_announced(self.rig, self._archiver)
 
     def _make_flaky(self) -> None:
         """Have AWS fail before or after it has done what it was asked for."""

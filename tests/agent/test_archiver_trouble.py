@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from coldstream.agent.disk.pins import Pin
-from coldstream.agent.disk.segments import Hole
+from coldstream.agent.disk.stream_disk import ReleasableSegment
 from coldstream.agent.rules import Rules
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
-from tests.support.replica import Replica
-from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts, told
+from tests.support.rig import archived_up_to_the_last_roll, chunks_archived, committed, losses_are_announced, starts
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Replica:
-    return Replica(tmp_path / "data")
-
-
-@pytest.fixture
-def rig(tmp_path: Path, stream: Replica) -> Rig:
-    return Rig(tmp_path, stream, stream)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 async def test_pins_of_a_stream_that_was_deleted_while_the_agent_was_away_are_archived(rig, stream):
@@ -67,7 +52,8 @@ async def test_a_deleted_stream_is_archived_up_to_the_very_chunk_that_was_proven
     proven = stream.log[1].header.next_offset
     async with rig.running() as archiver:
         await rig.until(lambda: archiver.stream is not None and rig.pins)
-        archiver.identity._save(committed_to=Offset(proven))
+        identity = archiver.identity
+        identity._save(replace(identity._remembered, committed_to=Offset(proven)))
         stream.delete()
         await rig.until(lambda: archiver.state == "deleted")
     assert chunks_archived(rig) == committed(stream, proven)
@@ -80,7 +66,7 @@ async def test_an_excluded_stream_is_pinned_no_more(rig, stream):
     stream.is_down = True
     archiver = rig.new_archiver()
     task = asyncio.create_task(archiver.run())
-    await rig.until(lambda: rig.pins == starts(stream) and archiver._last_failure)
+    await rig.until(lambda: rig.pins == starts(stream) and archiver.failures.text)
     stream.is_down = False
     async with asyncio.timeout(10):
         await task
@@ -90,7 +76,7 @@ async def test_an_excluded_stream_is_pinned_no_more(rig, stream):
 
 
 async def test_retention_that_deletes_newer_segments_first_takes_no_pin(rig, stream):
-    """As osiris does it by max-length-bytes; and the agent may look at any moment in between."""
+    """Osiris does so by max-length-bytes, and the agent may look at any moment in between."""
     rig.functions_run = False
     stream.publish(60)
     async with rig.running() as archiver:
@@ -157,7 +143,7 @@ async def test_a_tail_that_is_cut_off_just_before_it_is_let_go_costs_nothing_of_
         await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
         refuted = archiver.disk.refuted
 
-        def raced(chunk: ChunkHeader, archived_to: Offset) -> tuple[Pin, Hole | None] | None:
+        def raced(chunk: ChunkHeader, archived_to: Offset) -> ReleasableSegment | None:
             if stream.alone:
                 stream.truncate()
             return refuted(chunk, archived_to)
@@ -171,7 +157,7 @@ async def test_a_tail_that_is_cut_off_just_before_it_is_let_go_costs_nothing_of_
 
 
 async def test_a_leaders_tail_that_was_deleted_before_it_was_proven_is_no_part_of_what_came_later(rig, stream):
-    """The replica was made anew behind a hole: chunks there say nothing of the tail of the file before."""
+    """The stream was replicated again after a hole: its chunks say nothing about the file before the hole."""
     stream.publish(12)
     async with rig.running():
         await archived_up_to_the_last_roll(rig, stream)
@@ -190,7 +176,7 @@ async def test_a_leaders_tail_that_was_deleted_before_it_was_proven_is_no_part_o
 
 
 async def test_a_pin_that_can_be_proven_is_not_let_go_for_one_that_cannot(rig, stream):
-    """Retention has deleted what is on the pin; the chunk that the broker delivers instead is another one here."""
+    """Retention has deleted what the pin holds, and the broker delivers a chunk that is another one on this disk."""
     rig.bus.is_down = True
     rig.functions_run = False
     stream.publish(20)
@@ -209,10 +195,10 @@ async def test_a_pin_that_can_be_proven_is_not_let_go_for_one_that_cannot(rig, s
         stream.publish(20)
         await archived_up_to_the_last_roll(rig, stream)
         await rig.until(lambda: rig.pins == starts(stream)[-1:])
-        await told(rig, archiver)
+        await losses_are_announced(rig, archiver)
     archived = chunks_archived(rig)
     assert all(header in committed(stream, stream.next_offset) for header in archived)
-    # The segment that was truncated was pinned, and written on; those behind it came and went unseen.
+    # The segment that was truncated was pinned, and the broker went on in it; those after it came and went unseen.
     assert rig.archived[0] == (0, 18)
     lost = sorted(rig.bus.lost)
     assert rig.archived[3][1] == lost[0][0]
@@ -221,7 +207,7 @@ async def test_a_pin_that_can_be_proven_is_not_let_go_for_one_that_cannot(rig, s
 
 
 async def test_what_is_proven_in_one_log_proves_nothing_in_another(rig, stream):
-    """A lost leader's segment lies across two that the broker has, and all of these are proven far ahead of it."""
+    """A lost leader's segment overlaps two that the broker has, and those are proven far past it."""
     rig.functions_run = False
     stream.publish(8)
     stream.publish_alone(9, messages=2)
@@ -245,7 +231,7 @@ async def test_what_is_proven_in_one_log_proves_nothing_in_another(rig, stream):
 
 
 async def test_a_replica_made_anew_does_not_cost_what_is_pinned(rig, stream):
-    """It is as short as that of a beginner at first, and the leader's retention may be faster than it."""
+    """It is short at first, and the leader's retention may be faster than its replication."""
     rig.functions_run = False
     stream.publish(40)
     last = starts(stream)[-1]

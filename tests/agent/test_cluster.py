@@ -1,4 +1,4 @@
-"""Three nodes, agents on each, and a leader that is lost with chunks which never were committed.
+"""Three nodes, agents on each, and a leader that is lost with chunks that were never committed.
 
 The leader rolls segments while both replicas are paused: what is in them is on its disk and nowhere else. It is killed,
 the replicas elect another, which takes other messages at the same offsets, and the old leader comes back and truncates.
@@ -44,7 +44,7 @@ WAIT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A stream at the end: as a consumer is given it, on the nodes' disks, in the archive; and what was announced.
+    """A stream at the end: as a consumer gets it, on the nodes' disks, in the archive; and what was announced.
 
     `rolled_to` is where the newest segment begins; `lost_segments` are those of the leader that was lost, and
     `announced_before` the offsets announced by then.
@@ -79,7 +79,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 
 def lose_a_leader(cluster: Cluster, stack: LocalStack, handled: list[Handled]) -> dict[str, Outcome]:
-    """Run the story; the same for all streams at once."""
+    """Run the story, for all streams at once."""
     with cluster.nodes[0].connect() as streams:
         for name in STREAMS:
             streams.create_stream(name, max_segment_bytes=100_000)

@@ -11,7 +11,7 @@ import pytest
 
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.follow_disk import DiskFollower
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions
@@ -53,7 +53,7 @@ def make(tmp_path: Path, node: Node, release_below_bytes: int | None) -> Agent:
         scan_s=0.05,
         release_below_bytes=release_below_bytes,
     )
-    archive = Archive(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
+    archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
     return Agent(options, archive, node, Naming(None), AgentMetrics())
 
 

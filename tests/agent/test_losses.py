@@ -9,11 +9,11 @@ from zlib import crc32
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent.archive import Archive
-from coldstream.agent.losses import PATIENCE_S, REPLICAS_PATIENCE_S, UNSEEN, Losses
-from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.losses import REPLICAS_SUSPICION_S, SUSPICION_S, UNSEEN, Losses
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.identity import StreamIdentity
+from coldstream.agent.stream_file import PendingLoss, RememberedStream, StreamFile
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.missing import record_missing
 from coldstream.errors import UnavailableError
@@ -26,7 +26,7 @@ from tests.support.rig import Bus
 from tests.support.segments import MemoryArchive
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 NOW = TimestampMs(0)
 WHY = "deleted by the broker's retention before the agent of here had them"
 
@@ -40,14 +40,16 @@ class Scene:
         self.archive = MemoryArchive()
         self.bus = Bus(self.archive)
         self.metrics = AgentMetrics()
-        self.file = MemoryFile(tmp_path, LIFE)
-        self.file.save(StreamMemory(STREAM, Offset(MAX_OFFSET)))
+        self.file = StreamFile(tmp_path, INCARNATION)
+        self.file.save(RememberedStream(STREAM, Offset(MAX_OFFSET)))
         self.losses = self.again()
 
     def again(self) -> Losses:
-        """Return those of an agent that is started anew."""
-        archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
-        identity = StreamIdentity(LIFE, self.file, None, None)  # type: ignore[arg-type]  # not asked
+        """Return the losses of an agent that has just started."""
+        archive = ArchiveClient(
+            self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None)
+        )
+        identity = StreamIdentity(INCARNATION, self.file, None, None)  # type: ignore[arg-type]  # not asked
         return Losses(identity, archive, self.metrics, self, "here", clock=lambda: self.now_s)  # type: ignore[arg-type]
 
     async def members(self, vhost: str, name: str) -> int:
@@ -59,15 +61,15 @@ class Scene:
         commit_fragment(self.archive.table, STREAM, fragment(first, following), lambda: NOW)
 
     def stage(self, first: int, following: int) -> str:
-        key = self.archive.keys.staged(LIFE, Offset(first), Offset(following))
+        key = self.archive.keys.staged(INCARNATION, Offset(first), Offset(following))
         self.archive.objects.put_new(key, BytesIO(b"slice"), size_bytes=5, crc32=crc32(b"slice"))
         return key
 
-    async def after(self, patience: float = 1.0) -> list[tuple[int, int, str]]:
-        """Return what is told once so much patience more is over."""
-        self.now_s += patience * PATIENCE_S
+    async def after(self, times: float = 1.0) -> list[tuple[int, int, str]]:
+        """Return what is announced when so many times SUSPICION_S more have passed."""
+        self.now_s += times * SUSPICION_S
         before = len(self.bus.lost)
-        await self.losses.tell()
+        await self.losses.report()
         self.bus.handle()
         return self.bus.lost[before:]
 
@@ -77,7 +79,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-async def test_what_is_missing_behind_the_tail_is_told_once_nobody_has_brought_it(scene: Scene) -> None:
+async def test_what_is_missing_after_the_tail_is_lost_once_nobody_has_brought_it(scene: Scene) -> None:
     scene.commit(0, 50)
     await scene.losses.suspect(Offset(0), Offset(80))
     assert await scene.after(0.9) == []
@@ -92,8 +94,8 @@ async def test_where_other_nodes_have_the_stream_their_agents_are_given_longer(s
     scene.nodes = nodes
     scene.commit(0, 50)
     await scene.losses.suspect(Offset(0), Offset(80))
-    assert await scene.after(0.99 * REPLICAS_PATIENCE_S / PATIENCE_S) == []
-    assert await scene.after(0.01 * REPLICAS_PATIENCE_S / PATIENCE_S) == [(50, 80, WHY)]
+    assert await scene.after(0.99 * REPLICAS_SUSPICION_S / SUSPICION_S) == []
+    assert await scene.after(0.01 * REPLICAS_SUSPICION_S / SUSPICION_S) == [(50, 80, WHY)]
 
 
 async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_ours(scene: Scene) -> None:
@@ -109,15 +111,15 @@ async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_o
 
 
 async def test_what_an_agent_missed_before_anything_is_archived_is_a_loss_of_ours(scene: Scene) -> None:
-    """As by the protocol, while the archive is down and there is no more room: what was read before is here still."""
+    """By the protocol, while the archive is down and there is no more room: what was read before is still here."""
     scene.losses.note(Offset(50), Offset(80))
     assert await scene.after(0) == []
     assert await scene.after() == [(50, 80, WHY)]
     assert b"lost_offsets_total{" in generate_latest(scene.metrics.registry)
 
 
-async def test_of_an_archive_that_begins_late_it_is_told_when_an_agent_comes(scene: Scene) -> None:
-    """As one of an earlier release left it."""
+async def test_an_archive_that_begins_late_says_why_when_an_agent_comes(scene: Scene) -> None:
+    """An agent of an earlier release left it so."""
     scene.commit(40, 50)
     scene.commit(60, 70)
     await scene.losses.suspect(Offset(0), Offset(65), unseen=True)
@@ -137,7 +139,7 @@ async def test_what_another_agent_archives_meanwhile_is_not_lost(scene: Scene) -
     assert scene.losses.complete_from == 0
 
 
-async def test_what_another_agent_leaves_off_is_lost_from_there_on(scene: Scene) -> None:
+async def test_a_hole_that_another_agent_fills_in_part_is_lost_from_there_on(scene: Scene) -> None:
     scene.commit(0, 50)
     await scene.losses.suspect(Offset(50), Offset(80))
     scene.commit(50, 60)
@@ -156,18 +158,18 @@ async def test_what_is_staged_by_anybody_is_not_lost(scene: Scene) -> None:
     assert await scene.after() == [(50, 80, WHY)]
 
 
-async def test_what_is_staged_of_other_offsets_says_nothing(scene: Scene) -> None:
+async def test_copies_of_other_offsets_prove_nothing(scene: Scene) -> None:
     scene.commit(0, 50)
     scene.stage(20, 50)
     scene.stage(80, 90)
-    scene.archive.objects.create_upload(scene.archive.keys.staged(LIFE, Offset(80), Offset(90)))
+    scene.archive.objects.create_upload(scene.archive.keys.staged(INCARNATION, Offset(80), Offset(90)))
     await scene.losses.suspect(Offset(50), Offset(80))
     assert await scene.after() == [(50, 80, WHY)]
 
 
 async def test_what_is_being_staged_is_not_lost_while_it_goes_on(scene: Scene) -> None:
     scene.commit(0, 50)
-    key = scene.archive.keys.staged(LIFE, Offset(50), Offset(90))
+    key = scene.archive.keys.staged(INCARNATION, Offset(50), Offset(90))
     upload_id = scene.archive.objects.create_upload(key)
     await scene.losses.suspect(Offset(50), Offset(80))
     for number in range(1, 4):
@@ -176,7 +178,7 @@ async def test_what_is_being_staged_is_not_lost_while_it_goes_on(scene: Scene) -
     assert await scene.after() == [(50, 80, WHY)]
 
 
-async def test_what_is_explained_is_not_told_again(scene: Scene) -> None:
+async def test_a_gap_with_a_reason_is_not_announced_again(scene: Scene) -> None:
     scene.commit(0, 50)
     aside = Quarantine(Offset(50), Offset(60), "CRC", NOW, "key", "etag")
     record_missing(scene.archive.table, STREAM, aside)
@@ -207,5 +209,5 @@ async def test_a_loss_that_could_not_be_announced_is_told_later_also_by_the_next
 
 
 async def test_what_is_given_up_is_lost_at_once(scene: Scene) -> None:
-    scene.losses.lose(Loss(Offset(5), Offset(9), "full"))
+    scene.losses.lose(PendingLoss(Offset(5), Offset(9), "full"))
     assert await scene.after(0) == [(5, 9, "full")]

@@ -39,7 +39,7 @@ def stack() -> Iterator[LocalStack]:
 
 @pytest.fixture(autouse=True)
 def quick(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(losses, "SUSPICION_S", 1.0)
     for name, value in stack.environment.items():
         monkeypatch.setenv(name, value)
 

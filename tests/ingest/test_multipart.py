@@ -77,7 +77,7 @@ def test_the_time_borders_of_a_slice_are_announced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size_bytes", [500, 3500])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_at_any_request_the_next_try_goes_on_where_it_ended(tmp_path: Path, size_bytes: int, when: str) -> None:
+def test_an_upload_killed_at_any_request_is_continued(tmp_path: Path, size_bytes: int, when: str) -> None:
     slice_ = make(tmp_path, size_bytes)
     for at in range(requests_of(slice_)):
         objects = MemoryObjects()
@@ -95,12 +95,12 @@ def test_killed_at_any_request_the_next_try_goes_on_where_it_ended(tmp_path: Pat
 def test_a_process_that_is_killed_again_and_again_ends_with_the_whole_and_sends_no_part_twice(tmp_path: Path) -> None:
     slice_ = make(tmp_path, 8 * PART_BYTES + 5)
     objects = MemoryObjects()
-    lives = 0
+    attempts = 0
     while KEY not in objects.objects:
-        lives += 1
+        attempts += 1
         with suppress(KilledError):
             send(slice_, killed(objects, 5))  # a HEAD, two listings or a creation, and a few parts
-    assert lives > 2
+    assert attempts > 2
     assert objects.objects == {KEY: slice_.path.read_bytes()}
     assert (objects.requests["UploadPart"], objects.requests["CreateMultipartUpload"]) == (9, 1)
 
@@ -143,7 +143,7 @@ def test_a_part_is_read_only_when_all_before_it_but_one_have_arrived(tmp_path: P
     assert len(asked) == 9
 
 
-def test_who_is_stopped_while_paying_leaves_what_was_sent_for_the_next_try(tmp_path: Path) -> None:
+def test_an_upload_that_is_stopped_while_it_pays_leaves_its_parts_for_the_next(tmp_path: Path) -> None:
     slice_ = make(tmp_path, 4 * PART_BYTES)
     objects = MemoryObjects()
     paid: list[int] = []
@@ -227,7 +227,7 @@ def test_an_upload_that_another_completed_and_that_is_archived_since_can_be_trie
 
 
 @pytest.mark.parametrize("size_bytes", [PART_BYTES, 3 * PART_BYTES])
-def test_of_a_file_that_is_truncated_meanwhile_nothing_is_completed(tmp_path: Path, size_bytes: int) -> None:
+def test_a_file_that_is_truncated_meanwhile_completes_nothing(tmp_path: Path, size_bytes: int) -> None:
     slice_ = make(tmp_path, size_bytes)
     os.truncate(slice_.path, size_bytes - 1)
     objects = MemoryObjects()

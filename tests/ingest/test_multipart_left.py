@@ -63,7 +63,7 @@ def test_an_upload_whose_parts_have_other_sizes_is_aborted_once_ours_is_complete
     assert objects.uploads(KEY) == ()
 
 
-def test_of_several_uploads_the_one_that_came_farthest_is_gone_on_with(tmp_path: Path) -> None:
+def test_the_upload_that_came_farthest_is_continued(tmp_path: Path) -> None:
     slice_ = make(tmp_path, 3 * PART_BYTES)
     data = slice_.path.read_bytes()
     objects = MemoryObjects()
@@ -111,7 +111,7 @@ class Damaging(MemoryObjects):
         super().complete_upload(key, upload_id, parts, crc32=crc32)
 
 
-def test_parts_that_do_not_make_the_whole_are_not_gone_on_with(tmp_path: Path) -> None:
+def test_parts_that_do_not_make_the_whole_are_not_continued(tmp_path: Path) -> None:
     slice_ = make(tmp_path, 3 * PART_BYTES)
     objects = Damaging()
     with pytest.raises(BadCrcError):

@@ -43,7 +43,7 @@ def test_parts_are_of_equal_size_but_for_the_last(segment: Path, part_bytes: int
     assert 0 < len(parts[-1]) <= part_bytes
 
 
-def test_what_the_file_has_behind_the_slice_is_left_alone(segment: Path) -> None:
+def test_what_the_file_has_after_the_slice_is_left_alone(segment: Path) -> None:
     with segment.open("ab") as file:
         file.write(b"not committed")
     assert b"".join(make(segment).parts(999)) == SEGMENT_HEADER + CHUNKS

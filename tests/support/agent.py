@@ -58,7 +58,7 @@ class AgentProcess:
             )
 
     def kill(self) -> None:
-        """End it at whatever it is doing."""
+        """End it, whatever it is doing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(10)
@@ -76,7 +76,7 @@ class AgentProcess:
         return self._process.returncode
 
     def status(self) -> AgentStatus | None:
-        """Return what the agent says of itself, None while it does not."""
+        """Return the agent's status, None while it does not answer."""
         port = self._port()
         if port is None:
             return None
@@ -86,7 +86,7 @@ class AgentProcess:
         return None
 
     def stream(self, name: str) -> StreamStatus | None:
-        """Return what the agent says of a stream."""
+        """Return a stream's status, None if the agent shows no such stream."""
         status = self.status()
         return None if status is None else next((one for one in status.streams if one.name == name), None)
 

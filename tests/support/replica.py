@@ -1,4 +1,4 @@
-"""One replica of a stream on this disk, and the cluster that it may be apart from: leaders lost, replicas made anew.
+"""One replica of a stream on this disk, and its cluster, which may go another way: lost leaders, new replicas.
 
 The cluster's log is what is committed. The replica's files are written, truncated and deleted as osiris does it
 (osiris_log:truncate_to/4, eval_max_bytes/3, delete_directory/1), which is not always the oldest first.
@@ -57,7 +57,7 @@ class SegmentOnDisk:
 
 
 class Replica:
-    """Implements `Broker` by what the cluster has committed; `alone` is what only this replica has."""
+    """Implements `BrokerProver` by what the cluster has committed; `alone` are chunks of this replica only."""
 
     def __init__(self, data: Path, name: str = "orders", *, max_segment_bytes: int = 2_000, seed: int = 0) -> None:
         self.vhost, self.name = "/", name
@@ -103,24 +103,24 @@ class Replica:
             self._append(self.alone[-1])
 
     def commit(self) -> None:
-        """Have the followers come back: what is here alone is committed."""
+        """Have the followers come back: the chunks that only this replica has are committed."""
         self.log += self.alone
         self.alone = []
 
     def lose_leader(self, chunks: int = 0, *, messages: int = 3, size: int = 100) -> None:
-        """Elect another leader, which writes chunks of its own. This replica knows nothing of it yet."""
+        """Elect another leader, which writes chunks of its own. This replica does not know of it yet."""
         self.epoch += 1
         for _ in range(chunks):
             self.log.append(self._make(self.next_offset, messages, size, 10))
 
     def truncate(self) -> None:
-        """Cut off, in place, what the cluster does not have, delete the segments behind, and replicate the rest."""
+        """Cut off, in place, what the cluster does not have, delete the segments after it, and replicate the rest."""
         committed = {chunk.header for chunk in self.log}
         self.alone = []
         for number, segment in enumerate(self.on_disk):
             kept = sum(chunk.header in committed for chunk in segment.chunks)
             if kept < len(segment.chunks):
-                # Osiris cuts behind the last chunk that is common; where that ends a segment, the next one goes whole.
+                # Osiris cuts after the last common chunk. If that ends a segment, the next one is deleted as a whole.
                 remaining = number + (kept > 0 or number == 0)
                 if remaining > number:
                     segment.truncate(kept)
@@ -131,11 +131,11 @@ class Replica:
         self._replicate()
 
     def expendable(self, segments: int) -> list[Path]:
-        """Return what retention would delete to keep so many segments, in the order in which osiris deletes them."""
+        """Return what retention would delete to keep so many segments, in the order in which osiris deletes it."""
         return list(reversed(self.segments[:-segments]))
 
     def delete_file(self, path: Path) -> None:
-        """Delete one of those, as retention does."""
+        """Delete a file as retention does."""
         path.unlink()
         self.on_disk = [segment for segment in self.on_disk if segment.path != path]
         first = next((chunk for segment in self.on_disk for chunk in segment.chunks), None)
@@ -147,7 +147,7 @@ class Replica:
             self.delete_file(path)
 
     def make_anew(self) -> None:
-        """Delete every file, and replicate anew what the cluster still has."""
+        """Delete every file, and replicate again what the cluster still has."""
         for path in self.segments:
             path.unlink()
         self.on_disk = []
@@ -194,7 +194,7 @@ class Replica:
         return Chunk(found.header, 0, NOTHING, memoryview(found.raw)[CHUNK_HEADER_BYTES:], NOTHING)
 
     def _replicate(self) -> None:
-        """Write here what the cluster has and this replica has not."""
+        """Write the chunks that the cluster has and this replica has not."""
         if self.is_deleted or self.alone:
             return
         here = [chunk.header.next_offset for segment in self.on_disk for chunk in segment.chunks]

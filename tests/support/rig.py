@@ -1,4 +1,4 @@
-"""An archiver of one stream, beside a node and an archive in memory: what the agent's tests drive."""
+"""One stream's archiver, beside a node and an archive in memory: what the agent's tests drive."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent import archiver, delivery, losses
-from coldstream.agent.archive import Archive
+from coldstream.agent import archiver, losses, slice_delivery
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins, segment_files
-from coldstream.agent.disk.segments import StreamDisk
-from coldstream.agent.memory import MemoryFile
+from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
-from coldstream.agent.slots import Slots
+from coldstream.agent.stream_file import StreamFile
+from coldstream.agent.upload_slots import UploadSlots
 from coldstream.archive.events import event_of
 from coldstream.archive.missing import record_loss
 from coldstream.archive.segment_lost import SegmentLost
@@ -41,14 +41,15 @@ DEADLINE_S = 10
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have archivers wait less."""
-    for module, names in {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), delivery: ("FIRST_POLL_S", "MAX_POLL_S")}.items():
+    quickened = {archiver: ("FIRST_DELAY_S", "MAX_DELAY_S"), slice_delivery: ("FIRST_POLL_S", "MAX_POLL_S")}
+    for module, names in quickened.items():
         for name, value_s in zip(names, (0.01, 0.04), strict=True):
             monkeypatch.setattr(module, name, value_s)
-    monkeypatch.setattr(losses, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(losses, "SUSPICION_S", 0.1)
 
 
 class Bus:
-    """An event bus whose events are handled later, as by a function behind a queue; `fails` makes it refuse them."""
+    """An event bus whose events are handled later, as by a function and its queue; while `is_down` it refuses them."""
 
     def __init__(self, archive: MemoryArchive) -> None:
         self.archive = archive
@@ -111,7 +112,7 @@ class Rig:
 
     @property
     def archived_to(self) -> int:
-        """The tail of an archive without holes."""
+        """The tail of the archive, which must have no hole."""
         reached = 0
         for first, after in self.archived:
             assert first == reached, f"a hole before {first}"
@@ -120,14 +121,14 @@ class Rig:
 
     def new_archiver(self) -> StreamArchiver:
         table, objects = self.agents_table or self.archive.table, self.agents_objects or self.archive.objects
-        archive = Archive(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        archive = ArchiveClient(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
         services = Services(
-            archive, self.node, Naming(None), Slots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
+            archive, self.node, Naming(None), UploadSlots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
         )
-        life = Incarnation(self.stream.incarnation)
-        pins = StreamPins(self.tmp_path / "state/pins" / life, self.stream.directory)
-        memory = MemoryFile(self.tmp_path / "state/streams", life)
-        return StreamArchiver(life, StreamDisk(pins, self.every_ms), memory, services, is_backfill=False)
+        incarnation = Incarnation(self.stream.incarnation)
+        pins = StreamPins(self.tmp_path / "state/pins" / incarnation, self.stream.directory)
+        file = StreamFile(self.tmp_path / "state/streams", incarnation)
+        return StreamArchiver(incarnation, StreamDisk(pins, self.every_ms), file, services, is_backfill=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StreamArchiver]:
@@ -155,13 +156,13 @@ class Rig:
         await self.until(lambda: self.archived_to == int(self.stream.segments[-1].stem) and not self.pins[:-1])
 
 
-async def told(rig: Rig, archiver: StreamArchiver) -> None:
-    """Wait until all that is lost is told."""
+async def losses_are_announced(rig: Rig, archiver: StreamArchiver) -> None:
+    """Wait until everything that is lost is announced."""
     await rig.until(lambda: not archiver.losses.are_suspected and not archiver.identity.lost)
 
 
 def chunks_archived(rig: Rig) -> list[object]:
-    """Return the headers of all chunks in the archive, in order."""
+    """Return the headers of all archived chunks, in order."""
     entries = rig.archive.table.log_from_offset(Incarnation(rig.stream.incarnation), Offset(0), 10_000).entries
     found: list[object] = []
     for entry in entries:

@@ -13,12 +13,13 @@ from typing import Any
 import boto3
 import pytest
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.archive.missing import record_loss
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
+from coldstream.ingest.announcer import SliceOutcome
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
@@ -59,15 +60,15 @@ class World:
 
     async def stage_all(self) -> list[SegmentRolled]:
         """Do what an agent does with the segments of the stream."""
-        archive = Archive.from_environment(self.environment, BandwidthLimit(None), 2)
+        archive = ArchiveClient.from_environment(self.environment, BandwidthLimit(None), 2)
         try:
             segments = [await archive.stage(segment, STREAM, None) for segment in find_rolled(self.directory)]
             for segment in segments:
                 await archive.check_cluster(STREAM)
-                await archive.announce(segment)
-                assert not await archive.is_copy_in_quarantine(segment)
+                announcement = await archive.announce(segment)
+                assert await archive.outcome(announcement) is SliceOutcome.PENDING
             await archive.covered_to(STREAM.incarnation, Offset(0), None)
-            await archive.newest_life(STREAM.vhost, STREAM.name)
+            await archive.newest_incarnation(STREAM.vhost, STREAM.name)
             await archive.last_entry(STREAM.incarnation)
         finally:
             archive.stop()

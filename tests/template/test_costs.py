@@ -13,7 +13,7 @@ import boto3
 import pytest
 from botocore.client import BaseClient
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.options import AgentOptions
 from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
@@ -123,7 +123,7 @@ async def test_a_span_asks_for_what_the_table_says(table: str, s3_objects: S3Obj
     write_stream(tmp_path, chunks=250)
     boto3.session.Session().client("events").create_event_bus(Name=BUS)
     names = {"COLDSTREAM_BUCKET": s3_objects.bucket, "COLDSTREAM_TABLE": table, "COLDSTREAM_EVENT_BUS": BUS}
-    archive = Archive.from_environment(names, BandwidthLimit(None), 1)
+    archive = ArchiveClient.from_environment(names, BandwidthLimit(None), 1)
     uploader = Uploader(DynamoTable(table), S3Objects(s3_objects.bucket), Keys(), 64 * MIB)
     try:
         for slice_ in find_rolled(tmp_path)[:SPANS]:

@@ -8,7 +8,7 @@ from coldstream.agent.disk.retention import SegmentAge, retention_left_s
 from coldstream.units import TimestampMs
 
 NOW = TimestampMs(1_763_700_000_000)
-AGE = SegmentAge(last_at=TimestampMs(NOW - 60_000), newest_at=NOW, bytes_behind=6_000)
+AGE = SegmentAge(last_at=TimestampMs(NOW - 60_000), newest_at=NOW, bytes_after=6_000)
 """A minute old, and 100 bytes a second since."""
 
 
@@ -31,12 +31,12 @@ def test_age_and_length_each_set_a_time_and_the_sooner_counts(max_age_ms, max_le
     assert found == left_s
 
 
-def test_nothing_behind_a_segment_tells_no_rate():
-    age = SegmentAge(last_at=NOW, newest_at=NOW, bytes_behind=0)
+def test_without_bytes_after_a_segment_no_rate_is_known():
+    age = SegmentAge(last_at=NOW, newest_at=NOW, bytes_after=0)
     assert retention_left_s(age, max_age_ms=None, max_length_bytes=1000, now=NOW) is None
 
 
 def test_a_clock_that_stands_still_is_no_division_by_zero():
-    age = SegmentAge(last_at=NOW, newest_at=NOW, bytes_behind=1000)
+    age = SegmentAge(last_at=NOW, newest_at=NOW, bytes_after=1000)
     found = retention_left_s(age, max_age_ms=None, max_length_bytes=2000, now=NOW)
     assert found == pytest.approx(0.001)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.disk.walk import Border, Place, SegmentWalk
+from coldstream.agent.disk.walk import Border, SegmentPosition, SegmentWalk
 from coldstream.archive.borders import HELD_BYTES
 from coldstream.format.chunk import ChunkType
 from coldstream.format.segment import SEGMENT_HEADER
@@ -47,7 +47,7 @@ class Segment:
 
     def borders(self) -> list[int]:
         self.walk.advance()
-        return [border.place.offset for border in self.walk.borders]
+        return [border.at.offset for border in self.walk.borders]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def segment(tmp_path: Path) -> Segment:
     return Segment(tmp_path)
 
 
-def test_a_walk_ends_behind_the_last_whole_chunk(segment):
+def test_a_walk_ends_after_the_last_whole_chunk(segment):
     segment.add(5)
     segment.add(6)
     whole = segment.path.read_bytes()
@@ -99,7 +99,7 @@ def test_a_border_lies_where_the_span_of_time_changes(segment):
     assert segment.borders() == [0, 6, 12, 15]
 
 
-def test_tracking_chunks_lie_behind_the_border(segment):
+def test_tracking_chunks_lie_after_the_border(segment):
     segment.add(100)
     segment.add(200, tracking=10)
     segment.add(1500, tracking=10)
@@ -129,10 +129,10 @@ def test_the_clock_closes_a_span_only_a_while_after_its_end(segment):
     segment.add(100)
     segment.add(150, tracking=10)
     segment.walk.advance()
-    assert segment.walk.last_border(TimestampMs(1999)).place.offset == 0
+    assert segment.walk.last_border(TimestampMs(1999)).at.offset == 0
     closed = segment.walk.last_border(TimestampMs(2000))
-    assert closed.place.offset == 3
-    assert closed.behind == segment.walk.last_user
+    assert closed.at.offset == 3
+    assert closed.user_chunk == segment.walk.last_user
 
 
 def test_without_a_span_nothing_closes(segment):
@@ -140,15 +140,15 @@ def test_without_a_span_nothing_closes(segment):
     segment.add(9000)
     walk = SegmentWalk(segment.path, Offset(0))
     walk.advance()
-    assert [border.place.offset for border in walk.borders] == [0]
-    assert walk.last_border(FAR).place.offset == 0
+    assert [border.at.offset for border in walk.borders] == [0]
+    assert walk.last_border(FAR).at.offset == 0
 
 
 def test_the_border_before_an_offset_is_where_an_upload_begins(segment):
     for timestamp in (100, 1100, 2100, 2200):
         segment.add(timestamp)
     segment.walk.advance()
-    found = [segment.walk.border_at_or_before(Offset(offset)).place.offset for offset in (0, 2, 3, 5, 6, 11)]
+    found = [segment.walk.border_at_or_before(Offset(offset)).at.offset for offset in (0, 2, 3, 5, 6, 11)]
     assert found == [0, 0, 3, 3, 6, 6]
 
 
@@ -172,8 +172,8 @@ def test_the_last_message_before_an_offset_is_found(segment):
 
 def test_a_hundred_thousand_borders_are_passed_at_once(segment):
     walk = segment.walk
-    walk.borders = [Border(Place(Offset(at), at)) for at in range(100_000)]
+    walk.borders = [Border(SegmentPosition(Offset(at), at)) for at in range(100_000)]
     started = time.process_time()
-    assert walk.border_at_or_before(Offset(99_999)).place.offset == 99_999
+    assert walk.border_at_or_before(Offset(99_999)).at.offset == 99_999
     assert time.process_time() - started < 0.1
     assert len(walk.borders) == 1

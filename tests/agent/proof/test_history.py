@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent.proof.history import History
+from coldstream.agent.proof.history import HistoryCheck
 from tests.support.node import Node, NodeStream
-from tests.support.rig import Rig, make_quick
+from tests.support.rig import Rig
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 SPLIT = 250
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_quick(monkeypatch)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path / "data")
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def rig(tmp_path: Path, node: Node) -> Rig:
-    return Rig(tmp_path, node, node.declare("orders"))
 
 
 def gone_on(rig: Rig, tmp_path: Path, *, published: int) -> NodeStream:
@@ -75,12 +59,12 @@ async def test_what_contradicts_the_archive_goes_to_quarantine_and_is_told(rig, 
     assert b'failures_total{kind="corruption",stream="orders",vhost="/"} 1.0' in generate_latest(rig.metrics.registry)
 
 
-async def test_a_history_that_is_the_same_is_let_go_of_without_a_word(rig, monkeypatch):
+async def test_pins_of_the_same_history_are_released_without_a_word(rig, monkeypatch):
     await archived(rig, 500)
     shutil.rmtree(rig.tmp_path / "state")
     announced, probes = list(rig.bus.announced), rig.node.probes
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.archived_to is not None and not rig.pins[:-1])
+        await rig.until(lambda: archiver.progress.has_begun and not rig.pins[:-1])
         await asyncio.sleep(0.1)
         assert archiver.last_failure is None
     assert rig.bus.announced == announced
@@ -95,13 +79,13 @@ async def test_what_was_never_committed_here_contradicts_nothing(rig, node, tmp_
     shutil.rmtree(rig.tmp_path / "state")
     rig.stream = again
     async with rig.running() as archiver:
-        await rig.until(lambda: archiver.archived_to == tail)
+        await rig.until(lambda: archiver.progress.archived_to == tail)
     assert rig.bus.announced == announced
     assert node.streams["/", "orders"] is ours
     again.close()
 
 
-async def test_before_the_broker_shows_which_is_committed_nothing_is_let_go_of(rig, node, tmp_path):
+async def test_nothing_is_released_before_the_broker_shows_which_is_committed(rig, node, tmp_path):
     await archived(rig, 500)
     again = gone_on(rig, tmp_path, published=600)
     again.committed_to = SPLIT
@@ -113,8 +97,8 @@ async def test_before_the_broker_shows_which_is_committed_nothing_is_let_go_of(r
         await rig.until(lambda: rig.bus.quarantined)
 
 
-async def test_nothing_is_asked_of_a_stream_of_which_nothing_is_archived(rig, monkeypatch):
-    monkeypatch.setattr(History, "_is_committed", None)
+async def test_a_stream_without_an_archive_is_not_compared(rig, monkeypatch):
+    monkeypatch.setattr(HistoryCheck, "_is_committed", None)
     rig.stream.publish(300)
     async with rig.running():
         await rig.catches_up()

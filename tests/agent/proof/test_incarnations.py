@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.archive import Archive
-from coldstream.agent.memory import MemoryFile, StreamMemory
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.proof.incarnations import find_life
 from coldstream.agent.recording.rebuild import incarnation_of_first_chunk
 from coldstream.agent.recording.spool import SegmentSpool
+from coldstream.agent.stream_file import RememberedStream, StreamFile
 from coldstream.errors import StreamNotFoundError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import Chunk
@@ -47,7 +47,9 @@ class Rig:
         self.node = node
         self.memory = MemoryArchive(stream=StreamId("/", "orders", LIFE))
         bus: EventBridgeBus = None  # nothing is announced here
-        self.archive = Archive(self.memory.table, self.memory.objects, bus, self.memory.keys, BandwidthLimit(None))
+        self.archive = ArchiveClient(
+            self.memory.table, self.memory.objects, bus, self.memory.keys, BandwidthLimit(None)
+        )
 
     def archive_rolled(self, stream: NodeStream) -> int:
         """Archive all but the newest segment under LIFE; return the tail."""
@@ -250,7 +252,7 @@ async def test_a_life_of_another_stream_that_is_written_alike_is_not_taken_for_t
         return None if found is None else (found[0].incarnation, found[1].next_offset)
 
     assert await find("or_ders") == (new_life(stream, "or_ders"), first.chunk_id)
-    MemoryFile(rig.memories, life).save(StreamMemory(StreamId("/", "or.ders", life)))
+    StreamFile(rig.memories, life).save(RememberedStream(StreamId("/", "or.ders", life)))
     assert await find("or_ders") == (new_life(stream, "or_ders"), first.chunk_id)
     assert await find("or.ders") == (life, 20)
 
@@ -260,7 +262,7 @@ async def test_a_life_whose_last_segment_here_is_archived_this_moment_is_known_b
     stream.publish(300)
     spool(rig, LIFE, stream)
     stream.publish(300)
-    newest_life = rig.archive.newest_life
+    newest_life = rig.archive.newest_incarnation
 
     async def late(vhost: str, name: str) -> Incarnation | None:
         found = await newest_life(vhost, name)
@@ -270,7 +272,7 @@ async def test_a_life_whose_last_segment_here_is_archived_this_moment_is_known_b
         path.unlink()
         return found
 
-    rig.archive.newest_life = late
+    rig.archive.newest_incarnation = late
     assert await rig.find() == (LIFE, 300)
 
 

@@ -14,7 +14,7 @@ import pika
 import pytest
 
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.follow_disk import DiskFollower
 from coldstream.agent.monitor.metrics import AgentMetrics
@@ -51,7 +51,7 @@ async def running(broker: Broker, state: Path, **settings: Any) -> AsyncIterator
     management = ManagementClient(broker.management_url)
     address = BrokerAddress.from_uri(broker.stream_uri)
     options = AgentOptions(state=state, broker=address, data=broker.data_directory, **settings)
-    archive = Archive(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
+    archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
     metrics = AgentMetrics()
     connections = BrokerConnections(address, metrics)
     agent = Agent(options, archive, connections, Naming(management), metrics)

@@ -10,7 +10,7 @@ import pytest
 from coldstream.agent.proof.management import BrokerStream
 from coldstream.agent.proof.namesakes import Namesakes
 from coldstream.agent.proof.naming import Naming
-from coldstream.agent.proof.search import Names, NameSearch
+from coldstream.agent.proof.search import FoundNames, NameSearch, NoNames
 from coldstream.agent.rules import Rules
 from coldstream.errors import (
     BrokerRefusedError,
@@ -113,8 +113,8 @@ def twins(node: Broker) -> tuple[NodeStream, NodeStream]:
     return one, other
 
 
-def name_of(found: Names) -> str | None:
-    return None if found.stream is None else found.stream.name
+def name_of(found: FoundNames | NoNames) -> str | None:
+    return found.stream.name if isinstance(found, FoundNames) else None
 
 
 async def test_the_one_stream_that_is_listed_and_has_the_chunk_is_it(rig, node):
@@ -165,7 +165,8 @@ async def test_a_deleted_stream_is_not_taken_for_its_twin_that_is_listed(rig, no
     assert name_of(found) == "orders_eu"
     left.stream = found.stream
     found = await searches[0].find()
-    assert (found.stream, found.is_open) == (None, False)
+    assert isinstance(found, NoNames)
+    assert not found.is_open
     assert "deleted at the broker before its names were known" in str(searches[0].why)
 
 

@@ -13,14 +13,14 @@ import pytest
 
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.losses import UNSEEN
-from coldstream.agent.memory import Loss, StreamMemory
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions, Source
 from coldstream.agent.proof.management import BrokerStream
 from coldstream.agent.recording import follow_protocol, protocol
 from coldstream.agent.recording.follow_protocol import ProtocolFollower
+from coldstream.agent.stream_file import PendingLoss, RememberedStream
 from coldstream.errors import BrokerRefusedError, StreamNotFoundError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import Chunk
@@ -108,7 +108,9 @@ class World:
             scan_s=self.scan_s,
             segment_bytes=1000,
         )
-        archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        archive = ArchiveClient(
+            self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None)
+        )
         agent = Agent(options, archive, self, self, AgentMetrics())
         follower = ProtocolFollower(archive, self, self)
         tasks = [asyncio.create_task(agent.run(follower)), asyncio.create_task(self._functions())]
@@ -275,8 +277,8 @@ async def test_losses_that_were_not_told_are_told_after_a_restart(world: World, 
     world.declare(1000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 80)
-    loss = Loss(Offset(90), Offset(95), "the disk was full")
-    agent.memory(life(1000)).save(StreamMemory(stream, Offset(0), (loss,)))
+    loss = PendingLoss(Offset(90), Offset(95), "the disk was full")
+    agent.memory(life(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
     assert world.log is not None
     world.log.add(b"x" * 1000)  # losses are told where something is archived
     async with world.agent():
@@ -307,7 +309,7 @@ async def test_streams_that_are_written_alike_and_began_at_once_are_not_mixed(
     world.streams = (ORDERS, ("_", "orders"))
     async with world.agent() as (agent, _):
         pass
-    other = StreamMemory(StreamId("_", "orders", life(1000)))
+    other = RememberedStream(StreamId("_", "orders", life(1000)))
     agent.memory(life(1000)).save(other)
     async with world.agent():
         await until(lambda: "cannot be told from" in caplog.text)

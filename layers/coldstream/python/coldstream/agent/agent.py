@@ -2,7 +2,7 @@
 
 <state directory>/lock      held while an agent runs on it
                  /pins/     hard links, see pins
-                 /streams/  what is remembered of each stream, see memory
+                 /streams/  what is remembered of each stream, see stream_file
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import Protocol
 
 import coldstream
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins
-from coldstream.agent.disk.segments import StreamDisk
-from coldstream.agent.memory import MemoryFile
+from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.namesakes import Namesakes
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.services import Services
-from coldstream.agent.slots import Slots
+from coldstream.agent.stream_file import StreamFile
+from coldstream.agent.upload_slots import UploadSlots
 from coldstream.errors import ColdstreamError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import now_ms
@@ -60,7 +60,7 @@ class Agent:
     """Archives the streams that its follower finds and the rules take."""
 
     def __init__(
-        self, options: AgentOptions, archive: Archive, broker: Broker, naming: Naming, metrics: AgentMetrics
+        self, options: AgentOptions, archive: ArchiveClient, broker: BrokerProver, naming: Naming, metrics: AgentMetrics
     ) -> None:
         self.options = options
         self.metrics = metrics
@@ -72,7 +72,7 @@ class Agent:
             archive=archive,
             broker=broker,
             naming=naming,
-            slots=Slots(options.uploads),
+            slots=UploadSlots(options.uploads),
             rules=options.rules,
             metrics=metrics,
             scan_s=options.scan_s,
@@ -136,9 +136,9 @@ class Agent:
                     self._excluded.add(life)
                 self.metrics.forget(life)
 
-    def memory(self, life: Incarnation) -> MemoryFile:
+    def memory(self, life: Incarnation) -> StreamFile:
         """Return what is remembered of an incarnation."""
-        return MemoryFile(self.memories, life)
+        return StreamFile(self.memories, life)
 
     def is_excluded(self, life: Incarnation) -> bool:
         """Tell whether the rules are known not to take an incarnation."""

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from coldstream.agent.agent import Agent, Follower
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.follow_disk import DiskFollower
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions, Source
-from coldstream.agent.proof.broker import Broker, BrokerConnections
+from coldstream.agent.proof.broker import BrokerConnections, BrokerProver
 from coldstream.agent.proof.management import ManagementClient
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.recording.follow_protocol import ProtocolFollower
@@ -35,7 +35,7 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
     sys.setswitchinterval(SWITCH_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="agent"))
     limit = BandwidthLimit(options.bandwidth_bytes_per_s)
-    archive = Archive.from_environment(options.environment(environment), limit, options.uploads)
+    archive = ArchiveClient.from_environment(options.environment(environment), limit, options.uploads)
     metrics = AgentMetrics()
     broker = BrokerConnections(options.broker, metrics)
     management = None if options.management is None else ManagementClient(options.management)
@@ -54,7 +54,7 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
             await broker.close()
 
 
-def _follower(options: AgentOptions, archive: Archive, broker: Broker, naming: Naming) -> Follower:
+def _follower(options: AgentOptions, archive: ArchiveClient, broker: BrokerProver, naming: Naming) -> Follower:
     if options.source is Source.PROTOCOL:
         return ProtocolFollower(archive, broker, naming)
     assert options.data is not None

@@ -14,7 +14,7 @@ from coldstream.console.output import Format, printable, size_text, write_json, 
 from coldstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from coldstream.ingest.announcer import StreamReport
+    from coldstream.ingest.announcer import AnnouncementReport
 
 
 def announce(
@@ -78,7 +78,7 @@ def announce(
         raise typer.Exit(ExitCode.CORRUPTION)
 
 
-def _show(reports: list[StreamReport], output: Format, *, dry_run: bool) -> None:
+def _show(reports: list[AnnouncementReport], output: Format, *, dry_run: bool) -> None:
     if output is Format.JSON:
         for report in reports:
             write_json(_to_json(report, dry_run=dry_run))
@@ -106,7 +106,7 @@ def _show(reports: list[StreamReport], output: Format, *, dry_run: bool) -> None
         typer.echo(printable(f"failed verification, see quarantine: {rolled}"), err=True)
 
 
-def _to_json(report: StreamReport, *, dry_run: bool) -> dict[str, object]:
+def _to_json(report: AnnouncementReport, *, dry_run: bool) -> dict[str, object]:
     stream = report.stream
     return {
         "vhost": stream.vhost,

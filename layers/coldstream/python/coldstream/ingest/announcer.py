@@ -1,4 +1,15 @@
-"""Announce rolled segments: stage those that the manifest does not cover, put their events, wait until it does."""
+"""Announce slices of segments: stage each, put its event on the bus, and find out what became of it.
+
+One set of rules serves the `announce` command, which announces everything first and then waits, and the agent, which
+waits for each slice before it announces the next:
+
+1. A slice that the manifest covers is not announced, unless it is contested: then it may be of another history, and
+   only the upload function can tell.
+2. A slice that is announced stays pending until it is archived or in quarantine. `outcome` tells which, whatever other
+   replicas announce of the same offsets meanwhile.
+3. An event that came to nothing may have ended in the dead-letter queue. Whoever waits gives up after a while and
+   announces the slice again: the copy that is staged is not sent twice, and a second event does no harm.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +17,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from coldstream.archive.coverage import read_coverage
+from coldstream.archive.coverage import covered_to
 from coldstream.archive.events import DETAIL_TYPE, detail_of, source_of
 from coldstream.archive.quarantine import read_quarantine
 from coldstream.archive.segment_rolled import SegmentRolled
@@ -16,22 +28,56 @@ from coldstream.ingest.bus import EventBridgeBus, EventBus
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
 from coldstream.manifest.cluster import check_cluster
+from coldstream.manifest.entry import Quarantine
 from coldstream.manifest.stream import StreamId
+from coldstream.retry import Backoff
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.settings import Settings
 from coldstream.store.table import DynamoTable
 
-POLL_S = 0.5
+FIRST_POLL_S = 0.1
+MAX_POLL_S = 5.0
+POLL_FACTOR = 1.5
+"""Of the pauses between two looks at what became of an announcement."""
+
+SDK_CONNECTIONS = 10
+"""To S3, unless told otherwise."""
+
+
+class SliceOutcome(Enum):
+    """What became of an announced slice."""
+
+    PENDING = auto()
+    """The upload function has not dealt with it yet."""
+
+    ARCHIVED = auto()
+    """The manifest covers it."""
+
+    QUARANTINED = auto()
+    """It failed verification, or is of another history than the archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A slice whose event is on the bus.
+
+    `is_contested` says that the archive may have another history of its offsets. `quarantined_before` is what the
+    manifest said, before the event, of the copy of these offsets that went to quarantine last.
+    """
+
+    rolled: SegmentRolled
+    is_contested: bool
+    quarantined_before: Quarantine | None
 
 
 @dataclass(slots=True)
-class StreamReport:
+class AnnouncementReport:
     """What became of the rolled segments of a stream.
 
     `announced` are new, `archived` were in the manifest already, `gone` had been deleted by retention before they were
-    staged. `quarantined` are those of the announced that failed verification, as far as they were waited for.
+    staged. `quarantined` are those of the announced that failed verification, if somebody waited for them.
     """
 
     stream: StreamId
@@ -40,11 +86,12 @@ class StreamReport:
     archived: int = 0
     gone: int = 0
     quarantined: list[SegmentRolled] = field(default_factory=list)
+    pending: list[Announcement] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Announces to one archive. With `dry_run` nothing is staged and no event put."""
+    """Announces to one archive. Calls block; threads may share it. With `dry_run`, `announce` changes nothing."""
 
     table: ManifestTable
     objects: ObjectStore
@@ -53,7 +100,13 @@ class Announcer:
     dry_run: bool = False
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ, *, dry_run: bool = False) -> Announcer:
+    def from_environment(
+        cls,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        dry_run: bool = False,
+        connections: int = SDK_CONNECTIONS,
+    ) -> Announcer:
         """Make one for the archive that COLDSTREAM_* name. Raises InvalidSettingError, naming the variable."""
         settings = Settings.from_environment(environment)
         bus = environment.get("COLDSTREAM_EVENT_BUS")
@@ -61,30 +114,79 @@ class Announcer:
             raise InvalidSettingError("COLDSTREAM_EVENT_BUS", "is not set")
         return cls(
             DynamoTable(settings.table),
-            S3Objects(settings.bucket),
+            S3Objects(settings.bucket, connections=connections),
             EventBridgeBus(bus),
             Keys(settings.prefix, settings.cluster),
             dry_run,
         )
 
-    def announce(
-        self, stream: StreamId, segments: Iterable[SegmentSlice], advance: Callable[[int], None]
-    ) -> StreamReport:
-        """Announce the segments that the manifest does not cover; `advance` is told of bytes dealt with.
+    def check_cluster(self, stream: StreamId) -> None:
+        """Raise OtherClusterError if the stream is bound to another cluster: its events would be refused.
 
-        Raises OtherClusterError when another cluster was first to announce the stream. Cost: a GetItem, one Query a
-        segment, and for those announced what `stage` costs, and one event.
+        Cost: a GetItem.
         """
         check_cluster(stream, self.table.bound_cluster(stream.vhost, stream.name), self.keys.cluster)
-        report = StreamReport(stream)
+
+    def is_covered(self, slice_: SegmentSlice | SegmentRolled, stream: StreamId) -> bool:
+        """Tell whether the manifest covers all offsets of a slice. Cost: one Query, usually."""
+        reached = covered_to(self.table, stream.incarnation, slice_.first_offset, slice_.next_offset)
+        return reached >= slice_.next_offset
+
+    def stage(
+        self,
+        slice_: SegmentSlice,
+        stream: StreamId,
+        *,
+        cut_every_ms: int | None = None,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> SegmentRolled:
+        """Stage a slice as `ingest.stage.stage` does."""
+        return stage(slice_, stream, self.objects, self.keys, cut_every_ms=cut_every_ms, on_bytes=on_bytes)
+
+    def put(self, rolled: SegmentRolled, *, is_contested: bool = False) -> Announcement:
+        """Put the event of a staged slice. Cost: a GetItem and one PutEvents."""
+        # Read before the event: an entry that is there now is of an earlier copy, and says nothing about this one.
+        announcement = Announcement(rolled, is_contested, read_quarantine(self.table, rolled))
+        self.bus.put(source=source_of(rolled.cluster), detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+        return announcement
+
+    def outcome(self, announcement: Announcement) -> SliceOutcome:
+        """Look once what became of an announced slice.
+
+        Cost: a Query and a GetItem while it is pending, and a HEAD more at the end; for a contested one, a HEAD.
+        """
+        rolled = announcement.rolled
+        if announcement.is_contested:
+            # Covered offsets prove nothing about a contested slice. The function deletes the staged copy last, so once
+            # that is gone, what the manifest says is about this slice; read the other way round, it might not be yet.
+            if self._is_staged(rolled):
+                return SliceOutcome.PENDING
+            return SliceOutcome.QUARANTINED if self._is_put_aside(announcement) else SliceOutcome.ARCHIVED
+        if self.is_covered(rolled, rolled.stream):
+            return SliceOutcome.ARCHIVED
+        # The same bytes may have been in quarantine before: then the entry is this copy's only after the function has
+        # dealt with it. It may also have archived it since the look above, so that takes a second one.
+        if not self._is_put_aside(announcement) or self._is_staged(rolled):
+            return SliceOutcome.PENDING
+        return SliceOutcome.ARCHIVED if self.is_covered(rolled, rolled.stream) else SliceOutcome.QUARANTINED
+
+    def announce(
+        self, stream: StreamId, segments: Iterable[SegmentSlice], advance: Callable[[int], None]
+    ) -> AnnouncementReport:
+        """Announce the segments that the manifest does not cover; `advance` is told the bytes that are dealt with.
+
+        Raises OtherClusterError when another cluster was first to announce the stream. Cost: a GetItem, one Query a
+        segment, and for each one announced the cost of `stage` and of `put`.
+        """
+        self.check_cluster(stream)
+        report = AnnouncementReport(stream)
         for segment in segments:
-            coverage = read_coverage(self.table, stream.incarnation, segment.first_offset, segment.next_offset)
-            if coverage.holds(segment.first_offset, segment.next_offset):
+            if self.is_covered(segment, stream):
                 report.archived += 1
                 advance(segment.size_bytes)
                 continue
             try:
-                rolled = self._stage(segment, report, advance)
+                rolled = self._announce_one(segment, report, advance)
             except FileNotFoundError:
                 report.gone += 1
                 continue
@@ -92,28 +194,38 @@ class Announcer:
             report.announced_bytes += rolled.size_bytes
         return report
 
-    def wait(self, reports: Iterable[StreamReport], timeout_s: float, advance: Callable[[int], None]) -> None:
-        """Wait until the manifest covers what was announced, or has it in quarantine; `advance` is told of segments.
+    def wait(self, reports: Iterable[AnnouncementReport], timeout_s: float, advance: Callable[[int], None]) -> None:
+        """Wait until all that was announced is archived or in quarantine; `advance` is told how many segments are.
 
         Raises UnavailableError when nothing was archived for `timeout_s`.
         """
+        pending = [(report, announcement) for report in reports for announcement in report.pending]
+        backoff = Backoff(FIRST_POLL_S, MAX_POLL_S, POLL_FACTOR)
         deadline = time.monotonic() + timeout_s
-        waiting = [(report, rolled) for report in reports for rolled in report.announced]
-        while waiting:
-            left = [(report, rolled) for report, rolled in waiting if not self._is_settled(report, rolled)]
-            if len(left) < len(waiting):
-                advance(len(waiting) - len(left))
+        while pending:
+            left: list[tuple[AnnouncementReport, Announcement]] = []
+            for report, announcement in pending:
+                outcome = self.outcome(announcement)
+                if outcome is SliceOutcome.PENDING:
+                    left.append((report, announcement))
+                elif outcome is SliceOutcome.QUARANTINED:
+                    report.quarantined.append(announcement.rolled)
+            if len(left) < len(pending):
+                advance(len(pending) - len(left))
                 deadline = time.monotonic() + timeout_s
+                backoff.reset()
             elif time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"{len(left)} segments are announced and not archived, the first is {left[0][1]};"
+                    f"{len(left)} segments are announced and not archived, the first is {left[0][1].rolled};"
                     " see the upload function's log and its dead-letter queue"
                 )
-            waiting = left
-            if waiting:
-                time.sleep(POLL_S)
+            pending = left
+            if pending:
+                time.sleep(backoff.next_delay_s())
 
-    def _stage(self, segment: SegmentSlice, report: StreamReport, advance: Callable[[int], None]) -> SegmentRolled:
+    def _announce_one(
+        self, segment: SegmentSlice, report: AnnouncementReport, advance: Callable[[int], None]
+    ) -> SegmentRolled:
         stream = report.stream
         if self.dry_run:
             key = self.keys.staged(stream.incarnation, segment.first_offset, segment.next_offset)
@@ -128,19 +240,21 @@ class Announcer:
             sent_bytes += size_bytes
             advance(size_bytes)
 
-        rolled = stage(segment, stream, self.objects, self.keys, on_bytes=count)
-        advance(segment.size_bytes - sent_bytes)  # what was there already
-        self.bus.put(source=source_of(rolled.cluster), detail_type=DETAIL_TYPE, detail=detail_of(rolled))
+        rolled = self.stage(segment, stream, on_bytes=count)
+        advance(segment.size_bytes - sent_bytes)  # the parts that were there already
+        report.pending.append(self.put(rolled))
         return rolled
 
-    def _is_settled(self, report: StreamReport, rolled: SegmentRolled) -> bool:
-        coverage = read_coverage(self.table, rolled.stream.incarnation, rolled.first_offset, rolled.next_offset)
-        if coverage.holds(rolled.first_offset, rolled.next_offset):
-            return True
-        aside = read_quarantine(self.table, rolled)
-        if aside is None or rolled.etag not in {None, aside.etag}:
-            return False  # what is in quarantine is the copy of an earlier announcement
-        if self.objects.info(rolled.staged_key) is not None:
-            return False  # the same bytes as earlier, not dealt with yet
-        report.quarantined.append(rolled)
-        return True
+    def _is_staged(self, rolled: SegmentRolled) -> bool:
+        return self.objects.info(rolled.staged_key) is not None
+
+    def _is_put_aside(self, announcement: Announcement) -> bool:
+        """Tell whether a copy of the slice is in quarantine that may be the announced one.
+
+        Without an ETag it is not known which copy was announced: the function had dealt with it before it could be
+        looked at. Then any copy counts.
+        """
+        aside = read_quarantine(self.table, announcement.rolled)
+        if aside is None:
+            return False
+        return announcement.rolled.etag in {None, aside.etag} or aside != announcement.quarantined_before

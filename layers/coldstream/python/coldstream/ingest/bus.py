@@ -17,7 +17,6 @@ READ_TIMEOUT_S = 10
 ATTEMPTS = 4
 """Of one request, by the SDK (its retry mode `standard`: exponential backoff with jitter)."""
 
-
 _MALFORMED = "MalformedDetail"
 
 
@@ -30,7 +29,7 @@ class EventBus(Protocol):
 
 
 class EventBridgeBus:
-    """Implement `EventBus` on the bus `name`. Region, credentials and endpoint are the SDK's to find."""
+    """Implements `EventBus` on the bus `name`. The SDK finds region, credentials and endpoint."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -48,13 +47,13 @@ class EventBridgeBus:
         refuse_broken_answers(self._client.meta.events)
 
     def put(self, *, source: str, detail_type: str, detail: str) -> None:
-        """Put one event; one PutEvents."""
+        """Put one event. Cost: one PutEvents."""
         self._put(source, detail_type, detail)
 
     def check(self, *, source: str, detail_type: str) -> None:
-        """See that events may be put, by one that the bus refuses: its detail is no JSON. One PutEvents.
+        """Check that events may be put, by an event that the bus refuses because its detail is not JSON.
 
-        Raises as `put` does where it is refused for another reason.
+        Cost: one PutEvents. Raises as `put` does if the bus refuses it for another reason.
         """
         self._put(source, detail_type, "no JSON", may_refuse=_MALFORMED)
 
@@ -65,6 +64,7 @@ class EventBridgeBus:
             )
         except SDK_ERRORS as err:
             raise from_aws(err, f"event bus {self._name}") from err
+        # PutEvents answers 200 even when it took none of the events.
         if answer["FailedEntryCount"]:
             refused = answer["Entries"][0]
             if refused["ErrorCode"] != may_refuse:

@@ -1,45 +1,46 @@
-"""Send a slice to its key: in one PUT, or in parts by a multipart upload that the next try goes on with.
+"""Send a slice to its key: in one PUT, or in parts by a multipart upload that the next attempt continues.
 
-S3 itself is the only memory of how far an upload came: the unfinished uploads of exactly that key, and their parts. A
-part that is there with our size and CRC-32 is not sent again; one with other bytes is sent over it. An upload whose
-parts are of other sizes is not ours to go on with: another is made beside it, and it is aborted once that is complete.
+S3 alone remembers how far an upload came: it lists the unfinished uploads of exactly that key, and their parts. A part
+that is there with our size and CRC-32 is not sent again; one with other bytes is overwritten. An upload whose parts
+have other sizes cannot be continued: another is created beside it, and it is aborted when that one is complete.
 
-Replicas may send to the same key at once, each an upload of its own or all the same. S3 is told the ETag and the CRC-32
-of every part, and the CRC-32 of the whole object, so that what is completed is what one of them has read; and it takes
-one object for a key. An upload that fails is left for the next try. Those that nobody goes on with are the bucket's to
-end, by a lifecycle rule for incomplete multipart uploads.
+Replicas may send to the same key at once, each by its own upload or all by the same one. S3 is told the ETag and the
+CRC-32 of every part, and the CRC-32 of the whole object, so an upload completes only with the bytes that one of them
+has read; and S3 takes one object for a key. An upload that fails is left for the next attempt. A lifecycle rule of the
+bucket ends incomplete uploads that nobody continues.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from io import BytesIO
 from zlib import crc32
 
+from awscrt.checksums import combine_crc32
+
 from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError
-from coldstream.format.checksum import combine_crc32
+from coldstream.flow.window import Window
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB
 
 PART_BYTES = 16 * MIB
-"""Of a part, and the most that is sent in one PUT. S3 wants 5 MiB at least; a segment of 4 GiB has 256 parts."""
+"""Size of a part, and the most that is sent in one PUT. S3 wants 5 MiB at least; a segment of 4 GiB has 256 parts."""
 
 PARTS_IN_FLIGHT = 2
 
 
 def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callable[[int], None]) -> None:
-    """Write a slice to `key`. The file is read once, in order; memory: three parts at most.
+    """Write a slice to `key`. Reads the file once, in order. Memory: three parts at most.
 
-    `on_bytes` is called with the size of each part before it is sent, and may block or raise. Cost: one PUT; of more
-    than a part, a listing of uploads, one of each one's parts, a PUT a part and two requests more.
+    `on_bytes` is called with the size of each part before it is sent, and may block or raise. Cost: one PUT; for more
+    than one part, a listing of uploads, a listing of each one's parts, a PUT a part and two requests more.
 
-    Raises ObjectExistsError when the key is taken, ConflictError when another took the upload away or its parts over,
-    FileNotFoundError, TruncatedError. Whatever is raised, the key has the whole slice or nothing of it.
+    Raises ObjectExistsError when the key is taken, ConflictError when another sender completed or aborted the upload or
+    overwrote its parts, FileNotFoundError, TruncatedError. Whatever is raised, the key has the whole slice or nothing.
     """
     if slice_.size_bytes <= PART_BYTES:
         (data,) = slice_.parts(PART_BYTES)
@@ -56,6 +57,7 @@ def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callabl
     except (ObjectExistsError, BadCrcError):
         objects.abort_upload(key, upload_id)
         raise
+    # Only now: until ours was complete, another replica's upload may have been the one to arrive first.
     for other in unfinished.keys() - {upload_id}:
         objects.abort_upload(key, other)
 
@@ -70,34 +72,36 @@ def _unfinished(key: str, objects: ObjectStore) -> dict[str, tuple[UploadedPart,
 
 
 def _fit(parts: Collection[UploadedPart], size_bytes: int) -> bool:
-    """Tell whether parts could be some of ours: whether each has the size that ours of its number has."""
+    """Tell whether parts may be ours: each has the size that our part of its number has."""
     return all(part.size_bytes == min(PART_BYTES, size_bytes - (part.number - 1) * PART_BYTES) for part in parts)
 
 
 def _send_parts(
     slice_: SegmentSlice,
-    there: Collection[UploadedPart],
+    uploaded: Collection[UploadedPart],
     put: Callable[..., UploadedPart],
     on_bytes: Callable[[int], None],
 ) -> tuple[list[UploadedPart], int]:
-    """Send what is not there; return all parts, by number, and the CRC-32 of the whole."""
-    found = {(part.number, part.size_bytes, part.crc32): part for part in there}
-    done: list[UploadedPart] = []
-    in_flight: deque[Future[UploadedPart]] = deque()
+    """Send the parts that are not uploaded yet; return all parts, by number, and the CRC-32 of the whole."""
+    known = {(part.number, part.size_bytes, part.crc32): part for part in uploaded}
+    arrived: list[UploadedPart] = []
     whole_crc32 = 0
     with (
         ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="part") as pool,
         closing(slice_.parts(PART_BYTES)) as parts,
     ):
+        window: Window[UploadedPart] = Window(pool, max_calls=PARTS_IN_FLIGHT)
         for number, data in enumerate(parts, 1):
             checksum = crc32(data)
             whole_crc32 = combine_crc32(whole_crc32, checksum, len(data))
-            if (part := found.get((number, len(data), checksum))) is not None:
-                done.append(part)
+            if (part := known.get((number, len(data), checksum))) is not None:
+                arrived.append(part)
                 continue
             on_bytes(len(data))
-            in_flight.append(pool.submit(put, number, data, crc32=checksum))
-            if len(in_flight) == PARTS_IN_FLIGHT:
-                done.append(in_flight.popleft().result())
-        done.extend(future.result() for future in in_flight)
-    return sorted(done, key=lambda part: part.number), whole_crc32
+            window.submit(partial(put, number, data, crc32=checksum))
+            # Wait here, before the next part is read: else three parts and the one being read would be in memory.
+            if not window.has_room():
+                arrived.append(window.take())
+        while len(window):
+            arrived.append(window.take())
+    return sorted(arrived, key=lambda part: part.number), whole_crc32

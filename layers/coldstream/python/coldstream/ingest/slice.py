@@ -1,7 +1,7 @@
 """A slice of a segment file: whole chunks, from one offset up to another.
 
-What is staged of it is a segment of its own: the segment header, then the chunks' bytes as they are in the file. All of
-a rolled segment is the ordinary slice; a slice of the active one ends where its committed chunks do.
+The copy of it that is staged is a segment of its own: the segment header, then the chunks' bytes as they are in the
+file. The usual slice is all of a rolled segment; a slice of the active one ends where its committed chunks do.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ class SegmentSlice:
 
     @property
     def size_bytes(self) -> int:
-        """Size of what is staged."""
+        """Size of the staged copy."""
         return SEGMENT_HEADER_BYTES + self.end - self.position
 
     def parts(self, part_bytes: int) -> Generator[bytes, None, None]:
-        """Yield what is staged, in parts of `part_bytes`, more than a header; the last may be shorter.
+        """Yield the staged copy in parts of `part_bytes`, which is more than a header; the last may be shorter.
 
-        Memory: one part, and the one before it while the next is read. The kernel is told that what was read is not
-        needed again, so that the page cache stays the broker's. Raises FileNotFoundError, and TruncatedError when the
-        file ends before the slice does.
+        Memory: one part, and the one before it while the next is read. Raises FileNotFoundError, and TruncatedError
+        when the file ends before the slice does.
         """
         with self.path.open("rb", buffering=0) as file:
             head, at = SEGMENT_HEADER, self.position
             while at < self.end:
-                wanted = min(part_bytes - len(head), self.end - at)
-                data = os.pread(file.fileno(), wanted, at)
-                if len(data) < wanted:
+                missing_bytes = min(part_bytes - len(head), self.end - at)
+                data = os.pread(file.fileno(), missing_bytes, at)
+                if len(data) < missing_bytes:
                     raise TruncatedError(
-                        str(self.path), at, "the file ends inside the slice", expected=wanted, found=len(data)
+                        str(self.path), at, "the file ends inside the slice", expected=missing_bytes, found=len(data)
                     )
                 if sys.platform == "linux":
-                    os.posix_fadvise(file.fileno(), at, wanted, os.POSIX_FADV_DONTNEED)
-                at += wanted
+                    # Nobody here reads these bytes again. Without this they push the broker's own out of the page
+                    # cache.
+                    os.posix_fadvise(file.fileno(), at, missing_bytes, os.POSIX_FADV_DONTNEED)
+                at += missing_bytes
                 yield head + data
                 head = b""

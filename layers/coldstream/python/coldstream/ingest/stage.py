@@ -2,8 +2,8 @@
 
     <data directory>/<incarnation>/<first offset, 20 digits>.segment and .index
 
-The newest segment is the one that the broker writes to: it has not rolled. A rolled segment ends where the next begins,
-for the broker names a segment by the offset after the last (osiris_log:open_new_segment/1).
+The broker writes to the newest segment: that one has not rolled. A rolled segment ends where the next one begins,
+because the broker names a segment by the offset after the last (osiris_log:open_new_segment/1).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import ConflictError, InvalidInputError
-from coldstream.format.segment import SEGMENT_HEADER_BYTES, segment_paths
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.multipart import send
+from coldstream.ingest.segment_files import segment_files
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
-from coldstream.units import Offset
 
 
 def find_streams(directory: Path) -> list[Path]:
@@ -31,9 +31,9 @@ def find_streams(directory: Path) -> list[Path]:
     """
     if not directory.is_dir():
         raise InvalidInputError(str(directory), "is not a directory")
-    if _segment_files(directory):
+    if segment_files(directory):
         return [directory]
-    streams = sorted(path for path in directory.iterdir() if path.is_dir() and _segment_files(path))
+    streams = sorted(path for path in directory.iterdir() if path.is_dir() and segment_files(path))
     if not streams:
         raise InvalidInputError(
             str(directory),
@@ -45,10 +45,10 @@ def find_streams(directory: Path) -> list[Path]:
 def find_rolled(directory: Path) -> list[SegmentSlice]:
     """Return the rolled segments of a stream directory, each a slice of all its chunks, oldest first.
 
-    Files that retention deletes meanwhile are left out, as are those that hold no chunk.
+    Leaves out files that hold no chunk, and files that retention deletes meanwhile.
     """
     rolled: list[SegmentSlice] = []
-    for (first_offset, path), (next_offset, _) in pairwise(_segment_files(directory)):
+    for (first_offset, path), (next_offset, _) in pairwise(segment_files(directory).items()):
         try:
             size_bytes = path.stat().st_size
         except FileNotFoundError:
@@ -67,38 +67,36 @@ def stage(
     cut_every_ms: int | None = None,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> SegmentRolled:
-    """Copy a slice to the staging area, unless one is there, and return what to announce.
+    """Copy a slice to the staging area, unless a copy is there, and return what to announce.
 
-    `on_bytes` is called with the size of each part before it is sent, and may block; what is there already is not sent.
-    Cost: a HEAD, and where nothing is there one PUT, or what `multipart.send` says, and another HEAD. Raises
-    FileNotFoundError when retention was faster, TruncatedError when the file ends before the slice does; after a
-    retryable error the next call goes on where this one ended.
+    `on_bytes` is called with the size of each part before it is sent, and may block. Parts that are there already are
+    not sent. Cost: a HEAD; if nothing is there, also one PUT, or the requests of `multipart.send`, and another HEAD.
+    Raises FileNotFoundError when retention was faster, TruncatedError when the file ends before the slice does. After a
+    retryable error the next call continues where this one ended.
     """
     key = keys.staged(stream.incarnation, slice_.first_offset, slice_.next_offset)
-    there = objects.info(key)
-    if there is None:
-        lost: ConflictError | None = None
+    staged = objects.info(key)
+    if staged is None:
+        conflict: ConflictError | None = None
         try:
             send(slice_, key, objects, on_bytes)
         except ConflictError as err:
-            lost = err
-        there = objects.info(key)
-        if there is None and lost is not None and lost.retryable:
-            raise lost
-    # Staged before; its event may have been lost, and announcing again is harmless. It may be another replica's copy:
-    # what is there is to be verified, not compared with this file. Nothing is there when it was dealt with meanwhile.
+            conflict = err
+        # Look again even after a success: the event names the ETag of the copy that is there, which may be another's.
+        staged = objects.info(key)
+        if staged is None and conflict is not None and conflict.retryable:
+            raise conflict
+    # An earlier copy is announced again, because its event may have been lost and a second one does no harm. It may be
+    # another replica's: the function verifies it, and it is not compared with this file. If no copy is there, the
+    # function has dealt with it since.
     return SegmentRolled(
         stream,
         slice_.first_offset,
         slice_.next_offset,
-        size_bytes=slice_.size_bytes if there is None else there.size_bytes,
+        size_bytes=slice_.size_bytes if staged is None else staged.size_bytes,
         bucket=objects.bucket,
         staged_key=key,
         cut_every_ms=cut_every_ms,
-        etag=None if there is None else there.etag,
+        etag=None if staged is None else staged.etag,
         cluster=keys.cluster,
     )
-
-
-def _segment_files(directory: Path) -> list[tuple[Offset, Path]]:
-    return list(segment_paths(directory.iterdir()).items())

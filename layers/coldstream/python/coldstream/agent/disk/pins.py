@@ -2,8 +2,9 @@
 
     <state directory>/pins/<incarnation>/<first offset, 20 digits>.segment
 
-A link is made as soon as a file is seen, the newest segment's too: it shows what the broker appends, and what it
-truncates. It costs no space until the broker deletes its own. Nothing of the broker's is ever written to or removed.
+The agent links a file as soon as it sees it, the newest segment's too: the link shows what the broker appends and what
+it truncates. A link costs no space until the broker deletes its own. The agent never writes to the broker's files, and
+never removes one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError, UnavailableError
-from coldstream.format.segment import segment_paths
+from coldstream.ingest.segment_files import segment_files as _segment_files
 from coldstream.units import Offset
 
 
@@ -33,7 +34,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class PinSpace:
-    """Segments pinned, the bytes they have, and the bytes that are on the disk for the sake of the pin alone."""
+    """How many segments are pinned, their bytes, and the bytes that only the pins keep on the disk."""
 
     segments: int = 0
     size_bytes: int = 0
@@ -41,10 +42,10 @@ class PinSpace:
 
 
 class StreamPins:
-    """The pins of one stream. `source` is the broker's directory of it, None where the files are the agent's own.
+    """The pins of one stream. `source` is the broker's directory of it, None if the files are the agent's own.
 
-    Those have `is_ended` set when nothing more comes. `unpinned` are the files that could not be pinned, the last time,
-    and `failure` is why.
+    Whoever writes the agent's own files sets `is_ended` when nothing more comes. `unpinned` are the files that could
+    not be pinned in the last refresh, and `failure` is the reason.
     """
 
     def __init__(self, directory: Path, source: Path | None) -> None:
@@ -55,32 +56,34 @@ class StreamPins:
         self.unpinned: tuple[Offset, ...] = ()
 
     def refresh(self, archived_to: Offset, committed_to: Offset) -> tuple[Pin, ...]:
-        """Pin what is new and not archived, and return all pins, oldest first.
+        """Pin the files that are new and not archived, and return all pins, oldest first.
 
-        A file that takes the place of a pinned one is pinned in its stead, but for one that holds committed chunks and
-        is longer: then the broker makes its replica anew. Raises OSError where the broker's directory cannot be read; a
-        link that cannot be made, as on a full disk, is a `failure` and keeps no other from being made.
+        A file that has taken the place of a pinned one is pinned in its stead, unless the pin holds committed chunks
+        and is longer: then the broker is replicating the stream again. Raises OSError if the broker's directory cannot
+        be read. A link that cannot be made, as on a full disk, is kept in `failure`, and the other files are still
+        linked.
         """
         live = {} if self._source is None else segment_files(self._source)
         pinned = segment_files(self.directory)
         failures: dict[Offset, OSError] = {}
-        kept: set[Offset] = set()
+        replaced: set[Offset] = set()  # the pin is not the file that the broker has under that name
         for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
             if next_offset is not None and next_offset <= archived_to:
                 continue
             try:
                 if not self._pin(path, pinned.get(offset), is_committed=offset < committed_to):
-                    kept.add(offset)
+                    replaced.add(offset)
             except OSError as err:
                 failures[offset] = err
-                kept.add(offset)
+                replaced.add(offset)
         newest = max(live, default=None)
+        # List the pins again: `pin_new` may have added some from its thread since.
         found = tuple(
             Pin(
                 path,
                 offset,
-                is_active=offset == newest and offset not in kept,
-                is_live=self._source is None or (offset in live and offset not in kept),
+                is_active=offset == newest and offset not in replaced,
+                is_live=self._source is None or (offset in live and offset not in replaced),
             )
             for offset, path in segment_files(self.directory).items()
         )
@@ -88,9 +91,9 @@ class StreamPins:
         return found
 
     def pin_new(self) -> None:
-        """Pin what is newer than all pins, at once and nothing else: `refresh` is for the rest, and for what fails.
+        """Pin the files that are newer than all pins, at once, and do nothing else; `refresh` handles what fails.
 
-        Any thread may call it, beside one that refreshes.
+        Any thread may call this, also while another refreshes.
         """
         assert self._source is not None
         newest = max(segment_files(self.directory), default=-1)
@@ -102,14 +105,14 @@ class StreamPins:
 
     @property
     def are_own(self) -> bool:
-        """Tell whether the files are the agent's own: a broker delivered what is in them, so that it is committed."""
+        """Whether the files are the agent's own: a broker delivered what is in them, so it is committed."""
         return self._source is None
 
     @property
     def is_live(self) -> bool:
-        """Tell whether the broker has files of the stream here.
+        """Whether the broker has files of the stream here.
 
-        Raises UnavailableError when the directory of all its streams is gone: that says nothing about one of them.
+        Raises UnavailableError when the directory of all streams is gone: that says nothing about one of them.
         """
         if self._source is None:
             return not self.is_ended
@@ -125,26 +128,26 @@ class StreamPins:
             return False
 
     def first_live(self) -> Offset | None:
-        """Return where the oldest file begins that the broker has now, None when it has none."""
+        """Return where the broker's oldest file begins now, None if it has none."""
         return None if self._source is None else min(segment_files(self._source), default=None)
 
     def is_gone(self, pin: Pin) -> bool:
-        """Tell whether the broker has neither the file nor, in one that begins no later, what took its place.
+        """Tell whether the broker has neither the file nor an older or equal one that took its place.
 
-        Nor may it have that yet, where it makes its replica anew. Asked of its directory now, not of the last look.
-        Raises UnavailableError as `is_live`.
+        A broker that replicates the stream again may have no file yet; then the pin is not gone. This asks the broker's
+        directory now, not the last refresh. Raises UnavailableError as `is_live` does.
         """
         if self.holds_live(pin):
             return False
-        begins = self.first_live()
-        return not self.is_live if begins is None else begins > pin.first_offset
+        live_from = self.first_live()
+        return not self.is_live if live_from is None else live_from > pin.first_offset
 
     def release(self, pin: Pin) -> None:
-        """Let go of a segment; its space is free when the broker has deleted it, too."""
+        """Release a segment; its space is free as soon as the broker has deleted its own name, too."""
         pin.path.unlink(missing_ok=True)
 
     def release_all(self) -> None:
-        """Let go of the whole stream."""
+        """Release the whole stream."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def space(self) -> PinSpace:
@@ -166,33 +169,36 @@ class StreamPins:
         try:
             if pinned is not None and path.samefile(pinned):
                 return True
-            # Another file of that name: what was pinned was truncated away, or the replica was made anew.
+            # Another file of that name: the pinned one was truncated away, or the stream was replicated again.
             if pinned is not None and is_committed and path.stat().st_size < pinned.stat().st_size:
                 return False
             self.directory.mkdir(parents=True, exist_ok=True)
+            # Link beside the old pin, then rename over it. If the old pin were unlinked first, a crash in between could
+            # lose the only copy.
             fresh = self.directory / f"{path.name}.new"
             fresh.unlink(missing_ok=True)
             os.link(path, fresh)
             fresh.replace(self.directory / path.name)
-            fresh.unlink(missing_ok=True)  # there still when `pin_new` was faster: then both are one file
+            # A rename does nothing if both names are one file, as when `pin_new` has linked it meanwhile.
+            fresh.unlink(missing_ok=True)
         except FileNotFoundError:
             return False  # deleted meanwhile
         return True
 
 
 def segment_files(directory: Path) -> dict[Offset, Path]:
-    """Return the segment files of a directory by their first offset, in order; none where it is gone."""
+    """Return the segment files of a directory by their first offset, in order; none if the directory is gone."""
     try:
-        return segment_paths(directory.iterdir())
+        return _segment_files(directory)
     except (FileNotFoundError, NotADirectoryError):
         return {}
 
 
 def check_links(data_directory: Path, pins_directory: Path) -> None:
-    """Try whether files of the broker's can be pinned. Raises InvalidSettingError, which says what to do."""
+    """Try whether the broker's files can be pinned. Raises InvalidSettingError, which says what to do."""
     pins_directory.mkdir(parents=True, exist_ok=True)
-    made = data_directory if data_directory.exists() else data_directory.parent
-    if made.stat().st_dev != pins_directory.stat().st_dev:
+    existing = data_directory if data_directory.exists() else data_directory.parent
+    if existing.stat().st_dev != pins_directory.stat().st_dev:
         raise InvalidSettingError(
             "--state",
             f"{pins_directory} is on another file system than {data_directory}; hard links need the same one",

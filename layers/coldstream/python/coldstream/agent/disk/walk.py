@@ -1,9 +1,9 @@
 """Walk the chunk headers of a segment file that the broker may still be writing to.
 
-Only headers are read, 48 bytes a chunk; the data behind them is verified where it is archived. What cannot be a chunk,
-or is not whole yet, ends the walk: the next one looks again. A replica whose leader was lost may truncate its newest
-chunks and write others in their place (osiris_log:truncate_to/4), so each walk first looks whether its last chunk still
-stands.
+A walk reads headers only, 48 bytes a chunk; whoever archives a chunk verifies its data. Bytes that are no chunk, or not
+a whole one yet, end the walk, and the next one looks again. When a leader is lost, its replica may truncate the newest
+chunks and write others in their place (osiris_log:truncate_to/4). So each walk first checks that the last chunk it saw
+is still there, and starts again if it is not.
 """
 
 from __future__ import annotations
@@ -22,40 +22,43 @@ from coldstream.units import ChunkId, Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place between two chunks: the chunk behind it begins at byte `position`, and has the id `offset`."""
+class SegmentPosition:
+    """A position between two chunks: the chunk after it begins at byte `position`, and has the id `offset`."""
 
     offset: Offset
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class FoundChunk:
-    """A chunk, and the byte at which it begins."""
+class WalkedChunk:
+    """The header of a chunk, and the byte at which the chunk begins."""
 
     header: ChunkHeader
     position: int
 
     @property
-    def end(self) -> Place:
-        """The place behind the chunk."""
-        return Place(self.header.next_offset, self.position + self.header.total_bytes)
+    def end(self) -> SegmentPosition:
+        """The position after the chunk."""
+        return SegmentPosition(self.header.next_offset, self.position + self.header.total_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A place where an upload begins anew. `behind` is the user chunk that ends there, None at a segment's start."""
+    """A position at which a slice may begin or end.
 
-    place: Place
-    behind: FoundChunk | None = None
+    `user_chunk` is the user chunk that ends there, None at the start of a segment.
+    """
+
+    at: SegmentPosition
+    user_chunk: WalkedChunk | None = None
 
 
 class SegmentWalk:
     """What is known of the segment at `path`, whose first chunk has the id `first_offset`.
 
-    `end` is the place behind the last whole chunk. `borders` are the places where an upload of the segment begins anew,
-    whoever does it and whenever: its start, and with `every_ms` the time borders. `first_user` and `last_user` are the
-    outermost user chunks; all are None while there are none.
+    `end` is the position after the last whole chunk. `borders` depend on the data alone, so that every agent cuts
+    slices at the same ones: the segment's start, and with `every_ms` the time borders. `first` and `last` are the
+    outermost chunks, `first_user` and `last_user` the outermost user chunks; each is None until there is one.
     """
 
     def __init__(self, path: Path, first_offset: Offset, every_ms: int | None = None) -> None:
@@ -67,21 +70,21 @@ class SegmentWalk:
     def _restart(self) -> None:
         self.end = self.start
         self.borders = [Border(self.end)]
-        self.first: FoundChunk | None = None
-        self.last: FoundChunk | None = None
-        self.first_user: FoundChunk | None = None
-        self.last_user: FoundChunk | None = None
+        self.first: WalkedChunk | None = None
+        self.last: WalkedChunk | None = None
+        self.first_user: WalkedChunk | None = None
+        self.last_user: WalkedChunk | None = None
         self.size_bytes = 0
         self._time_borders = TimeBorders(self._every_ms)
 
     @property
-    def start(self) -> Place:
-        """The place before the first chunk."""
-        return Place(self.first_offset, SEGMENT_HEADER_BYTES)
+    def start(self) -> SegmentPosition:
+        """The position before the first chunk."""
+        return SegmentPosition(self.first_offset, SEGMENT_HEADER_BYTES)
 
     @property
     def is_at_end(self) -> bool:
-        """Tell whether the file ends with the last whole chunk."""
+        """Whether the file ends with the last whole chunk."""
         return self.end.position == self.size_bytes
 
     def advance(self) -> None:
@@ -93,22 +96,24 @@ class SegmentWalk:
                 self._restart()
                 self.size_bytes = os.fstat(fd).st_size
             while (header := self._header_at(fd, self.end.position)) is not None:
+                # The size is older than the header. A chunk that reaches past it may still be half written.
                 if int(header.chunk_id) != self.end.offset or self.end.position + header.total_bytes > self.size_bytes:
                     return
-                self._take(FoundChunk(header, self.end.position))
+                self._take(WalkedChunk(header, self.end.position))
         finally:
             os.close(fd)
 
     def border_at_or_before(self, offset: Offset) -> Border:
         """Return the last border that is not past `offset`, and forget those before it."""
-        passed = bisect_right(self.borders, offset, key=lambda border: border.place.offset)
+        passed = bisect_right(self.borders, offset, key=lambda border: border.at.offset)
         del self.borders[: max(0, passed - 1)]
         return self.borders[0]
 
     def last_border(self, now: TimestampMs) -> Border:
-        """Return the last border; the end of the last user chunk is one as well, a while after its span is over.
+        """Return the last border. The end of the last user chunk counts as one when its time span is over.
 
-        The while is another span: a leader whose clock is behind ours by less adds nothing to a span that we closed.
+        It counts one more span later than that: a leader whose clock is behind ours by less than a span can then add
+        nothing to a span that we closed.
         """
         if self._every_ms is not None and self.last_user is not None:
             window = self._time_borders.window(self.last_user.header.timestamp)
@@ -117,22 +122,28 @@ class SegmentWalk:
         return self.borders[-1]
 
     def header_at(self, position: int) -> ChunkHeader | None:
-        """Read the chunk header at a byte, None where there is none. Raises FileNotFoundError."""
+        """Read the chunk header at a byte; return None if there is none. Raises FileNotFoundError."""
         with self.path.open("rb") as file:
             return self._header_at(file.fileno(), position)
 
-    def find(self, chunk_id: ChunkId) -> FoundChunk | None:
-        """Find a chunk by its id, by a walk from the start. Raises FileNotFoundError."""
+    def find(self, chunk_id: ChunkId) -> WalkedChunk | None:
+        """Find a chunk by its id. Reads all headers before it. Raises FileNotFoundError."""
         found = next((chunk for chunk in self._chunks() if chunk.header.chunk_id >= chunk_id), None)
         return found if found is not None and found.header.chunk_id == chunk_id else None
 
-    def user_chunk_at(self, offset: Offset) -> FoundChunk | None:
-        """Return the first user chunk that reaches past an offset, by a walk. Raises FileNotFoundError."""
+    def user_chunk_at(self, offset: Offset) -> WalkedChunk | None:
+        """Return the first user chunk that reaches past an offset. Reads all headers before it.
+
+        Raises FileNotFoundError.
+        """
         chunks = (chunk for chunk in self._chunks() if chunk.header.type is ChunkType.USER)
         return next((chunk for chunk in chunks if chunk.end.offset > offset), None)
 
-    def last_user_before(self, offset: Offset) -> FoundChunk | None:
-        """Return the last user chunk that does not reach past `offset`, by a walk. Raises FileNotFoundError."""
+    def last_user_before(self, offset: Offset) -> WalkedChunk | None:
+        """Return the last user chunk that does not reach past `offset`. Reads all headers before it.
+
+        Raises FileNotFoundError.
+        """
         found = None
         for chunk in self._chunks():
             if chunk.end.offset > offset:
@@ -141,20 +152,21 @@ class SegmentWalk:
                 found = chunk
         return found
 
-    def _chunks(self) -> Iterator[FoundChunk]:
-        """Read the headers of the chunks that were walked."""
+    def _chunks(self) -> Iterator[WalkedChunk]:
+        """Read the headers of the chunks that were walked, and stop where the broker has written others since."""
         with self.path.open("rb") as file:
-            place = self.start
-            while place.position < self.end.position:
-                header = self._header_at(file.fileno(), place.position)
-                if header is None or int(header.chunk_id) != place.offset:
+            at = self.start
+            while at.position < self.end.position:
+                header = self._header_at(file.fileno(), at.position)
+                if header is None or int(header.chunk_id) != at.offset:
                     return
-                chunk = FoundChunk(header, place.position)
+                chunk = WalkedChunk(header, at.position)
                 yield chunk
-                place = chunk.end
+                at = chunk.end
 
-    def _take(self, chunk: FoundChunk) -> None:
+    def _take(self, chunk: WalkedChunk) -> None:
         if self._time_borders.take(chunk.header) is Side.PART:
+            # The border is before the tracking chunks that follow the last user chunk: they belong to the next slice.
             assert self.last_user is not None
             self.borders.append(Border(self.last_user.end, self.last_user))
         if chunk.header.type is ChunkType.USER:

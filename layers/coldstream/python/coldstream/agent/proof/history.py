@@ -1,20 +1,20 @@
-"""Whether what a broker has of a stream is of the same history as what is archived of it.
+"""Whether a broker's stream has the same history as what is archived of it.
 
-What the manifest covers is let go of by its offsets alone. That is right while there is one history. A cluster that
-lost its data, and went on from an older copy, has another one, of the same offsets. So when an agent comes to a stream,
-the last archived chunk that is on its disk as well is compared: logs that hold the same chunk, of the same id and
-epoch, are equal up to it. Where it differs, and the broker shows that what is here is committed, nothing of it is let
-go of unseen: all is announced, also what is archived, and goes to quarantine where it contradicts.
+Pins that the manifest covers are released by their offsets alone. That is right as long as there is one history. A
+cluster that lost its data, and went on from an older copy, has a second history of the same offsets. So when an agent
+comes to a stream, it compares the last archived chunk that is on its disk, too: logs that hold the same chunk, of the
+same id and epoch, are equal up to it. If the two chunks differ, and the broker shows that the one on this disk is
+committed, nothing of this disk is released unseen: all of it is announced, even what is archived, and the upload
+function puts in quarantine what contradicts the archive.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
 
-from coldstream.agent.archive import Archive
-from coldstream.agent.disk.segments import StreamDisk
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.disk.disk_access import DiskAccess
+from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.broker import Verdict
 from coldstream.agent.proof.identity import StreamIdentity
@@ -26,42 +26,36 @@ from coldstream.units import Offset, format_timestamp
 log = logging.getLogger(__name__)
 
 
-class History:
-    """The history of one stream. `on_disk` calls in a thread; `why` says that there are two, None while none is seen.
+class HistoryCheck:
+    """Compares the histories of one stream. `why` says that there are two; it is None while there seems to be one.
 
     Below `contested_to` the archive may have another history than this disk.
     """
 
     def __init__(
-        self,
-        identity: StreamIdentity,
-        archive: Archive,
-        disk: StreamDisk,
-        on_disk: Callable[..., Awaitable[Any]],
-        metrics: AgentMetrics,
+        self, identity: StreamIdentity, archive: ArchiveClient, disk: DiskAccess, metrics: AgentMetrics
     ) -> None:
         self._identity = identity
         self._archive = archive
         self._disk = disk
-        self._on_disk = on_disk
         self._metrics = metrics
         self.contested_to = Offset(0)
         self.why: str | None = None
 
     async def begin(self, first_offset: Offset, covered_to: Offset) -> Offset:
-        """Return from where on to archive what is here, of which the manifest has `first_offset` up to `covered_to`.
+        """Return where to archive from: this disk begins at `first_offset`, and the manifest reaches to `covered_to`.
 
-        Cost: one Query where it has any. Raises what the broker does where two histories are to be told apart.
+        Cost: one Query if the manifest covers anything. Raises what the broker does if there seem to be two histories.
         """
         if covered_to <= first_offset:
             return covered_to
-        end: Offset | None = await self._on_disk(lambda: self._disk.next_offset)
+        end = await self._disk.on_log(DiskLog.next_offset)
         entry = await self._archive.last_entry(self._identity.incarnation, min(end or first_offset, covered_to))
         if entry is None or entry.last_user_chunk is None or entry.last_user_chunk.chunk_id < first_offset:
             return covered_to
         last = entry.last_user_chunk
         archived = Anchor(last.chunk_id, last.timestamp, entry.next_offset, epoch=entry.epoch)
-        here: ChunkHeader | None = await self._on_disk(self._disk.user_chunk_at, Offset(last.chunk_id))
+        here = await self._disk.on_log(DiskLog.user_chunk_at, Offset(last.chunk_id))
         if here is None or archived.is_chunk(here) or not await self._is_committed(here):
             return covered_to
         error = ContradictionError(
@@ -73,15 +67,20 @@ class History:
         self.why = str(error)
         log.error("%s", self.why)
         self._metrics.failed(error, self._identity.stream)
+        # Set before this returns: the first slice is delivered as a contested one.
         self.contested_to = covered_to
         return first_offset
 
     async def _is_committed(self, here: ChunkHeader) -> bool:
-        """Tell whether the broker delivers the chunk; what it has another for will be truncated, and says nothing."""
+        """Tell whether the broker delivers the chunk. If it delivers another, it will truncate this one: no history."""
         try:
             proof = await self._identity.prove(here)
         except NotFoundError:
             return False
         if proof.verdict is Verdict.NOT_YET:
-            raise UnavailableError(f"{self._identity.stream}: another chunk than {here.chunk_id} is archived here")
+            # Nothing may be released before the broker shows which of the two is committed.
+            raise UnavailableError(
+                f"{self._identity.stream}: the archive has another chunk than {here.chunk_id} of this disk, and the"
+                " broker does not deliver it yet"
+            )
         return proof.verdict is Verdict.COMMITTED

@@ -13,13 +13,13 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.disk.walk import SegmentWalk
-from coldstream.agent.memory import MemoryFile
-from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.names import written
 from coldstream.agent.recording.rebuild import incarnation_of_first_chunk
+from coldstream.agent.stream_file import StreamFile
 from coldstream.errors import UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.live.delivered import is_same
@@ -63,7 +63,7 @@ class Anchor:
 
 
 async def find_life(
-    archive: Archive, broker: Broker, vhost: str, name: str, *, pins: Path, memories: Path
+    archive: ArchiveClient, broker: BrokerProver, vhost: str, name: str, *, pins: Path, memories: Path
 ) -> tuple[StreamId, Anchor] | None:
     """Return the life of a stream that the broker has now, and where to read on.
 
@@ -73,7 +73,7 @@ async def find_life(
     first = await broker.probe(vhost, name, FIRST)
     # In this order: what is archived and let go meanwhile is then in the one or the other.
     lives = set(await asyncio.to_thread(_lives_here, pins, memories, vhost, name))
-    newest = await archive.newest_life(vhost, name)
+    newest = await archive.newest_incarnation(vhost, name)
     is_newest = True
     missed_from: Offset | None = None
     for life in sorted(lives if newest is None else lives | {newest}, key=lambda life: (len(life), life), reverse=True):
@@ -92,7 +92,7 @@ async def find_life(
     return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
 
 
-async def _is_of(broker: Broker, vhost: str, name: str, anchor: Anchor, *, is_newest: bool) -> bool:
+async def _is_of(broker: BrokerProver, vhost: str, name: str, anchor: Anchor, *, is_newest: bool) -> bool:
     """Tell whether the broker's stream is the life of an anchor. One that had another after it needs the very chunk."""
     there = await broker.probe(vhost, name, AtOffset(Offset(anchor.chunk_id)))
     if there is not None and there.header.chunk_id == anchor.chunk_id:
@@ -117,7 +117,7 @@ async def _is_of(broker: Broker, vhost: str, name: str, anchor: Anchor, *, is_ne
     return False
 
 
-async def _anchor(archive: Archive, pins: Path, life: Incarnation) -> Anchor | None:
+async def _anchor(archive: ArchiveClient, pins: Path, life: Incarnation) -> Anchor | None:
     here = await asyncio.to_thread(_anchor_here, pins / life)
     if here is not None:
         return here
@@ -135,7 +135,7 @@ def _lives_here(pins: Path, memories: Path, vhost: str, name: str) -> list[Incar
         return []
     names = (path.name for path in pins.iterdir() if segment_files(path))
     found = [Incarnation(life) for life in names if life.startswith(prefix) and life.removeprefix(prefix).isdigit()]
-    streams = [(life, MemoryFile(memories, life).load().stream) for life in found]
+    streams = [(life, StreamFile(memories, life).load().stream) for life in found]
     return [life for life, stream in streams if stream is None or (stream.vhost, stream.name) == (vhost, name)]
 
 

@@ -1,13 +1,14 @@
-"""Which stream a directory is: the search for its names, which has to end at exactly one.
+"""Which stream a directory is: a search for its names, which has to end at exactly one stream.
 
-What a directory's name leaves of them many streams may share, and a chunk as well: an exchange that fans out puts the
-same messages into `orders.eu` and `orders_eu` in the same millisecond. So every stream that it may be is asked for, and
-every other directory here that is written alike is held against what was found. As long as two streams, or two
-directories, cannot be told apart, it is not named: it is pinned, and asked for again by other chunks, until they
-differ.
+Many streams may share what a directory's name says of theirs, and they may share chunks as well: an exchange that fans
+out puts the same messages into `orders.eu` and `orders_eu` in the same millisecond. So the search asks the broker for
+every stream that the directory may be, and compares the result with every other directory here that is written alike.
+As long as two streams, or two directories, cannot be told apart, the directory is not named: it is pinned, and the
+search asks again by other chunks, until they differ.
 
-The streams that it may be are those that the management API lists, as of after its first chunk was seen: one that was
-declared meanwhile is among them. Without that API they are guesses, one vhost after another.
+The streams that the directory may be are those that the management API lists. The list is fetched after the directory's
+first chunk was read, so a stream that was declared meanwhile is on it. Without that API they are guesses, one vhost
+after another.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coldstream.agent.proof.broker import Broker, Log, Proof, Verdict, prove
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
 from coldstream.agent.proof.names import candidates, guesses
 from coldstream.agent.proof.namesakes import Namesake, Namesakes
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.rules import Rules
+from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError, LoginRefusedError, NotFoundError, VhostRefusedError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.live.delivered import is_same
@@ -36,38 +38,43 @@ UNLISTED = "the management API lists no stream that it may be; its user sees vho
 FIRST_PAUSE_S = 0.25
 
 
-class Directory(Namesake, Log, Protocol):
+class NamedDirectory(Namesake, Log, Protocol):
     """A directory whose names are searched for."""
 
     @property
     def incarnation(self) -> Incarnation:
-        """Its name."""
+        """The directory's name."""
         ...
 
     async def user_chunks(self, turn: int) -> tuple[ChunkHeader, ChunkHeader] | None:
-        """Return its first user chunk and another, in each turn another; None when it has none."""
+        """Return the first user chunk and another one, a different one in each turn; None if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What a search came to: the stream, or the `state` of the directory and why it has no names.
+class FoundNames:
+    """The one stream that the directory is. `proof` is of its user chunk `first`, if that chunk alone was enough."""
 
-    `proof` is of its first user chunk, where that one was enough. `is_open` says that a later search may find the
-    stream, whether the broker still has the directory or not.
+    stream: StreamId
+    proof: Proof | None
+    first: ChunkHeader
+
+
+@dataclass(frozen=True, slots=True)
+class NoNames:
+    """The directory has no names yet: why, if there is more to say than its `state`.
+
+    `is_open` says that a later search may find the stream, whether the broker still has the directory or not.
     """
 
-    stream: StreamId | None = None
-    proof: Proof | None = None
-    first: ChunkHeader | None = None
     why: str | None = None
     is_open: bool = False
-    state: str = "unnamed"
+    state: StreamState = StreamState.UNNAMED
 
 
 @dataclass(slots=True)
 class _Answers:
-    """What the broker says of the streams that it may be."""
+    """What the broker says of the streams that the directory may be."""
 
     matches: list[tuple[StreamId, Proof | None]] = field(default_factory=list)
     unsure: list[StreamId] = field(default_factory=list)
@@ -81,74 +88,80 @@ class NameSearch:
     """Searches for the names of one directory, again and again. `why` says what the last search lacked."""
 
     def __init__(
-        self, directory: Directory, broker: Broker, naming: Naming, rules: Rules, namesakes: Namesakes
+        self, directory: NamedDirectory, broker: BrokerProver, naming: Naming, rules: Rules, namesakes: Namesakes
     ) -> None:
         self.why: str | None = None
         self._directory = directory
-        self._life = directory.incarnation
+        self._incarnation = directory.incarnation
         self._broker = broker
         self._naming = naming
         self._rules = rules
         self._namesakes = namesakes
         self._turn = 0
-        namesakes.join(self._life, directory)
+        # From the start: whoever searches for another directory's names has to leave room for this one.
+        namesakes.join(self._incarnation, directory)
 
     def pause_s(self, longest_s: float) -> float:
         """Return how long to rest before the next search."""
         return min(longest_s, FIRST_PAUSE_S * 2.0 ** min(self._turn, 16))
 
-    async def find(self) -> Names:
+    async def find(self) -> FoundNames | NoNames:
         """Search once. Raises what the broker and its management API do.
 
-        Those are BrokerRefusedError where it may be a stream that is refused, FileNotFoundError when a pin is let go.
+        That is BrokerRefusedError if one of the streams that it may be is refused; FileNotFoundError when a pin is
+        released.
         """
         chunks = await self._directory.user_chunks(self._turn)
         self._turn += 1
         if chunks is None:
-            return Names(state="empty" if self._directory.is_live else "deleted")
+            return NoNames(state=StreamState.EMPTY if self._directory.is_live else StreamState.DELETED)
         found = await self._search(*chunks)
+        if isinstance(found, FoundNames):
+            self.why = None
+            return found
         why = found.why
         if why is not None and not found.is_open and not self._directory.is_live:
             why = f"{DELETED}: {why}"
         if why not in {None, self.why}:
-            log.log(logging.INFO if found.is_open else logging.ERROR, "%s has no names: %s", self._life, why)
+            log.log(logging.INFO if found.is_open else logging.ERROR, "%s has no names: %s", self._incarnation, why)
         self.why = why
         return found
 
-    async def _search(self, first: ChunkHeader, another: ChunkHeader) -> Names:
+    async def _search(self, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
         if not self._naming.is_available:
-            return await self._among_guesses(first, another)
+            return await self._search_guesses(first, another)
+        # A list from before the chunks were read may lack the stream that they are of.
         listed = await self._naming.known_since(asyncio.get_running_loop().time())
-        streams = [StreamId(vhost, name, self._life) for vhost, name in candidates(self._life, listed)]
+        streams = [StreamId(vhost, name, self._incarnation) for vhost, name in candidates(self._incarnation, listed)]
         if not streams:
-            return Names(why=UNLISTED)
+            return NoNames(UNLISTED)
         if not any(self._rules.take(stream) for stream in streams):
-            return Names(state="excluded")
+            return NoNames(state=StreamState.EXCLUDED)
         answers = await self._ask(streams, first, another)
         if answers.refused:
             raise answers.refused[0]
         return await self._conclude(answers, first, another)
 
-    async def _among_guesses(self, first: ChunkHeader, another: ChunkHeader) -> Names:
+    async def _search_guesses(self, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
         refused: list[BrokerRefusedError] = []
-        for vhost, names in guesses(self._life).items():
-            answers = await self._ask([StreamId(vhost, name, self._life) for name in names], first, another)
+        for vhost, names in guesses(self._incarnation).items():
+            answers = await self._ask([StreamId(vhost, name, self._incarnation) for name in names], first, another)
             if answers:
                 return await self._conclude(answers, first, another)
-            # That a vhost is refused says only that it was a bad guess.
+            # A vhost that is refused says only that it was a bad guess.
             refused += [err for err in answers.refused if not isinstance(err, VhostRefusedError)]
         if refused:
             raise refused[0]
-        return Names(why="no guess at its names was right, and no management API is given to ask")
+        return NoNames("no guess at its names was right, and no management API is given to ask")
 
     async def _ask(self, streams: list[StreamId], first: ChunkHeader, another: ChunkHeader) -> _Answers:
-        """Ask for each stream by the first chunk, and where there is more than one directory or stream, by another."""
-        is_contested = len(streams) > 1 or any(map(self._namesakes.of, streams))
+        """Ask for each stream by the first chunk, and by another one if there are several streams or directories."""
+        is_ambiguous = len(streams) > 1 or any(map(self._namesakes.of, streams))
         answers = _Answers()
         for stream in streams:
             try:
                 proof = await prove(self._broker, stream, first, self._directory)
-                verdict, is_enough = proof.verdict, not is_contested or another == first
+                verdict, is_enough = proof.verdict, not is_ambiguous or another == first
                 if not is_enough and verdict is not Verdict.ANOTHER:
                     further = await prove(self._broker, stream, another, self._directory)
                     verdict = verdict if further.verdict is Verdict.DELETED else further.verdict
@@ -166,35 +179,36 @@ class NameSearch:
                     answers.unsure.append(stream)
         return answers
 
-    async def _conclude(self, answers: _Answers, first: ChunkHeader, another: ChunkHeader) -> Names:
+    async def _conclude(self, answers: _Answers, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
         if not answers:
-            return Names(why="the broker has another stream of its names")
+            return NoNames("the broker has another stream of its names")
         if not answers.matches:
-            return Names(why=f"the broker does not deliver it yet: {_listed(answers.unsure)}", is_open=True)
+            return NoNames(f"the broker does not deliver it yet: {_listed(answers.unsure)}", is_open=True)
         streams = [*(stream for stream, _ in answers.matches), *answers.unsure]
         if len(streams) > 1:
-            return Names(why=f"it cannot be told yet which it is of: {_listed(streams)}", is_open=True)
+            return NoNames(f"it cannot be told yet which it is of: {_listed(streams)}", is_open=True)
         ((stream, proof),) = answers.matches
         if await asyncio.to_thread(self._namesakes.has_unseen, stream):
-            return Names(why=f"another directory that {stream} may be is still to be looked at", is_open=True)
+            return NoNames(f"another directory that {stream} may be is still to be looked at", is_open=True)
+        # Asked last: a directory that the agent began to look at during the awaits above is among them.
         for other in self._namesakes.of(stream):
             rival = await self._rival(other, stream, another)
             if rival is not None:
                 return rival
-        return Names(stream, proof, first)
+        return FoundNames(stream, proof, first)
 
-    async def _rival(self, other: Namesake, stream: StreamId, another: ChunkHeader) -> Names | None:
-        """Tell why this is not to be named by a stream that another directory may be; None where that is not."""
+    async def _rival(self, other: Namesake, stream: StreamId, another: ChunkHeader) -> NoNames | None:
+        """Return why another directory keeps this one from being named by a stream; None if it does not."""
         if other.stream is not None and (other.stream.vhost, other.stream.name) != (stream.vhost, stream.name):
             return None
         if self._directory.is_live and not other.is_live:
-            return None  # the broker delivers what is in the one that it has
+            return None  # the broker has only this one, so it delivers from this one
         found = await other.find(another.chunk_id)
         if found is None or not is_same(found, another):
             return None
         if other.stream is not None and other.is_live:
-            return Names(why=f"{stream} is another directory here, and the broker has no other that it may be")
-        return Names(why=f"{stream} may be another directory here, which holds the same so far", is_open=True)
+            return NoNames(f"{stream} is another directory here, and the broker has no other that it may be")
+        return NoNames(f"{stream} may be another directory here, which holds the same so far", is_open=True)
 
 
 def _listed(streams: Iterable[StreamId]) -> str:

@@ -8,14 +8,14 @@ import random
 from collections.abc import Callable
 
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.pins import StreamPins
-from coldstream.agent.memory import StreamMemory
-from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.incarnations import Anchor, find_life
 from coldstream.agent.proof.naming import Naming
 from coldstream.agent.recording.protocol import ProtocolSource
 from coldstream.agent.recording.spool import SegmentSpool
+from coldstream.agent.stream_file import RememberedStream
 from coldstream.errors import BrokerRefusedError, ColdstreamError, InvalidNameError, NotFoundError, UnavailableError
 from coldstream.live.connection import LiveConnection
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -36,7 +36,7 @@ class ProtocolFollower:
 
     problem: str | None = None
 
-    def __init__(self, archive: Archive, broker: Broker, naming: Naming) -> None:
+    def __init__(self, archive: ArchiveClient, broker: BrokerProver, naming: Naming) -> None:
         self._archive = archive
         self._broker = broker
         self._naming = naming
@@ -179,7 +179,7 @@ def _remember(agent: Agent, stream: StreamId) -> None:
     if before.stream not in {None, stream}:
         raise UnavailableError(f"{stream} cannot be told from {before.stream}: both are {stream.incarnation}")
     if stream.incarnation not in agent.archivers:  # else it is its archiver's
-        file.save(StreamMemory(stream, Offset(MAX_OFFSET), before.lost), durably=True)
+        file.save(RememberedStream(stream, Offset(MAX_OFFSET), before.lost), durably=True)
 
 
 def _recovered(agent: Agent, life: Incarnation) -> StreamId | None:

@@ -1,4 +1,4 @@
-"""Which slice of a stream's disk is to be archived next."""
+"""Which slice of a stream's disk to archive next, and which segments to release."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from coldstream.agent.disk.disk_segment import Hole
 from coldstream.agent.disk.pins import StreamPins
-from coldstream.agent.disk.segments import Hole, StreamDisk
+from coldstream.agent.disk.retention import UnarchivedAge
+from coldstream.agent.disk.slices import next_slices, unarchived_age
+from coldstream.agent.disk.stream_disk import ReleasableSegment, StreamDisk
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.units import Offset, TimestampMs
 from tests.support.node import START, Node, NodeStream
@@ -35,24 +38,24 @@ def bounds(stream: NodeStream) -> list[int]:
     return [int(path.stem) for path in stream.segments]
 
 
-def test_nothing_is_wanted_of_a_segment_that_has_not_rolled(stream, tmp_path):
+def test_a_segment_that_has_not_rolled_is_not_archived_yet(stream, tmp_path):
     stream.publish(20)
-    assert disk_of(stream, tmp_path).wanted(NONE, LONG_AFTER) == []
+    assert next_slices(disk_of(stream, tmp_path).log, NONE, LONG_AFTER) == []
 
 
-def test_rolled_segments_are_wanted_whole_and_oldest_first(stream, tmp_path):
+def test_rolled_segments_are_archived_whole_and_oldest_first(stream, tmp_path):
     stream.publish(200)
     disk = disk_of(stream, tmp_path)
     borders = bounds(stream)
     archived = NONE
     for path, end in zip(stream.segments, borders[1:], strict=False):
-        (wanted,) = disk.wanted(archived, LONG_AFTER)
-        assert (wanted.slice.first_offset, wanted.slice.next_offset) == (archived, end)
-        assert (wanted.slice.position, wanted.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
-        assert wanted.witness.header.next_offset == end
+        (provable,) = next_slices(disk.log, archived, LONG_AFTER)
+        assert (provable.slice.first_offset, provable.slice.next_offset) == (archived, end)
+        assert (provable.slice.position, provable.slice.end) == (SEGMENT_HEADER_BYTES, path.stat().st_size)
+        assert provable.witness.header.next_offset == end
         archived = Offset(end)
         disk.look(archived, NONE)
-    assert disk.wanted(archived, LONG_AFTER) == []
+    assert next_slices(disk.log, archived, LONG_AFTER) == []
     assert [pin.first_offset for pin in disk.segments] == [borders[-1]]
 
 
@@ -61,11 +64,11 @@ def test_a_segment_that_ends_in_tracking_is_proven_by_the_next_message(stream, t
     while len(stream.segments) == 1:
         stream.store_offset()
     disk = disk_of(stream, tmp_path)
-    assert disk.wanted(NONE, LONG_AFTER) == []
+    assert next_slices(disk.log, NONE, LONG_AFTER) == []
     stream.publish(10)
-    (wanted,) = disk.wanted(NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == bounds(stream)[1]
-    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+    (provable,) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == bounds(stream)[1]
+    assert provable.witness.header.chunk_id >= bounds(stream)[1]
 
 
 def test_what_was_deleted_before_it_was_seen_is_a_hole(stream, tmp_path):
@@ -73,56 +76,57 @@ def test_what_was_deleted_before_it_was_seen_is_a_hole(stream, tmp_path):
     borders = bounds(stream)
     stream.retain(2)
     disk = disk_of(stream, tmp_path)
-    assert disk.wanted(Offset(borders[1]), LONG_AFTER) == Hole(Offset(borders[1]), Offset(borders[-2]))
+    assert next_slices(disk.log, Offset(borders[1]), LONG_AFTER) == Hole(Offset(borders[1]), Offset(borders[-2]))
 
 
-def test_with_a_max_lag_the_active_segment_is_wanted_up_to_the_last_closed_span(stream, tmp_path):
+def test_with_a_max_lag_the_active_segment_is_archived_up_to_the_last_closed_span(stream, tmp_path):
     stream.publish(20, step_ms=400)
     first_span = stream.next_offset
     stream.publish(10, step_ms=2000)
     disk = disk_of(stream, tmp_path, every_ms=1000)
-    (wanted,) = disk.wanted(NONE, stream.now)
-    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (0, first_span)
-    (wanted,) = disk.wanted(NONE, TimestampMs(stream.now + 2000))
-    assert wanted.slice.next_offset == stream.next_offset
-    (wanted,) = disk.wanted(Offset(first_span), TimestampMs(stream.now + 2000))
-    assert (wanted.slice.first_offset, wanted.slice.next_offset) == (first_span, stream.next_offset)
+    (provable,) = next_slices(disk.log, NONE, stream.now)
+    assert (provable.slice.first_offset, provable.slice.next_offset) == (0, first_span)
+    (provable,) = next_slices(disk.log, NONE, TimestampMs(stream.now + 2000))
+    assert provable.slice.next_offset == stream.next_offset
+    (provable,) = next_slices(disk.log, Offset(first_span), TimestampMs(stream.now + 2000))
+    assert (provable.slice.first_offset, provable.slice.next_offset) == (first_span, stream.next_offset)
 
 
 def test_messages_before_trailing_tracking_do_not_wait_for_more(stream, tmp_path):
     stream.publish(10)
     stream.store_offset()
     disk = disk_of(stream, tmp_path, every_ms=1000)
-    (wanted,) = disk.wanted(NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == 10
-    assert disk.wanted(Offset(10), LONG_AFTER) == []
+    (provable,) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == 10
+    assert next_slices(disk.log, Offset(10), LONG_AFTER) == []
 
 
-def test_a_damaged_segment_is_wanted_whole_so_that_it_goes_to_quarantine(stream, tmp_path):
+def test_a_damaged_segment_is_archived_whole_so_that_it_goes_to_quarantine(stream, tmp_path):
     stream.publish(200)
     damaged = stream.segments[0]
     content = bytearray(damaged.read_bytes())
     content[5000:9000] = bytes(4000)
     damaged.write_bytes(content)
-    (wanted,) = disk_of(stream, tmp_path).wanted(NONE, LONG_AFTER)
-    assert (wanted.slice.next_offset, wanted.slice.end) == (bounds(stream)[1], len(content))
-    assert wanted.witness.header.chunk_id >= bounds(stream)[1]
+    (provable,) = next_slices(disk_of(stream, tmp_path).log, NONE, LONG_AFTER)
+    assert (provable.slice.next_offset, provable.slice.end) == (bounds(stream)[1], len(content))
+    assert provable.witness.header.chunk_id >= bounds(stream)[1]
 
 
-def test_an_upload_begins_at_a_border_even_where_half_of_it_is_archived(stream, tmp_path):
+def test_a_slice_begins_at_a_border_even_if_half_of_it_is_archived(stream, tmp_path):
     stream.publish(200)
-    (wanted,) = disk_of(stream, tmp_path).wanted(Offset(10), LONG_AFTER)
-    assert (wanted.slice.first_offset, wanted.slice.position) == (0, SEGMENT_HEADER_BYTES)
+    (provable,) = next_slices(disk_of(stream, tmp_path).log, Offset(10), LONG_AFTER)
+    assert (provable.slice.first_offset, provable.slice.position) == (0, SEGMENT_HEADER_BYTES)
 
 
 def test_the_oldest_chunk_and_its_segments_age_are_known(stream, tmp_path):
     stream.publish(200)
     disk = disk_of(stream, tmp_path)
-    oldest_at, age = disk.age(NONE)
-    assert oldest_at == START + 10
-    assert age.bytes_behind == sum(path.stat().st_size for path in stream.segments[1:])
+    oldest = unarchived_age(disk.log, NONE)
+    assert oldest.written_at == START + 10
+    age = oldest.segment
+    assert age.bytes_after == sum(path.stat().st_size for path in stream.segments[1:])
     assert age.newest_at == stream.now
-    assert disk.age(stream.next_offset) == (None, None)
+    assert unarchived_age(disk.log, stream.next_offset) == UnarchivedAge()
 
 
 @pytest.fixture
@@ -194,16 +198,16 @@ def test_chunks_are_linked_by_their_leader_or_by_segments_that_lead_to_one_anoth
     replica.truncate()
     disk = disk_of(replica, tmp_path)
     first, same_leader, other_leader = (replica.log[number].header for number in (0, 8, 16))
-    assert disk.is_linked(first, same_leader)
-    assert disk.is_linked(first, other_leader)
+    assert disk.log.is_linked(first, same_leader)
+    assert disk.log.is_linked(first, other_leader)
     replica.retain(1)
     disk.look(NONE, NONE)
-    assert disk.is_linked(first, other_leader)
+    assert disk.log.is_linked(first, other_leader)
     (tmp_path / "pins" / replica.incarnation / f"{starts(replica)[0] - 18:020}.segment").unlink()
     disk.look(NONE, NONE)
     newest = replica.log[-1].header
-    assert not disk.is_linked(first, newest)
-    assert disk.is_linked(other_leader, newest)
+    assert not disk.log.is_linked(first, newest)
+    assert disk.log.is_linked(other_leader, newest)
 
 
 def test_nothing_is_taken_for_the_oldest_that_could_be_given_up_while_the_broker_has_it(replica, tmp_path):
@@ -211,7 +215,7 @@ def test_nothing_is_taken_for_the_oldest_that_could_be_given_up_while_the_broker
     disk = disk_of(replica, tmp_path)
     assert disk.oldest() is None
     replica.retain(2)
-    assert disk.oldest() == (disk.segments[0], Hole(Offset(0), Offset(18)))
+    assert disk.oldest() == ReleasableSegment(disk.segments[0], Hole(Offset(0), Offset(18)))
 
 
 @pytest.mark.parametrize("replaced_by", [0, 20])
@@ -226,7 +230,7 @@ def test_nothing_is_lost_of_a_tail_that_was_cut_off_since_the_last_look(replica,
     assert disk.refuted(refuted, archived_to) is None
     replica.lose_leader(replaced_by, messages=2)
     replica.truncate()
-    assert disk.refuted(refuted, archived_to) == (disk.segments[0], None)
+    assert disk.refuted(refuted, archived_to) == ReleasableSegment(disk.segments[0], None)
     assert disk.oldest() is None
 
 
@@ -239,12 +243,12 @@ def test_a_tail_is_not_let_go_while_the_broker_has_nothing_in_its_place_yet(repl
     assert disk.refuted(refuted, NONE) is None
     assert disk.oldest() is None
     replica.directory.rmdir()
-    lost = disk.segments[0], Hole(NONE, disk.segments[1].first_offset)
+    lost = ReleasableSegment(disk.segments[0], Hole(NONE, disk.segments[1].first_offset))
     assert disk.refuted(refuted, NONE) == disk.oldest() == lost
 
 
 @pytest.mark.parametrize("every_ms", [None, 1000])
-def test_what_the_agent_wrote_itself_is_wanted_to_its_last_tracking_chunk(replica, tmp_path, every_ms):
+def test_what_the_agent_wrote_itself_is_archived_to_its_last_tracking_chunk(replica, tmp_path, every_ms):
     replica.publish(3)
     replica.track()
     (path,) = replica.segments
@@ -253,8 +257,8 @@ def test_what_the_agent_wrote_itself_is_wanted_to_its_last_tracking_chunk(replic
     path.rename(own / path.name)
     disk = StreamDisk(StreamPins(own, None), every_ms)
     disk.look(NONE, NONE)
-    (wanted, *_) = disk.wanted(NONE, LONG_AFTER)
-    assert wanted.slice.next_offset == replica.next_offset
+    (provable, *_) = next_slices(disk.log, NONE, LONG_AFTER)
+    assert provable.slice.next_offset == replica.next_offset
 
 
 def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
@@ -270,7 +274,7 @@ def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     assert replica.log[unseen].header.epoch == 3
     disk = disk_of(replica, tmp_path)
     (last,) = (int(path.stem) for path in replica.segments)
-    wanted = disk.wanted(NONE, LONG_AFTER)
-    assert isinstance(wanted, list)
-    end = wanted[0].slice.next_offset
-    assert disk.wanted(end, LONG_AFTER) == Hole(end, Offset(last))
+    slices = next_slices(disk.log, NONE, LONG_AFTER)
+    assert isinstance(slices, list)
+    end = slices[0].slice.next_offset
+    assert next_slices(disk.log, end, LONG_AFTER) == Hole(end, Offset(last))

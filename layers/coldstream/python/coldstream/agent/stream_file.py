@@ -1,10 +1,10 @@
-"""What the agent remembers of a stream between runs: small, replaced as a whole, and made anew where it is lost.
+"""What the agent remembers of a stream between runs: a small file, always replaced as a whole.
 
     <state directory>/streams/<incarnation>.json    {"version": 1, "stream", "committed_to", "lost",
                                                      "committed_by"}
 
-Losing it costs the broker another question and the manifest another look, except for `committed_to` of a stream that
-the broker has deleted meanwhile, and losses not yet in the manifest.
+If the file is lost, the agent asks the broker and reads the manifest again. Two things cannot be found again: how far a
+stream was committed that the broker has deleted since, and the losses that are not in the manifest yet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """Offsets that will never be archived, and why. `unseen`: no agent ever saw them."""
+class PendingLoss:
+    """Offsets that will never be archived, and why; not announced yet. `unseen`: no agent ever saw them."""
 
     first_offset: Offset
     next_offset: Offset
@@ -33,63 +33,65 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A chunk that is committed: what its leader wrote before it in this epoch is so too."""
+    """A chunk that is committed. Everything that its leader wrote before it in this epoch is committed, too."""
 
     chunk_id: ChunkId
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMemory:
-    """`stream` is proven to be what the incarnation belongs to; below `committed_to` everything is committed.
+class RememberedStream:
+    """`stream` is None until its names are proven. Below `committed_to` everything is committed.
 
-    That is, everything in the log of the chunk that proved it, `committed_by`; None where there is no other log.
-    `lost` are losses that the manifest does not have yet.
+    More exactly: everything in the log of `committed_by`, the chunk that proved it; it is None if there is no other
+    log. `lost` are the losses that the manifest does not have yet.
     """
 
     stream: StreamId | None = None
     committed_to: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[PendingLoss, ...] = ()
     committed_by: Witness | None = None
 
 
-class MemoryFile:
-    """The memory of one stream on disk."""
+class StreamFile:
+    """The file of one stream."""
 
     def __init__(self, directory: Path, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._path = directory / f"{incarnation}.json"
 
-    def load(self) -> StreamMemory:
-        """Read it; an empty one where there is none, or none that can be read."""
+    def load(self) -> RememberedStream:
+        """Read the file; return an empty value if there is none, or none that can be read."""
         try:
             content = json.loads(self._path.read_bytes())
             if content.pop("version") != VERSION:
-                return StreamMemory()
+                return RememberedStream()
             names = content["stream"]
-            return StreamMemory(
+            return RememberedStream(
                 StreamId(names["vhost"], names["name"], self._incarnation) if names else None,
                 Offset(int(content["committed_to"])),
-                tuple(Loss(**loss) for loss in content["lost"]),
+                tuple(PendingLoss(**loss) for loss in content["lost"]),
                 Witness(**content["committed_by"]) if content["committed_by"] else None,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidNameError):
-            return StreamMemory()
+            return RememberedStream()
 
-    def save(self, memory: StreamMemory, *, durably: bool = False) -> None:
-        """Write it so that a crash leaves the old one or the new one; `durably`, the new one, once this returns.
+    def save(self, remembered: RememberedStream, *, durably: bool = False) -> None:
+        """Write the file so that a crash leaves either the old one or the new one.
 
-        Raises OSError, as on a full disk.
+        With `durably`, the new one is on the disk when this returns. Raises OSError, as on a full disk.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, **asdict(memory)}, file, ensure_ascii=False)
+            json.dump({"version": VERSION, **asdict(remembered)}, file, ensure_ascii=False)
             if durably:
+                # Before the rename: a power cut could else leave the new name with an empty file.
                 file.flush()
                 os.fsync(file.fileno())
         fresh.replace(self._path)
         if durably:
+            # The rename is in the directory, which has to reach the disk as well.
             directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)
@@ -97,5 +99,5 @@ class MemoryFile:
                 os.close(directory)
 
     def forget(self) -> None:
-        """Remove it."""
+        """Remove the file."""
         self._path.unlink(missing_ok=True)

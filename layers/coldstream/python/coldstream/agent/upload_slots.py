@@ -1,6 +1,6 @@
-"""Slots for staging: who may send, when many streams want to.
+"""Slots for uploads: which stream may send when many want to.
 
-Backfill, of what rolled before the agent came, never takes the last slot, and the oldest waits first.
+Backfill is what rolled before the agent came. It never takes the last slot, so that it does not delay what rolls now.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import count
 from coldstream.units import TimestampMs
 
 
-class Slots:
-    """`number` slots, of which backfill may take all but one, and one at least."""
+class UploadSlots:
+    """`number` slots. Backfill may take all but one of them, and at least one."""
 
     def __init__(self, number: int) -> None:
         self._free = number
@@ -25,7 +25,7 @@ class Slots:
 
     @asynccontextmanager
     async def take(self, *, backfill: bool, since: TimestampMs) -> AsyncIterator[None]:
-        """Wait for a slot and hold it. What rolls now goes before backfill; in each, the oldest `since` goes first."""
+        """Wait for a slot and hold it. Backfill goes after everything else; otherwise the oldest `since` goes first."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (backfill, since, next(self._order), turn)
         heapq.heappush(self._waiting, entry)
@@ -33,6 +33,8 @@ class Slots:
         try:
             await turn
         except asyncio.CancelledError:
+            # The slot may have been granted in the very moment of the cancellation: give it back, or it is lost for
+            # ever.
             if turn.done() and not turn.cancelled():
                 self._give_back(backfill=backfill)
             with suppress(ValueError):
@@ -52,11 +54,14 @@ class Slots:
     def _grant(self) -> None:
         while self._waiting and self._free:
             backfill, _, _, turn = self._waiting[0]
+            # Everything after it in the heap is backfill, too: nobody else could use the slot either.
             if backfill and not self._free_for_backfill:
                 return
             heapq.heappop(self._waiting)
             if turn.cancelled():
                 continue
+            # Count it before its task runs: a second grant in this turn of the loop would else give the slot away
+            # twice.
             self._free -= 1
             self._free_for_backfill -= backfill
             turn.set_result(None)

@@ -1,0 +1,174 @@
+"""Archive what a stream has on this disk: oldest first, only what is proven, and without a silent hole.
+
+The next slice is announced only when the manifest covers the one before. So the archive of a stream grows without
+holes, and a reader that starts at its first offset misses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from coldstream.agent.disk.disk_segment import Hole
+from coldstream.agent.disk.slices import ProvableSlice, next_slices, proven_slice, unproven_offsets
+from coldstream.agent.losses import Losses
+from coldstream.agent.proof.broker import Verdict
+from coldstream.agent.proof.history import HistoryCheck
+from coldstream.agent.proof.proving import StreamProving
+from coldstream.agent.slice_delivery import SliceDelivery
+from coldstream.agent.stream_file import PendingLoss
+from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_state import StreamState
+from coldstream.errors import UnavailableError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.ingest.slice import SegmentSlice
+from coldstream.units import Offset, now_ms
+
+log = logging.getLogger(__name__)
+
+UNPROVEN = "deleted before they were known to be committed"
+
+
+class StreamDelivery:
+    """Delivers the slices of one stream.
+
+    `is_backfill` says that the stream had rolled segments when the agent came; it ends when the agent has caught up.
+    """
+
+    def __init__(
+        self,
+        progress: StreamProgress,
+        proving: StreamProving,
+        history: HistoryCheck,
+        losses: Losses,
+        slices: SliceDelivery,
+        *,
+        is_backfill: bool,
+    ) -> None:
+        self._progress = progress
+        self._proving = proving
+        self._history = history
+        self._losses = losses
+        self._slices = slices
+        self.is_backfill = is_backfill
+
+    async def begin(self) -> bool:
+        """Find out how far the archive covers what is on this disk; return False if there is nothing yet."""
+        progress = self._progress
+        first_offset = await progress.disk.call(progress.disk.disk.first_offset)
+        if first_offset is None:
+            return False
+        # Before `archived_to` moves past them: nobody looks at those offsets again.
+        await self._losses.suspect(Offset(0), first_offset, unseen=True)
+        covered_to = await self._slices.covered_to(progress.identity.incarnation, first_offset)
+        # Pins are released by offsets alone, so first make sure that the archive has the same history as this disk.
+        await progress.advance(await self._history.begin(first_offset, covered_to))
+        return True
+
+    async def archive_next(self) -> bool:
+        """Archive one slice, or pass one hole; return whether there may be more to do at once."""
+        progress = self._progress
+        found = await progress.disk.on_log(next_slices, progress.archived_to, now_ms())
+        if isinstance(found, Hole):
+            await self._pass(found)
+            return True
+        return await self._archive_one_of(found)
+
+    async def _archive_one_of(self, slices: list[ProvableSlice]) -> bool:
+        """Archive the first slice that is proven. If none is, release what is refuted, or end a deleted stream."""
+        progress = self._progress
+        refuted: ChunkHeader | None = None
+        for provable in slices:
+            witness = provable.witness.header
+            proof = await self._proving.prove(witness)
+            if proof is not None and proof.verdict is Verdict.COMMITTED:
+                await self._archive(provable.slice)
+                return True
+            if proof is not None and proof.verdict in {Verdict.ANOTHER, Verdict.APART}:
+                refuted = refuted or (proof.chunk if proof.verdict is Verdict.ANOTHER else witness)
+        # Only after all slices were tried: a shorter one may be proven though the longest is refuted.
+        if refuted is not None:
+            await self._release_refuted(refuted)
+            return True
+        if not progress.is_live and await progress.identity.is_gone():
+            return await self._archive_proven() or await self._finish_deleted()
+        progress.state = StreamState.FOLLOWING
+        return False
+
+    async def _release_refuted(self, refuted: ChunkHeader) -> None:
+        """Release a segment that cannot be proven any more, after archiving what is proven of it.
+
+        It stays if the broker still has it. Raises UnavailableError then.
+        """
+        progress = self._progress
+        disk = progress.disk.disk
+        archived_to = progress.archived_to
+        found = await progress.disk.call(disk.refuted, refuted, archived_to)
+        if found is None:
+            raise UnavailableError(
+                f"{progress.identity.stream}: the broker has another chunk at {refuted.chunk_id};"
+                " this replica is behind"
+            )
+        if await self._archive_proven():
+            return
+        if found.lost is not None:
+            # Written down before the pin is released: after a crash in between, it would else be a hole without reason.
+            self._losses.lose(PendingLoss(found.lost.first_offset, found.lost.next_offset, UNPROVEN))
+            if found.lost.first_offset == archived_to:
+                archived_to = found.lost.next_offset
+        log.warning(
+            "%s: %s is released, because it is not known to be committed",
+            progress.identity.stream,
+            found.pin.path.name,
+        )
+        await progress.disk.call(disk.release, found.pin)
+        await progress.advance(archived_to)
+
+    async def _archive_proven(self) -> bool:
+        """Archive the proven part of a segment that will never be proven whole; return whether there is such a part."""
+        progress = self._progress
+        part = await progress.disk.on_log(proven_slice, progress.archived_to, progress.identity.committed_to)
+        if part is None or not await progress.identity.is_proven(part.witness.header):
+            return False
+        await self._archive(part.slice)
+        return True
+
+    async def _archive(self, slice_: SegmentSlice) -> None:
+        progress = self._progress
+        assert progress.identity.stream is not None
+        await self._slices.deliver(
+            slice_,
+            progress.identity.stream,
+            progress,
+            is_backfill=self.is_backfill,
+            is_contested=slice_.first_offset < self._history.contested_to,
+        )
+        # Only now: the pin is released by this, and until the manifest covers the slice, it may be the only copy.
+        await progress.advance(slice_.next_offset)
+
+    async def _pass(self, hole: Hole) -> None:
+        """Go on after offsets that are not on this disk. They are lost, unless the archive has them or gets them."""
+        progress = self._progress
+        pins = progress.disk.disk.pins
+        if hole.first_offset < progress.archived_to:
+            return  # a pin was given up while this task waited for the disk, and that loss is written down already
+        if pins.failure is not None and min(pins.unpinned) < hole.next_offset:
+            # The broker has the file; it is only not pinned yet. To pass it would be to lose it.
+            raise pins.failure
+        await self._losses.suspect(hole.first_offset, hole.next_offset)
+        await progress.advance(hole.next_offset)
+
+    async def _finish_deleted(self) -> bool:
+        """End a stream that the broker has deleted; what was never proven is lost.
+
+        Return False, and end nothing, while it is not known of all offsets whether they are lost.
+        """
+        progress = self._progress
+        if self._losses.are_suspected:
+            return False
+        left = await progress.disk.on_log(unproven_offsets, progress.archived_to)
+        if left is not None:
+            self._losses.lose(PendingLoss(left.first_offset, left.next_offset, UNPROVEN))
+        # Announced before the state is final: the file that remembers the losses is removed after that.
+        await self._losses.report()
+        progress.state = StreamState.DELETED
+        return True
