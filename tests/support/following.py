@@ -6,9 +6,9 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 
-from coldstream.consumer.follower import Follower
-from coldstream.consumer.intake import Intake
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.follower import StreamFollower
+from coldstream.consumer.items import BatchItems
 from coldstream.errors import ColdstreamError
 from coldstream.manifest.spec import FIRST, OffsetSpec
 from tests.support.world import STREAM, FakeArchive, FakeBroker, World, run
@@ -39,12 +39,14 @@ class Following:
     def __init__(self, world: World, start: OffsetSpec = FIRST, **options: object) -> None:
         self.world = world
         self.broker = FakeBroker(world)
-        self.intake = Intake([STREAM])
+        self.intake = BatchItems([STREAM])
         self.given: list[tuple[int, bytes]] = []
-        follower = Follower(STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options)
+        follower = StreamFollower(
+            STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options
+        )
         self.task = asyncio.create_task(follower.run())
 
-    async def give(self, portion: Portion) -> None:
+    async def give(self, portion: ChunkBatch) -> None:
         if self.world.rng.random() < 0.2:
             await asyncio.sleep(self.world.rng.choice([0, 0.01, 1, 5]))
         self.intake.load(portion)

@@ -19,7 +19,7 @@ from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 T = TypeVar("T")
@@ -212,7 +212,7 @@ class Subscription:
 
 
 class FakeBroker:
-    """Implements `Broker`."""
+    """Implements `BrokerSource`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -283,7 +283,7 @@ class FakeBroker:
 
 
 class FakeArchive:
-    """Implements `Archive`."""
+    """Implements `ArchiveSource`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -296,7 +296,7 @@ class FakeArchive:
 
 
 class FakeReading:
-    """Implements `Reading`, by the rules of the resolver and the reader."""
+    """Implements `ArchiveReading`, by the rules of the resolver and the reader."""
 
     def __init__(self, world: World, start: OffsetSpec, incarnation: Incarnation | None) -> None:
         self._world = world
@@ -305,7 +305,7 @@ class FakeReading:
         self.stream: StreamId | None = None
         self.tail: Offset | None = None
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncIterator[RangeBatch]:
         world, rng = self._world, self._world.rng
         spec: OffsetSpec = self._start
         expected: int | None = None
@@ -339,7 +339,7 @@ class FakeReading:
             ):
                 end += 1
             assert expected is None or first == expected
-            yield Batch(SimpleNamespace(key="fragment"), chunks[at:end])  # type: ignore[arg-type]
+            yield RangeBatch(SimpleNamespace(key="fragment"), chunks[at:end])  # type: ignore[arg-type]
             expected = chunks[end - 1].header.next_offset
             spec = AtOffset(Offset(expected))
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from coldstream.consumer.batch import ChunkBatch
 from coldstream.consumer.consumer import ARCHIVE_WAIT_S, Consumer
-from coldstream.consumer.intake import Delivery, Progress
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.items import MessageDelivery, StreamProgress
 from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
 from coldstream.live.address import BrokerAddress
@@ -68,7 +68,7 @@ class BlockingConsumer:
         self._started: Future[asyncio.AbstractEventLoop] = Future()
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._taking: Future[Portion] | None = None
+        self._taking: Future[ChunkBatch] | None = None
         self._thread = threading.Thread(target=self._work, name="coldstream-consumer", daemon=True)
 
     @property
@@ -82,7 +82,7 @@ class BlockingConsumer:
         return self._consumer.gaps
 
     @property
-    def streams(self) -> dict[str, Progress]:
+    def streams(self) -> dict[str, StreamProgress]:
         """As `Consumer.streams`."""
         return self._consumer.streams
 
@@ -110,10 +110,10 @@ class BlockingConsumer:
                 yield message
             intake.load(self._take())
 
-    def deliveries(self) -> Iterator[Delivery]:
+    def deliveries(self) -> Iterator[MessageDelivery]:
         """Yield messages together with the stream that each is of, as `Consumer.deliveries`."""
         for message in self.messages():
-            yield Delivery(self._consumer.intake.stream, message)
+            yield MessageDelivery(self._consumer.intake.stream, message)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield user chunks, as `Consumer.chunks`."""
@@ -124,11 +124,11 @@ class BlockingConsumer:
                 yield chunk
             intake.load(self._take())
 
-    def store_offset(self, done: int | Message | Delivery, *, stream: str | None = None) -> None:
+    def store_offset(self, done: int | Message | MessageDelivery, *, stream: str | None = None) -> None:
         """Store an offset, as `Consumer.store_offset`."""
         self._result(self._submit(self._consumer.store_offset(done, stream=stream)))
 
-    def _take(self) -> Portion:
+    def _take(self) -> ChunkBatch:
         """Wait for the next portion; where that was interrupted, for the one that was asked for then."""
         if self._taking is None:
             self._taking = self._submit(self._consumer.take())

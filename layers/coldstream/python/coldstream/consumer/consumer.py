@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Literal, Self
 
 from coldstream.consumer.archive import StreamArchive
-from coldstream.consumer.follower import Follower
-from coldstream.consumer.intake import Delivery, Intake, Progress
-from coldstream.consumer.link import BrokerLink
-from coldstream.consumer.outage import Outage
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.broker import ReconnectingBroker
+from coldstream.consumer.follower import StreamFollower
+from coldstream.consumer.items import BatchItems, MessageDelivery, StreamProgress
+from coldstream.consumer.retrylog import RetryLog
 from coldstream.errors import InvalidInputError, UnavailableError
 from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
@@ -85,14 +85,14 @@ class Consumer:
         self._address = BrokerAddress.from_uri(broker) if isinstance(broker, str) else broker
         self._owns_client = isinstance(resolver, str)
         self._client = ResolverClient(resolver, connections=connections) if isinstance(resolver, str) else resolver
-        self.intake = Intake(() if super_stream else (stream,))
-        self._links: dict[str, BrokerLink] = {}
+        self.intake = BatchItems(() if super_stream else (stream,))
+        self._links: dict[str, ReconnectingBroker] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._portions: asyncio.Queue[Portion | Exception] = asyncio.Queue(maxsize=1)
+        self._portions: asyncio.Queue[ChunkBatch | Exception] = asyncio.Queue(maxsize=1)
         self._failure: Exception | None = None
 
     @property
-    def streams(self) -> dict[str, Progress]:
+    def streams(self) -> dict[str, StreamProgress]:
         """How far the stream has been read; of a super stream each partition, once they are known."""
         return self.intake.streams
 
@@ -133,13 +133,13 @@ class Consumer:
                 yield message
             intake.load(await self.take())
 
-    async def deliveries(self) -> AsyncIterator[Delivery]:
+    async def deliveries(self) -> AsyncIterator[MessageDelivery]:
         """Yield messages together with the stream that each is of. May take turns with `messages`."""
         intake = self.intake
         intake.begin("messages")
         while True:
             for message in intake.messages:
-                yield Delivery(intake.stream, message)
+                yield MessageDelivery(intake.stream, message)
             intake.load(await self.take())
 
     async def chunks(self) -> AsyncIterator[Chunk]:
@@ -151,18 +151,18 @@ class Consumer:
                 yield chunk
             intake.load(await self.take())
 
-    async def take(self) -> Portion:
+    async def take(self) -> ChunkBatch:
         """Return the next chunks as they came, to be loaded into `intake`. Raises what ends the consumer."""
         if not self._tasks:
             raise RuntimeError("a consumer is read within its context")
         if self._failure is None:
             portion = await self._portions.get()
-            if isinstance(portion, Portion):
+            if isinstance(portion, ChunkBatch):
                 return portion
             self._failure = portion
         raise self._failure
 
-    async def store_offset(self, done: int | Message | Delivery, *, stream: str | None = None) -> None:
+    async def store_offset(self, done: int | Message | MessageDelivery, *, stream: str | None = None) -> None:
         """Store the offset of the last message done at the broker, under the consumer's name.
 
         Of a super stream, give a Delivery, or say which partition. Returns when the broker has it, which is one round
@@ -170,7 +170,7 @@ class Consumer:
         """
         if self._name is None:
             raise InvalidInputError("name", "offsets are stored under a consumer's name, and it has none")
-        if isinstance(done, Delivery):
+        if isinstance(done, MessageDelivery):
             stream, done = done.stream, done.message
         stream = stream or (None if self._is_super else self._stream)
         if stream not in self._links:
@@ -178,8 +178,10 @@ class Consumer:
         offset = done.offset if isinstance(done, Message) else Offset(done)
         await self._links[stream].store_offset(stream, self._name, offset)
 
-    def _link(self, stream: str) -> BrokerLink:
-        link = self._links[stream] = BrokerLink(self._address, self._vhost, name=f"coldstream consumer {stream}")
+    def _link(self, stream: str) -> ReconnectingBroker:
+        link = self._links[stream] = ReconnectingBroker(
+            self._address, self._vhost, name=f"coldstream consumer {stream}"
+        )
         return link
 
     async def _begin(self) -> None:
@@ -189,7 +191,7 @@ class Consumer:
 
     async def _partitions(self) -> tuple[str, ...]:
         link = self._link(self._stream)
-        outage = Outage(f"super stream {self._stream!r} at the broker")
+        outage = RetryLog(f"super stream {self._stream!r} at the broker")
         try:
             while True:
                 try:
@@ -206,7 +208,7 @@ class Consumer:
         finally:
             await self._links.pop(self._stream).close()
 
-    def _follower(self, stream: str) -> Follower:
+    def _follower(self, stream: str) -> StreamFollower:
         partitions = len(self.streams)
         archive = StreamArchive(
             self._client,
@@ -216,7 +218,7 @@ class Consumer:
             prefetch_bytes=max(1, self._prefetch_bytes // partitions),
             range_bytes=self._range_bytes,
         )
-        return Follower(
+        return StreamFollower(
             stream,
             self._start,
             broker=self._link(stream),

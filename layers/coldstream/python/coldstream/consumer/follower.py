@@ -14,11 +14,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal, NoReturn, TypeVar
 
-from coldstream.consumer.history import End, History
-from coldstream.consumer.outage import Outage
-from coldstream.consumer.place import Place, Relation
-from coldstream.consumer.portion import Portion
-from coldstream.consumer.ports import Archive, Broker, Delivered
+from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.history import ArchiveEnd, ArchiveHistory
+from coldstream.consumer.ports import ArchiveSource, BrokerSource, ChunkFeed
+from coldstream.consumer.position import ReadPosition, Relation
+from coldstream.consumer.retrylog import RetryLog
 from coldstream.errors import GapError, IncarnationError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.entry import Gap
@@ -36,7 +36,7 @@ ATTACH_TIMEOUT_S = 10.0
 """For the chunk that was read last, which a broker that has it sends at once."""
 
 
-class Follower:
+class StreamFollower:
     """Gives a stream's chunks to `give`, which takes them when there is room, from `start` on: each once, in order.
 
     With `reference`, an offset that is stored under it at the broker comes before `start`: that of the last message
@@ -49,9 +49,9 @@ class Follower:
         stream: str,
         start: OffsetSpec,
         *,
-        broker: Broker,
-        archive: Archive,
-        give: Callable[[Portion], Awaitable[None]],
+        broker: BrokerSource,
+        archive: ArchiveSource,
+        give: Callable[[ChunkBatch], Awaitable[None]],
         reference: str | None = None,
         on_gap: Literal["raise", "skip"] = "raise",
         archive_wait_s: float = 300.0,
@@ -62,11 +62,11 @@ class Follower:
         self._reference = reference
         self._on_gap = on_gap
         self._archive_wait_s = archive_wait_s
-        self._place = Place(stream)
-        self._history = History(archive, self._place, start, give)
+        self._place = ReadPosition(stream)
+        self._history = ArchiveHistory(archive, self._place, start, give)
         self._wants_all_there_will_be = False
         self._behind_since: float | None = None
-        self._outage = Outage(f"stream {stream!r} at the broker")
+        self._outage = RetryLog(f"stream {stream!r} at the broker")
 
     async def run(self) -> NoReturn:
         """Follow until cancelled.
@@ -171,7 +171,7 @@ class Follower:
                 if self._place.expected is None:
                     await self._begin_again()
 
-    async def _follow(self, chunks: Delivered) -> None:
+    async def _follow(self, chunks: ChunkFeed) -> None:
         """Take what is delivered for as long as it goes on from the place."""
         place = self._place
         arriving = aiter(chunks)
@@ -198,7 +198,7 @@ class Follower:
                 place.advance(header)
                 if place.is_wanted(header):
                     source = f"stream {self._stream!r} as delivered"
-                    await self._give(Portion(self._stream, (chunk,), source, place.from_offset))
+                    await self._give(ChunkBatch(self._stream, (chunk,), source, place.from_offset))
 
     async def _continues(self, relation: Relation, header: ChunkHeader) -> bool:
         """Tell whether the first chunk that was delivered shows that what follows is of the life that was read.
@@ -261,7 +261,7 @@ class Follower:
         """Read the archive to its tail; with `must_move`, wait until it reaches past the place."""
         place = self._place
         clock = asyncio.get_running_loop().time
-        outage, since = Outage(f"stream {self._stream!r} in the archive"), clock()
+        outage, since = RetryLog(f"stream {self._stream!r} in the archive"), clock()
         start = before = place.expected
         while True:
             ended = await self._history.read()
@@ -278,7 +278,7 @@ class Follower:
                 problem = self._nowhere()
             elif isinstance(ended, UnavailableError):
                 problem = ended
-            elif place.expected != start or not must_move or ended is End.EARLIER_AT_BROKER:
+            elif place.expected != start or not must_move or ended is ArchiveEnd.EARLIER_AT_BROKER:
                 return
             elif await self._history.is_superseded():
                 raise IncarnationError(
@@ -296,7 +296,7 @@ class Follower:
             raise GapError(f"stream {self._stream!r}", gap.first_offset, gap.next_offset, gap.reason)
         log.warning("stream %r: passing over offsets %d to %d", self._stream, gap.first_offset, gap.next_offset - 1)
         self._place.move(gap.next_offset)
-        await self._give(Portion(self._stream, gap=gap))
+        await self._give(ChunkBatch(self._stream, gap=gap))
 
     async def _is_at_broker(self, gap: Gap) -> bool:
         """Tell whether the broker has what the archive has not; if so, go there."""

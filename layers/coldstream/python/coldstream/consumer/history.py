@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 
-from coldstream.consumer.place import Place
-from coldstream.consumer.portion import Portion
-from coldstream.consumer.ports import Archive
+from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.ports import ArchiveSource
+from coldstream.consumer.position import ReadPosition
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.live.delivered import is_same
@@ -17,7 +17,7 @@ from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 
 
-class End(Enum):
+class ArchiveEnd(Enum):
     """How a reading of the archive ended, where not in a gap."""
 
     TAIL = auto()
@@ -28,7 +28,7 @@ class End(Enum):
     """Where reading was to begin, the broker has what the archive has not."""
 
 
-class History:
+class ArchiveHistory:
     """Reads the archive from `place` on, which it moves, or from `start` while that is nowhere; gives to `give`.
 
     `life` is the incarnation that was read, once anything was: after that, no other is. `broker_first` is the first
@@ -36,7 +36,11 @@ class History:
     """
 
     def __init__(
-        self, archive: Archive, place: Place, start: OffsetSpec, give: Callable[[Portion], Awaitable[None]]
+        self,
+        archive: ArchiveSource,
+        place: ReadPosition,
+        start: OffsetSpec,
+        give: Callable[[ChunkBatch], Awaitable[None]],
     ) -> None:
         self._archive = archive
         self._place = place
@@ -80,7 +84,7 @@ class History:
                 raise
             return False
 
-    async def read(self, start: OffsetSpec | None = None) -> End | Gap | UnavailableError:
+    async def read(self, start: OffsetSpec | None = None) -> ArchiveEnd | Gap | UnavailableError:
         """Read the archive once from the place on, as far as it goes."""
         place = self._place
         start = start or place.attachment() or self.start
@@ -95,11 +99,11 @@ class History:
                     await self._take(batch.chunks, batch.range.key, reading.stream.incarnation)
                 tail = reading.tail
         except StreamNotFoundError:
-            return End.ABSENT
+            return ArchiveEnd.ABSENT
         except GapError as err:
             if place.expected is not None and err.next_offset <= place.expected:
                 # It is the witness that is missing there.
-                return End.ABSENT if self.life is None else await self.read(AtOffset(place.expected))
+                return ArchiveEnd.ABSENT if self.life is None else await self.read(AtOffset(place.expected))
             first_offset = max(Offset(err.first_offset), place.expected or Offset(0), place.from_offset)
             return Gap(first_offset, Offset(err.next_offset), err.reason)
         except UnavailableError as err:
@@ -111,9 +115,9 @@ class History:
                 place.move(start.offset, is_border=False)
             else:
                 place.move(tail)
-        return End.TAIL
+        return ArchiveEnd.TAIL
 
-    def _refusal(self, header: ChunkHeader) -> End | Gap | None:
+    def _refusal(self, header: ChunkHeader) -> ArchiveEnd | Gap | None:
         """Say why a reading that begins with this chunk is not to be taken; None if it is.
 
         Raises IncarnationError where the archive has something else than it had.
@@ -126,12 +130,12 @@ class History:
             at_broker = self.broker_first
             if not is_timed and at_broker is not None and wanted < chunk_id and at_broker.chunk_id < chunk_id:
                 place.move(max(wanted, Offset(at_broker.chunk_id)), is_border=wanted <= at_broker.chunk_id)
-                return End.EARLIER_AT_BROKER
+                return ArchiveEnd.EARLIER_AT_BROKER
             return None
         if place.witness is not None:
             if self.life is None:
                 # Read live so far. What cannot be shown to be the same life is as good as not archived.
-                return None if is_same(place.witness, header) else End.ABSENT
+                return None if is_same(place.witness, header) else ArchiveEnd.ABSENT
             if header.type is ChunkType.USER:
                 place.relation(header)
         return Gap(place.expected, chunk_id) if chunk_id > place.expected else None
@@ -153,4 +157,4 @@ class History:
                 wanted.append(chunk)
         self.life = life
         if wanted:
-            await self._give(Portion(place.stream, tuple(wanted), source, place.from_offset))
+            await self._give(ChunkBatch(place.stream, tuple(wanted), source, place.from_offset))

@@ -9,11 +9,11 @@ from typing import Protocol
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.units import Offset
 
 
-class Delivered(Protocol):
+class ChunkFeed(Protocol):
     """User chunks of a stream, in order; iteration waits for the next one."""
 
     @property
@@ -24,10 +24,10 @@ class Delivered(Protocol):
     def __aiter__(self) -> AsyncIterator[Chunk]: ...
 
 
-class Broker(Protocol):
+class BrokerSource(Protocol):
     """A broker's vhost. Everything raises UnavailableError, AccessDeniedError, StreamNotFoundError."""
 
-    def subscribe(self, stream: str, spec: OffsetSpec) -> AbstractAsyncContextManager[Delivered]:
+    def subscribe(self, stream: str, spec: OffsetSpec) -> AbstractAsyncContextManager[ChunkFeed]:
         """Return the chunks from where `spec` attaches."""
         ...
 
@@ -51,7 +51,7 @@ class Broker(Protocol):
         ...
 
 
-class Reading(Protocol):
+class ArchiveReading(Protocol):
     """One reading of the archive, as `serve.aio.AsyncReader` is one.
 
     `stream` is known once there is an answer; `tail` at the end.
@@ -60,17 +60,17 @@ class Reading(Protocol):
     stream: StreamId | None
     tail: Offset | None
 
-    def batches(self) -> AsyncIterator[Batch]:
+    def batches(self) -> AsyncIterator[RangeBatch]:
         """Yield chunks of every type without a hole. Raises GapError, StreamNotFoundError, UnavailableError."""
         ...
 
 
-class Archive(Protocol):
+class ArchiveSource(Protocol):
     """The archive of one stream."""
 
     def read(
         self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False
-    ) -> AbstractAsyncContextManager[Reading]:
+    ) -> AbstractAsyncContextManager[ArchiveReading]:
         """Return a reading from `start` on, of the newest incarnation where None is named.
 
         `chunk` says that no more than the first chunk is wanted.

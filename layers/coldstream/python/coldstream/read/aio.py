@@ -9,7 +9,7 @@ from typing import Self
 
 from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.read.reader import BaseReader
 from coldstream.units import Offset
 
@@ -29,7 +29,7 @@ class AsyncReader(BaseReader):
     ) -> None:
         self.close()
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncIterator[RangeBatch]:
         """Yield chunks range by range, as `Reader.batches`."""
         async for batch in self._steps():
             self.position = batch.chunks[-1].header.next_offset
@@ -51,7 +51,7 @@ class AsyncReader(BaseReader):
                     yield message
                 self.position = chunk.header.next_offset
 
-    async def _steps(self) -> AsyncIterator[Batch]:
+    async def _steps(self) -> AsyncIterator[RangeBatch]:
         batches = self._batches()
         try:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:

@@ -17,8 +17,8 @@ import urllib3
 
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.format.chunk import Chunk
+from coldstream.read.chunkrange import chunks_in
 from coldstream.read.http import ClosedError, HttpClient
-from coldstream.read.stored import stored_chunks
 from coldstream.resolve.answer import Range
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class UrlRefusedError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RangeBatch:
     """A range's chunks, all of them verified, in order. They share the range's bytes."""
 
     range: Range
@@ -76,7 +76,7 @@ class RangeFetcher:
         for thread in self._threads:
             thread.start()
 
-    def fetch(self, part: Range, good_until: float | None) -> Future[Batch]:
+    def fetch(self, part: Range, good_until: float | None) -> Future[RangeBatch]:
         """Fetch a range whose URL is good until that `time.monotonic()`.
 
         The result may be UrlRefusedError; UnavailableError after bounded retries; CorruptionError.
@@ -118,7 +118,7 @@ class RangeFetcher:
             future.cancel()
         self._http.close()
 
-    def _fetch(self, part: Range, good_until: float | None) -> Batch:
+    def _fetch(self, part: Range, good_until: float | None) -> RangeBatch:
         if good_until is not None and time.monotonic() > good_until:
             raise UrlRefusedError(part.key, HTTPStatus.FORBIDDEN, f"the URL of {part.key} has expired")
 
@@ -127,7 +127,7 @@ class RangeFetcher:
 
         with self._free:
             data = self._http.get(part.url, lambda: {"Range": part.byte_range.http}, read)
-        return Batch(part, stored_chunks(part, data))
+        return RangeBatch(part, chunks_in(part, data))
 
 
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:

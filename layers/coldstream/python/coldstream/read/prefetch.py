@@ -17,7 +17,7 @@ from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import Batch, RangeFetcher
+from coldstream.read.fetch import RangeBatch, RangeFetcher
 from coldstream.resolve.answer import Answer, Continue, Range, RangesQuery
 from coldstream.units import Offset
 
@@ -55,7 +55,7 @@ class Prefetcher:
         self._cursor: str | None = None
         self._unread = 0
         self._waiting: deque[Range] = deque()
-        self._under_way: deque[tuple[int, Future[Batch]]] = deque()
+        self._under_way: deque[tuple[int, Future[RangeBatch]]] = deque()
         self._bytes_ahead = 0
         self._end: Gap | Offset | None = None
         self.stream: StreamId | None = None
@@ -71,7 +71,7 @@ class Prefetcher:
         self._cursor = None
         self._ask(start)
 
-    def take(self) -> Batch | Gap | Offset:
+    def take(self) -> RangeBatch | Gap | Offset:
         """Wait for the next range; after the last, return the gap or the tail. Raises what resolving or fetching do."""
         # Who comes back has consumed what was taken before.
         if self._cursor is not None and len(self._waiting) + len(self._under_way) <= self._unread:

@@ -16,7 +16,7 @@ from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import Batch, RangeFetcher, UrlRefusedError
+from coldstream.read.fetch import RangeBatch, RangeFetcher, UrlRefusedError
 from coldstream.read.http import ClosedError
 from coldstream.read.prefetch import Prefetcher
 from coldstream.read.token import Token
@@ -76,7 +76,7 @@ class BaseReader:
         if self._owns_client:
             self._client.close()
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[RangeBatch]:
         """Yield the chunks that are wanted, range by range; leaves `position` to who consumes them."""
         if self._fetcher is not None:
             raise RuntimeError("a reader reads its stream once")
@@ -95,7 +95,7 @@ class BaseReader:
                     continue
                 self.stream = prefetcher.stream
                 match found:
-                    case Batch():
+                    case RangeBatch():
                         refreshes = 0
                         batch = self._accept(found)
                         if batch.chunks:
@@ -111,7 +111,7 @@ class BaseReader:
         finally:
             self.close()
 
-    def _accept(self, batch: Batch) -> Batch:
+    def _accept(self, batch: RangeBatch) -> RangeBatch:
         """Take from a batch what is expected next: nothing before the start, nothing twice, and nothing left out."""
         chunks = batch.chunks
         is_attached = self._expected is not None
@@ -134,7 +134,7 @@ class BaseReader:
             self._expected = wanted[-1].header.next_offset
         return replace(batch, chunks=wanted)
 
-    def _attach(self, batch: Batch) -> Offset | None:
+    def _attach(self, batch: RangeBatch) -> Offset | None:
         """Return the offset to begin with: where the spec attaches, if that is in the batch."""
         match self._query.start:
             case AtOffset(offset):
@@ -180,7 +180,7 @@ class Reader(BaseReader):
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RangeBatch]:
         """Yield chunks range by range: the cheapest way to read. The first chunk may begin before an offset spec."""
         for batch in self._batches():
             self.position = batch.chunks[-1].header.next_offset

@@ -23,7 +23,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.read.stored import stored_chunks
+from coldstream.read.chunkrange import chunks_in
 from coldstream.resolve.attach import attach
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import Place, rough_place, split
@@ -37,7 +37,7 @@ PAGE_ENTRIES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ScanSlice:
     """What is wanted of one object: the offsets `start` up to, not including, `end`.
 
     `byte_range` of the object holds whole chunks with them, as `encoding` says: `first_offset` is the id of the first
@@ -67,7 +67,7 @@ def plan_scan(
     exactly: bool = False,
     slice_bytes: int = SLICE_BYTES,
     not_before: TimestampMs = TimestampMs(MIN_TIMESTAMP_MS),  # noqa: B008  a NewType is its value
-) -> Iterator[Slice | Gap]:
+) -> Iterator[ScanSlice | Gap]:
     """Yield slices that have all that is archived from `start` up to, not including, `end`, and the gaps, in order.
 
     Without `end`, and with one past it, up to the tail. A slice starts where the one before ends, or a gap does. Gaps
@@ -101,7 +101,7 @@ def plan_scan(
         spec = Cursor(stream.incarnation, at)
 
 
-def read_slice(objects: ObjectReads, part: Slice) -> list[Chunk]:
+def read_slice(objects: ObjectReads, part: ScanSlice) -> list[Chunk]:
     """Read a slice, verify all of it, and return the chunks that hold something wanted.
 
     Checks CRCs, and that each chunk follows the one before. The chunks share the memory of the slice, `data_bytes` of
@@ -115,7 +115,7 @@ def read_slice(objects: ObjectReads, part: Slice) -> list[Chunk]:
         )
     return [
         chunk
-        for chunk in stored_chunks(part, data)
+        for chunk in chunks_in(part, data)
         if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end
     ]
 
@@ -146,10 +146,10 @@ def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec
 
 def _slices(
     entry: FragmentEntry, start: Offset, end: Offset | None, slice_bytes: int, not_before: TimestampMs
-) -> Iterator[Slice]:
+) -> Iterator[ScanSlice]:
     """Yield what is wanted of one fragment, steps of its sparse index put together."""
     last = entry.next_offset if end is None else min(end, entry.next_offset)
-    joined: Slice | None = None
+    joined: ScanSlice | None = None
     for step in _steps(entry, rough_place(entry, AtOffset(start))):
         if step.first_offset >= last:
             break
@@ -174,12 +174,12 @@ def _slices(
         yield joined
 
 
-def _steps(entry: FragmentEntry, start: Place) -> Iterator[Slice]:
+def _steps(entry: FragmentEntry, start: Place) -> Iterator[ScanSlice]:
     """Cut a fragment at every point of its sparse index."""
     for part in split(entry, start, 1):
         # Up to a point that is the greatest timestamp so far; at the end, the last chunk's.
         is_last = part.next_offset == entry.next_offset
-        yield Slice(
+        yield ScanSlice(
             start=Offset(part.start.chunk_id),
             end=part.next_offset,
             key=entry.key,

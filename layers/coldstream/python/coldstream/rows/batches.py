@@ -16,7 +16,7 @@ from coldstream.format.amqp.message import messages
 from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.rows.cells import DECODED, cells, content_bytes
-from coldstream.rows.plain import Bounds, Span, find_values, take_values
+from coldstream.rows.plain import Bounds, ByteSpan, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of
 from coldstream.units import MIB, Offset
 
@@ -170,10 +170,10 @@ def _plain(chunks: Sequence[Chunk], memory: bytes) -> list[Bounds | None]:
     """Return where the values of chunks that share memory are, of those that hold plain messages alone."""
     memory_starts = pa.py_buffer(memory).address
     simple = [chunk for chunk in chunks if chunk.header.entries == chunk.header.records]
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     for chunk in simple:
         at = pa.py_buffer(chunk.data).address - memory_starts
-        spans.append(Span(at, at + chunk.header.data_bytes, chunk.header.entries))
+        spans.append(ByteSpan(at, at + chunk.header.data_bytes, chunk.header.entries))
     found = dict(zip(map(id, simple), find_values(memory, spans), strict=True))
     return [found.get(id(chunk)) for chunk in chunks]
 

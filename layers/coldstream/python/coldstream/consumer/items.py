@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.batch import ChunkBatch
 from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
@@ -15,7 +15,7 @@ from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class MessageDelivery:
     """A message, and the stream that it is of: of a super stream, the partition."""
 
     stream: str
@@ -23,21 +23,21 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Progress:
+class StreamProgress:
     """How far a stream has been read: the offset after the last item given, and the gaps passed over."""
 
     position: Offset | None = None
     gaps: list[Gap] = field(default_factory=list)
 
 
-class Intake:
+class BatchItems:
     """Gives out portion after portion, as messages or as chunks, and keeps account of it in `streams`.
 
     `messages` and `chunks` go on where they were left: an iteration may be given up between any two items.
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
-        self.streams: dict[str, Progress] = {}
+        self.streams: dict[str, StreamProgress] = {}
         self.stream = ""
         self.messages: Iterator[Message] = iter(())
         self.chunks: Iterator[Chunk] = iter(())
@@ -51,7 +51,7 @@ class Intake:
 
     def expect(self, streams: Iterable[str]) -> None:
         """Keep account of these."""
-        self.streams = {stream: Progress() for stream in streams}
+        self.streams = {stream: StreamProgress() for stream in streams}
 
     def begin(self, items: Literal["messages", "chunks"]) -> None:
         """Refuse to give out messages where chunks were, and the other way round: some would come twice."""
@@ -59,7 +59,7 @@ class Intake:
             raise RuntimeError(f"a consumer that gave out {self._items} does not give out {items}")
         self._items = items
 
-    def load(self, portion: Portion) -> None:
+    def load(self, portion: ChunkBatch) -> None:
         """Go on with a portion, after everything of the one before was given out."""
         self.stream = portion.stream
         progress = self.streams[portion.stream]
@@ -69,7 +69,7 @@ class Intake:
         self.chunks = _chunks(portion, progress)
 
 
-def _messages(portion: Portion, progress: Progress) -> Iterator[Message]:
+def _messages(portion: ChunkBatch, progress: StreamProgress) -> Iterator[Message]:
     for chunk in portion.chunks:
         for message in messages(chunk, source=portion.source, from_offset=portion.from_offset):
             progress.position = Offset(message.offset + 1)
@@ -77,7 +77,7 @@ def _messages(portion: Portion, progress: Progress) -> Iterator[Message]:
         progress.position = chunk.header.next_offset
 
 
-def _chunks(portion: Portion, progress: Progress) -> Iterator[Chunk]:
+def _chunks(portion: ChunkBatch, progress: StreamProgress) -> Iterator[Chunk]:
     for chunk in portion.chunks:
         progress.position = chunk.header.next_offset
         yield chunk

@@ -14,7 +14,7 @@ FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 10.0
 
 
-class Outage:
+class RetryLog:
     """Something that is away. Its going and its coming back are logged, once each.
 
     Delays double, and each is shortened by chance, so that many do not come back at once.

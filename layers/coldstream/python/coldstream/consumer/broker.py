@@ -21,7 +21,7 @@ CLOSE_TIMEOUT_S = 0.3
 """For goodbyes; after that the connection is broken off."""
 
 
-class BrokerLink:
+class ReconnectingBroker:
     """Implements `Broker`, and stores offsets. Close it; used after that, it opens a connection again."""
 
     def __init__(self, address: BrokerAddress, vhost: str, *, name: str) -> None:

@@ -11,7 +11,7 @@ from coldstream.manifest.entry import Encoding
 from coldstream.units import ByteRange, ChunkId, Offset
 
 
-class Stored(Protocol):
+class ChunkRange(Protocol):
     """Where whole chunks are, as an answer of the resolver or the plan of a scan says."""
 
     @property
@@ -45,7 +45,7 @@ class Stored(Protocol):
         ...
 
 
-def stored_chunks(part: Stored, data: bytes) -> list[Chunk]:
+def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
     """Return the chunks that `data`, all of the part's bytes, holds. They share its memory, or what it unpacks to.
 
     Raises CorruptionError where it is not what the part says.

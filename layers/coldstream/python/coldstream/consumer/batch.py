@@ -10,7 +10,7 @@ from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class ChunkBatch:
     """User chunks of a stream, in order, whose messages before `from_offset` are not wanted; or a gap passed over."""
 
     stream: str

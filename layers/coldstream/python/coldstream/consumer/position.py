@@ -35,7 +35,7 @@ class Relation(Enum):
 
 
 @dataclass(slots=True)
-class Place:
+class ReadPosition:
     """The offset that is expected next; None before a start is known.
 
     `is_border` tells that a chunk begins there, which is known once a chunk has been read. `witness` is the last user

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from coldstream.consumer.outage import FIRST_DELAY_S, MAX_DELAY_S, Outage
+from coldstream.consumer.retrylog import FIRST_DELAY_S, MAX_DELAY_S, RetryLog
 from coldstream.errors import UnavailableError
 
 
@@ -26,7 +26,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_each_going_and_each_coming_back_is_said_once(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = Outage("the broker")
+    outage = RetryLog("the broker")
     with caplog.at_level(logging.INFO):
         outage.over()
         for _ in range(2):
@@ -40,7 +40,7 @@ async def test_each_going_and_each_coming_back_is_said_once(
 
 
 async def test_pauses_grow_to_a_bound_and_begin_anew(pauses: list[float]) -> None:
-    outage = Outage("the broker")
+    outage = RetryLog("the broker")
     for _ in range(20):
         await outage.pause(UnavailableError("it is away"))
     assert FIRST_DELAY_S / 2 <= pauses[0] <= FIRST_DELAY_S

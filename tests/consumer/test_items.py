@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.consumer.intake import Intake
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.items import BatchItems
 from coldstream.format.chunk import Chunk
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Gap
@@ -19,16 +19,16 @@ def chunk(first: int, messages: int) -> Chunk:
 
 
 def test_the_position_is_behind_the_last_message_given() -> None:
-    intake = Intake(["orders"])
-    intake.load(Portion("orders", (chunk(10, 5), chunk(20, 5)), "here", Offset(12)))
+    intake = BatchItems(["orders"])
+    intake.load(ChunkBatch("orders", (chunk(10, 5), chunk(20, 5)), "here", Offset(12)))
     seen = [(message.offset, intake.streams["orders"].position) for message in intake.messages]
     assert seen == [(offset, offset + 1) for offset in (12, 13, 14, 20, 21, 22, 23, 24)]
     assert intake.streams["orders"].position == 25
 
 
 def test_an_iteration_that_was_left_goes_on_with_the_next_message() -> None:
-    intake = Intake(["orders"])
-    intake.load(Portion("orders", (chunk(0, 5),), "here"))
+    intake = BatchItems(["orders"])
+    intake.load(ChunkBatch("orders", (chunk(0, 5),), "here"))
     for message in intake.messages:
         if message.offset == 2:
             break
@@ -36,21 +36,21 @@ def test_an_iteration_that_was_left_goes_on_with_the_next_message() -> None:
 
 
 def test_chunks_whose_messages_are_not_wanted_are_behind_the_position() -> None:
-    intake = Intake(["orders"])
-    intake.load(Portion("orders", (chunk(0, 5),), "here", Offset(9)))
+    intake = BatchItems(["orders"])
+    intake.load(ChunkBatch("orders", (chunk(0, 5),), "here", Offset(9)))
     assert list(intake.messages) == []
     assert intake.streams["orders"].position == 5
 
 
 def test_gaps_are_told_by_stream_and_together() -> None:
-    intake = Intake(["a", "b"])
+    intake = BatchItems(["a", "b"])
     gap = Gap(Offset(3), Offset(5), "lost")
-    intake.load(Portion("b", gap=gap))
+    intake.load(ChunkBatch("b", gap=gap))
     assert (intake.streams["a"].gaps, intake.streams["b"].gaps, intake.gaps) == ([], [gap], [gap])
 
 
 def test_messages_and_chunks_do_not_take_turns() -> None:
-    intake = Intake(["orders"])
+    intake = BatchItems(["orders"])
     intake.begin("chunks")
     intake.begin("chunks")
     with pytest.raises(RuntimeError):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.consumer.place import Place, Relation
+from coldstream.consumer.position import ReadPosition, Relation
 from coldstream.errors import IncarnationError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.manifest.spec import AtOffset
@@ -15,14 +15,14 @@ def header(chunk_id: int, records: int = 10, *, timestamp: int = 1000, epoch: in
     )
 
 
-def after(chunk: ChunkHeader) -> Place:
-    place = Place("orders")
+def after(chunk: ChunkHeader) -> ReadPosition:
+    place = ReadPosition("orders")
     place.advance(chunk)
     return place
 
 
 def test_without_a_start_whatever_comes_is_next() -> None:
-    assert Place("orders").relation(header(77)) is Relation.NEXT
+    assert ReadPosition("orders").relation(header(77)) is Relation.NEXT
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_chunk_among_what_was_tracking_is_of_another_life() -> None:
 
 
 def test_a_start_inside_a_chunk_takes_the_chunk() -> None:
-    place = Place("orders")
+    place = ReadPosition("orders")
     place.move(Offset(105), is_border=False)
     assert place.relation(header(100)) is Relation.NEXT
     assert place.relation(header(95)) is Relation.BEFORE
@@ -83,11 +83,11 @@ def test_one_that_lies_behind_has_no_older_epoch_and_one_before_is_not_younger()
     for chunk in (header(200, epoch=1), header(50, timestamp=1001)):
         with pytest.raises(IncarnationError):
             place.check_order(chunk)
-    Place("orders").check_order(header(200))
+    ReadPosition("orders").check_order(header(200))
 
 
 def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
-    place = Place("orders")
+    place = ReadPosition("orders")
     assert place.attachment() is None
     place.advance(header(100))
     assert place.attachment() == AtOffset(Offset(100))
@@ -96,5 +96,5 @@ def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
 
 
 def test_from_the_first_chunk_of_a_time_on_all_are_wanted() -> None:
-    place = Place("orders", not_before=TimestampMs(1000))
+    place = ReadPosition("orders", not_before=TimestampMs(1000))
     assert [place.is_wanted(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [False, False, True, True]
