@@ -134,7 +134,7 @@ def test_more_partitions_than_connections_have_one_each(monkeypatch: pytest.Monk
                     while len(given) < 8:  # noqa: ASYNC110  what is waited for has no event
                         await asyncio.sleep(0.01)
 
-    monkeypatch.setattr("coldstream.consumer.consumer.StreamArchive", archive)
+    monkeypatch.setattr("coldstream.consumer.base.StreamArchive", archive)
     asyncio.run(read())
     assert given == [(1, 100)] * 8
 

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from coldstream.consumer.follower import GAP_WAIT_S
+from coldstream.consumer.catchup import GAP_WAIT_S
 from coldstream.errors import (
     AccessDeniedError,
     GapError,
@@ -64,7 +64,7 @@ async def test_a_gap_that_the_broker_can_fill_is_none(world: World) -> None:
     await reading.settled(60)
     assert await reading.stop() is None
     assert reading.offsets == list(range(60))
-    assert reading.intake.gaps == []
+    assert reading.items.gaps == []
 
 
 async def run_into_a_gap(world: World, reason: str | None) -> float:
@@ -124,7 +124,7 @@ async def test_what_is_lost_past_the_tail_is_passed_over_to_where_the_broker_beg
     await reading.settled(world.next_offset)
     assert await reading.stop() is None
     assert reading.offsets == [*range(12), *range(25, 37)]
-    assert [(gap.first_offset, gap.next_offset) for gap in reading.intake.gaps] == [(12, 24)]
+    assert [(gap.first_offset, gap.next_offset) for gap in reading.items.gaps] == [(12, 24)]
 
 
 @in_a_world
@@ -153,7 +153,7 @@ async def test_a_stream_that_is_deleted_keeps_its_gaps(world: World) -> None:
     with pytest.raises(StreamNotFoundError):
         await reading.task
     assert reading.offsets == [*range(15), *range(24, 60)]
-    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.intake.gaps] == [(15, 24, "lost")]
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.items.gaps] == [(15, 24, "lost")]
 
 
 @in_a_world

@@ -121,7 +121,7 @@ async def test_who_waits_where_a_life_ends_is_told_of_the_next_one(world: World)
     assert not reading.task.done()
     world.archived[2] = world.log[6:]
     async with asyncio.timeout(60):
-        with pytest.raises(IncarnationError, match="a newer life of the stream"):
+        with pytest.raises(IncarnationError, match="a newer incarnation of the stream"):
             await reading.task
 
 
@@ -135,7 +135,7 @@ async def test_tracking_where_the_witness_was_is_another_life(world: World) -> N
         world.track()
     chunks(world, 3)
     world.is_up = True
-    with pytest.raises(IncarnationError, match="another chunk is there"):
+    with pytest.raises(IncarnationError, match="the broker has another chunk there"):
         await reading.task
 
 
@@ -160,7 +160,7 @@ async def test_a_log_that_stays_smaller_has_lost_data(world: World) -> None:
     world.redeclare()
     chunks(world, 3)
     began = loop.time()
-    with pytest.raises(IncarnationError, match="did not have all that was read, up to 30"):
+    with pytest.raises(IncarnationError, match="does not have all that was read, up to 30"):
         await reading.task
     assert 60 <= loop.time() - began < 90
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.batch import ChunkBatch, SkippedGap
 from coldstream.consumer.items import BatchItems
 from coldstream.format.chunk import Chunk
 from coldstream.format.writer import make_chunk
@@ -19,39 +19,39 @@ def chunk(first: int, messages: int) -> Chunk:
 
 
 def test_the_position_is_behind_the_last_message_given() -> None:
-    intake = BatchItems(["orders"])
-    intake.load(ChunkBatch("orders", (chunk(10, 5), chunk(20, 5)), "here", Offset(12)))
-    seen = [(message.offset, intake.streams["orders"].position) for message in intake.messages]
+    items = BatchItems(["orders"])
+    items.load(ChunkBatch("orders", (chunk(10, 5), chunk(20, 5)), "here", Offset(12)))
+    seen = [(message.offset, items.streams["orders"].position) for message in items.messages]
     assert seen == [(offset, offset + 1) for offset in (12, 13, 14, 20, 21, 22, 23, 24)]
-    assert intake.streams["orders"].position == 25
+    assert items.streams["orders"].position == 25
 
 
 def test_an_iteration_that_was_left_goes_on_with_the_next_message() -> None:
-    intake = BatchItems(["orders"])
-    intake.load(ChunkBatch("orders", (chunk(0, 5),), "here"))
-    for message in intake.messages:
+    items = BatchItems(["orders"])
+    items.load(ChunkBatch("orders", (chunk(0, 5),), "here"))
+    for message in items.messages:
         if message.offset == 2:
             break
-    assert [message.offset for message in intake.messages] == [3, 4]
+    assert [message.offset for message in items.messages] == [3, 4]
 
 
 def test_chunks_whose_messages_are_not_wanted_are_behind_the_position() -> None:
-    intake = BatchItems(["orders"])
-    intake.load(ChunkBatch("orders", (chunk(0, 5),), "here", Offset(9)))
-    assert list(intake.messages) == []
-    assert intake.streams["orders"].position == 5
+    items = BatchItems(["orders"])
+    items.load(ChunkBatch("orders", (chunk(0, 5),), "here", Offset(9)))
+    assert list(items.messages) == []
+    assert items.streams["orders"].position == 5
 
 
 def test_gaps_are_told_by_stream_and_together() -> None:
-    intake = BatchItems(["a", "b"])
+    items = BatchItems(["a", "b"])
     gap = Gap(Offset(3), Offset(5), "lost")
-    intake.load(ChunkBatch("b", gap=gap))
-    assert (intake.streams["a"].gaps, intake.streams["b"].gaps, intake.gaps) == ([], [gap], [gap])
+    items.load(SkippedGap("b", gap))
+    assert (items.streams["a"].gaps, items.streams["b"].gaps, items.gaps) == ([], [gap], [gap])
 
 
 def test_messages_and_chunks_do_not_take_turns() -> None:
-    intake = BatchItems(["orders"])
-    intake.begin("chunks")
-    intake.begin("chunks")
+    items = BatchItems(["orders"])
+    items.begin("chunks")
+    items.begin("chunks")
     with pytest.raises(RuntimeError):
-        intake.begin("messages")
+        items.begin("messages")

@@ -5,7 +5,7 @@ import pytest
 from coldstream.consumer.position import ReadPosition, Relation
 from coldstream.errors import IncarnationError
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.manifest.spec import AtOffset
+from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 
@@ -16,9 +16,9 @@ def header(chunk_id: int, records: int = 10, *, timestamp: int = 1000, epoch: in
 
 
 def after(chunk: ChunkHeader) -> ReadPosition:
-    place = ReadPosition("orders")
-    place.advance(chunk)
-    return place
+    position = ReadPosition("orders")
+    position.advance(chunk)
+    return position
 
 
 def test_without_a_start_whatever_comes_is_next() -> None:
@@ -57,44 +57,49 @@ def test_another_chunk_where_the_witness_was_is_of_another_life(chunk: ChunkHead
 
 
 def test_a_chunk_among_what_was_tracking_is_of_another_life() -> None:
-    place = after(header(100))
-    place.expected = Offset(113)
-    assert place.relation(header(113)) is Relation.NEXT
+    position = after(header(100))
+    position.expected = Offset(113)
+    assert position.relation(header(113)) is Relation.NEXT
     with pytest.raises(IncarnationError):
-        place.relation(header(111, records=1))
+        position.relation(header(111, records=1))
     with pytest.raises(IncarnationError):
-        place.relation(header(112, records=2))
+        position.relation(header(112, records=2))
 
 
 def test_a_start_inside_a_chunk_takes_the_chunk() -> None:
-    place = ReadPosition("orders")
-    place.move(Offset(105), is_border=False)
-    assert place.relation(header(100)) is Relation.NEXT
-    assert place.relation(header(95)) is Relation.BEFORE
-    place.move(Offset(105))
+    position = ReadPosition("orders")
+    position.move(Offset(105), is_border=False)
+    assert position.relation(header(100)) is Relation.NEXT
+    assert position.relation(header(95)) is Relation.BEFORE
+    position.move(Offset(105))
     with pytest.raises(IncarnationError):
-        place.relation(header(100))
+        position.relation(header(100))
 
 
 def test_one_that_lies_behind_has_no_older_epoch_and_one_before_is_not_younger() -> None:
-    place = after(header(100))
-    place.check_order(header(200))
-    place.check_order(header(50))
+    position = after(header(100))
+    position.check_order(header(200))
+    position.check_order(header(50))
     for chunk in (header(200, epoch=1), header(50, timestamp=1001)):
         with pytest.raises(IncarnationError):
-            place.check_order(chunk)
+            position.check_order(chunk)
     ReadPosition("orders").check_order(header(200))
 
 
 def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
-    place = ReadPosition("orders")
-    assert place.attachment() is None
-    place.advance(header(100))
-    assert place.attachment() == AtOffset(Offset(100))
-    place.move(Offset(150))
-    assert place.attachment() == AtOffset(Offset(150))
+    position = ReadPosition("orders")
+    assert position.attachment() == FIRST
+    position.advance(header(100))
+    assert position.attachment() == AtOffset(Offset(100))
+    position.move(Offset(150))
+    assert position.attachment() == AtOffset(Offset(150))
 
 
 def test_from_the_first_chunk_of_a_time_on_all_are_wanted() -> None:
-    place = ReadPosition("orders", not_before=TimestampMs(1000))
-    assert [place.is_wanted(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [False, False, True, True]
+    position = ReadPosition("orders", not_before=TimestampMs(1000))
+    assert [position.reaches_start_time(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [
+        False,
+        False,
+        True,
+        True,
+    ]

@@ -180,7 +180,7 @@ def test_what_does_not_come_was_said_to_be_a_gap(block: int) -> None:
         await finish(world)
         await reading.settled(world.next_offset)
         assert await reading.stop() is None
-        missing = {offset for gap in reading.intake.gaps for offset in range(gap.first_offset, gap.next_offset)}
+        missing = {offset for gap in reading.items.gaps for offset in range(gap.first_offset, gap.next_offset)}
         archived = {int(chunk.header.chunk_id) for chunk in world.newest}
         not_archived = {
             offset

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 
-from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.batch import ChunkBatch, SkippedGap
 from coldstream.consumer.follower import StreamFollower
 from coldstream.consumer.items import BatchItems
 from coldstream.errors import ColdstreamError
@@ -39,18 +39,18 @@ class Following:
     def __init__(self, world: World, start: OffsetSpec = FIRST, **options: object) -> None:
         self.world = world
         self.broker = FakeBroker(world)
-        self.intake = BatchItems([STREAM])
+        self.items = BatchItems([STREAM])
         self.given: list[tuple[int, bytes]] = []
         follower = StreamFollower(
             STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options
         )
         self.task = asyncio.create_task(follower.run())
 
-    async def give(self, portion: ChunkBatch) -> None:
+    async def give(self, item: ChunkBatch | SkippedGap) -> None:
         if self.world.rng.random() < 0.2:
             await asyncio.sleep(self.world.rng.choice([0, 0.01, 1, 5]))
-        self.intake.load(portion)
-        self.given.extend((message.offset, message.raw) for message in self.intake.messages)
+        self.items.load(item)
+        self.given.extend((message.offset, message.raw) for message in self.items.messages)
 
     @property
     def offsets(self) -> list[int]:

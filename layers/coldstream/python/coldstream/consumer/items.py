@@ -1,4 +1,4 @@
-"""What has been taken from followers and is being given out: the same for both faces of the consumer."""
+"""Messages and chunks out of one batch after another, for both faces of the consumer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
-from coldstream.consumer.batch import ChunkBatch
+from coldstream.consumer.batch import ChunkBatch, SkippedGap
 from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
@@ -16,7 +16,7 @@ from coldstream.units import Offset
 
 @dataclass(frozen=True, slots=True)
 class MessageDelivery:
-    """A message, and the stream that it is of: of a super stream, the partition."""
+    """A message and its stream; in a super stream, its partition."""
 
     stream: str
     message: Message
@@ -24,16 +24,17 @@ class MessageDelivery:
 
 @dataclass(slots=True)
 class StreamProgress:
-    """How far a stream has been read: the offset after the last item given, and the gaps passed over."""
+    """How far a stream has been read: the offset after the last item given out, and the gaps that were skipped."""
 
     position: Offset | None = None
     gaps: list[Gap] = field(default_factory=list)
 
 
 class BatchItems:
-    """Gives out portion after portion, as messages or as chunks, and keeps account of it in `streams`.
+    """The messages, or the chunks, of the batch that was loaded last; `streams` says how far each stream is.
 
-    `messages` and `chunks` go on where they were left: an iteration may be given up between any two items.
+    `messages` and `chunks` are iterators that outlive the loop over them: a caller may leave at any item, and the next
+    loop goes on with the one after it. `stream` is the stream of the batch.
     """
 
     def __init__(self, streams: Iterable[str]) -> None:
@@ -41,43 +42,47 @@ class BatchItems:
         self.stream = ""
         self.messages: Iterator[Message] = iter(())
         self.chunks: Iterator[Chunk] = iter(())
-        self._items: Literal["messages", "chunks"] | None = None
+        self._kind: Literal["messages", "chunks"] | None = None
         self.expect(streams)
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps that were passed over, of all streams."""
+        """The gaps that were skipped, of all streams."""
         return list(chain.from_iterable(progress.gaps for progress in self.streams.values()))
 
     def expect(self, streams: Iterable[str]) -> None:
-        """Keep account of these."""
+        """Set the streams that batches may be of."""
         self.streams = {stream: StreamProgress() for stream in streams}
 
-    def begin(self, items: Literal["messages", "chunks"]) -> None:
-        """Refuse to give out messages where chunks were, and the other way round: some would come twice."""
-        if self._items not in (None, items):
-            raise RuntimeError(f"a consumer that gave out {self._items} does not give out {items}")
-        self._items = items
+    def begin(self, kind: Literal["messages", "chunks"]) -> None:
+        """Raise RuntimeError if the other kind was given out before: some messages would come twice."""
+        if self._kind not in (None, kind):
+            raise RuntimeError(f"a consumer that gave out {self._kind} does not give out {kind}")
+        self._kind = kind
 
-    def load(self, portion: ChunkBatch) -> None:
-        """Go on with a portion, after everything of the one before was given out."""
-        self.stream = portion.stream
-        progress = self.streams[portion.stream]
-        if portion.gap is not None:
-            progress.gaps.append(portion.gap)
-        self.messages = _messages(portion, progress)
-        self.chunks = _chunks(portion, progress)
+    def load(self, item: ChunkBatch | SkippedGap) -> None:
+        """Go on with the next batch. The one before has to be exhausted: what is left of it is lost."""
+        progress = self.streams[item.stream]
+        match item:
+            case SkippedGap():
+                progress.gaps.append(item.gap)
+            case ChunkBatch():
+                self.stream = item.stream
+                self.messages = _messages(item, progress)
+                self.chunks = _chunks(item, progress)
 
 
-def _messages(portion: ChunkBatch, progress: StreamProgress) -> Iterator[Message]:
-    for chunk in portion.chunks:
-        for message in messages(chunk, source=portion.source, from_offset=portion.from_offset):
+def _messages(batch: ChunkBatch, progress: StreamProgress) -> Iterator[Message]:
+    for chunk in batch.chunks:
+        for message in messages(chunk, source=batch.source, from_offset=batch.from_offset):
+            # Before the yield: whoever stores the position while handling the message stores one that includes it.
             progress.position = Offset(message.offset + 1)
             yield message
+        # A chunk may hold no message at or after `from_offset`; it was read all the same.
         progress.position = chunk.header.next_offset
 
 
-def _chunks(portion: ChunkBatch, progress: StreamProgress) -> Iterator[Chunk]:
-    for chunk in portion.chunks:
+def _chunks(batch: ChunkBatch, progress: StreamProgress) -> Iterator[Chunk]:
+    for chunk in batch.chunks:
         progress.position = chunk.header.next_offset
         yield chunk

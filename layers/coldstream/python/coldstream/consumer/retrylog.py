@@ -1,12 +1,12 @@
-"""Trying again: how long to wait, and when to say so."""
+"""Retries of something that is away: the pauses between them, and one log message per outage."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 
 from coldstream.errors import ColdstreamError
+from coldstream.retry import Backoff
 
 log = logging.getLogger(__name__)
 
@@ -15,27 +15,26 @@ MAX_DELAY_S = 10.0
 
 
 class RetryLog:
-    """Something that is away. Its going and its coming back are logged, once each.
+    """Paces the retries of one thing, and logs once when it goes away and once when it is back.
 
-    Delays double, and each is shortened by chance, so that many do not come back at once.
+    One message per outage, not per retry: a broker may be away for days.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._is_on = False
-        self._delay_s = FIRST_DELAY_S
+        self._is_away = False
+        self._backoff = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
 
     async def pause(self, error: ColdstreamError) -> None:
-        """Wait after a failure."""
-        if not self._is_on:
-            self._is_on = True
+        """Wait before the next attempt, after one that failed with `error`."""
+        if not self._is_away:
+            self._is_away = True
             log.warning("%s: %s; trying again", self._what, error)
-        await asyncio.sleep(self._delay_s * random.uniform(0.5, 1))  # noqa: S311  jitter, not a secret
-        self._delay_s = min(2 * self._delay_s, MAX_DELAY_S)
+        await asyncio.sleep(self._backoff.next_delay_s())
 
-    def over(self) -> None:
-        """Take it that it is there."""
-        if self._is_on:
-            self._is_on = False
+    def recovered(self) -> None:
+        """Record that an attempt succeeded: the next outage starts with the shortest delay and is logged."""
+        if self._is_away:
+            self._is_away = False
             log.info("%s: it is back", self._what)
-        self._delay_s = FIRST_DELAY_S
+        self._backoff.reset()
