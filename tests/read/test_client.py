@@ -302,7 +302,7 @@ def test_a_reader_sends_the_token_that_it_is_given(server: Server) -> None:
     with Reader(server.url, "/", "orders", token=SECRET) as reader, pytest.raises(StreamNotFoundError):
         next(reader.chunks())
     assert server.asked[0][1]["authorization"] == f"Bearer {SECRET}"
-    with ResolverClient(server.url) as client, pytest.raises(ValueError, match="token of its own"):
+    with ResolverClient(server.url) as client, pytest.raises(ValueError, match="a token belongs to the client"):
         Reader(client, "/", "orders", token=SECRET)
 
 

@@ -375,7 +375,7 @@ def test_a_length_that_makes_no_sense_is_refused_without_reading_on(length: str,
         part = Range("bucket", "key", ByteRange(8, 18), Offset(0), Offset(5), at, at, Encoding.IDENTITY, 10, 0, url, at)
         fetcher = RangeFetcher(1)
         with pytest.raises(ColdstreamError, match=why):
-            fetcher.fetch(part, None).result(10)
+            fetcher.fetch(part, None)
         fetcher.close()
 
 

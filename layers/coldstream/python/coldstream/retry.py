@@ -7,27 +7,37 @@ one that polls, or that reconnects for as long as its process runs.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenacity import (
     AsyncRetrying,
     Retrying,
+    retry_if_exception,
     retry_if_exception_type,
     stop_after_attempt,
     wait_random_exponential,
 )
+from tenacity.nap import sleep as nap
 
 
 def retrying(
-    on: type[Exception] | tuple[type[Exception], ...], *, attempts: int, first_delay_s: float, max_delay_s: float
+    on: type[Exception] | tuple[type[Exception], ...] | Callable[[BaseException], bool],
+    *,
+    attempts: int,
+    first_delay_s: float,
+    max_delay_s: float,
+    sleep: Callable[[float], None] = nap,
 ) -> Retrying:
     """Return what calls a function, `attempts` times at most, while it raises one of `on`; the last error comes out.
 
-    The delay before each further attempt is random, between 0 and a bound that starts at `first_delay_s` and doubles up
-    to `max_delay_s`: writers that collided once do not collide again in step.
+    `on` may also be a function that tells whether an error is worth another attempt. The delay before each further
+    attempt is random, between 0 and a bound that starts at `first_delay_s` and doubles up to `max_delay_s`: writers
+    that collided once do not collide again in step. `sleep` waits for it, and may return early.
     """
     return Retrying(
-        retry=retry_if_exception_type(on),
+        sleep=sleep,
+        retry=retry_if_exception_type(on) if isinstance(on, type | tuple) else retry_if_exception(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
         reraise=True,
