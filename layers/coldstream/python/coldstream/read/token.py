@@ -46,10 +46,10 @@ def token_file(path: str | Path) -> Callable[[], str]:
 
 def bearer(token: Token) -> str:
     """Return the header `Authorization`. Raises InvalidSettingError, which does not show it, if it is no token."""
-    found = token if isinstance(token, str) else token()
-    if not _BEARER.fullmatch(found):
-        raise InvalidSettingError("token", f"the given text of {len(found)} characters is no token")
-    return f"Bearer {found}"
+    text = token if isinstance(token, str) else token()
+    if not _BEARER.fullmatch(text):
+        raise InvalidSettingError("token", f"the given text of {len(text)} characters is no token")
+    return f"Bearer {text}"
 
 
 def check_may_be_sent(url: str) -> None:
