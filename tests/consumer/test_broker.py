@@ -1,4 +1,4 @@
-"""The broker of one stream, over connections that come and go."""
+"""One broker, over connections that break and reopen."""
 
 from __future__ import annotations
 

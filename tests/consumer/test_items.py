@@ -18,7 +18,7 @@ def chunk(first: int, messages: int) -> Chunk:
     return Chunk(header, 0, NOTHING, memoryview(data)[48:], NOTHING)
 
 
-def test_the_position_is_behind_the_last_message_given() -> None:
+def test_the_position_is_after_the_last_message_given() -> None:
     items = BatchItems(["orders"])
     items.load(ChunkBatch("orders", (chunk(10, 5), chunk(20, 5)), "here", Offset(12)))
     seen = [(message.offset, items.streams["orders"].position) for message in items.messages]
@@ -35,14 +35,14 @@ def test_an_iteration_that_was_left_goes_on_with_the_next_message() -> None:
     assert [message.offset for message in items.messages] == [3, 4]
 
 
-def test_chunks_whose_messages_are_not_wanted_are_behind_the_position() -> None:
+def test_the_position_moves_past_chunks_without_messages_from_the_start_on() -> None:
     items = BatchItems(["orders"])
     items.load(ChunkBatch("orders", (chunk(0, 5),), "here", Offset(9)))
     assert list(items.messages) == []
     assert items.streams["orders"].position == 5
 
 
-def test_gaps_are_told_by_stream_and_together() -> None:
+def test_gaps_are_listed_by_stream_and_all_together() -> None:
     items = BatchItems(["a", "b"])
     gap = Gap(Offset(3), Offset(5), "lost")
     items.load(SkippedGap("b", gap))

@@ -21,7 +21,7 @@ def after(chunk: ChunkHeader) -> ReadPosition:
     return position
 
 
-def test_without_a_start_whatever_comes_is_next() -> None:
+def test_before_a_start_is_known_any_chunk_is_next() -> None:
     assert ReadPosition("orders").relation(header(77)) is Relation.NEXT
 
 
@@ -51,12 +51,12 @@ def test_a_chunk_goes_on_only_where_the_one_before_ended(chunk: ChunkHeader, rel
         header(109, records=1),
     ],
 )
-def test_another_chunk_where_the_witness_was_is_of_another_life(chunk: ChunkHeader) -> None:
+def test_another_chunk_in_the_place_of_the_witness_is_of_another_incarnation(chunk: ChunkHeader) -> None:
     with pytest.raises(IncarnationError, match="'orders' was deleted and declared again"):
         after(header(100)).relation(chunk)
 
 
-def test_a_chunk_among_what_was_tracking_is_of_another_life() -> None:
+def test_a_user_chunk_in_the_place_of_tracking_chunks_is_of_another_incarnation() -> None:
     position = after(header(100))
     position.expected = Offset(113)
     assert position.relation(header(113)) is Relation.NEXT
@@ -76,7 +76,7 @@ def test_a_start_inside_a_chunk_takes_the_chunk() -> None:
         position.relation(header(100))
 
 
-def test_one_that_lies_behind_has_no_older_epoch_and_one_before_is_not_younger() -> None:
+def test_a_chunk_after_the_witness_has_no_older_epoch_and_one_before_it_is_not_younger() -> None:
     position = after(header(100))
     position.check_order(header(200))
     position.check_order(header(50))
@@ -86,7 +86,7 @@ def test_one_that_lies_behind_has_no_older_epoch_and_one_before_is_not_younger()
     ReadPosition("orders").check_order(header(200))
 
 
-def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
+def test_reading_attaches_at_the_witness_or_else_at_the_expected_offset() -> None:
     position = ReadPosition("orders")
     assert position.attachment() == FIRST
     position.advance(header(100))
@@ -95,7 +95,7 @@ def test_one_attaches_at_the_witness_and_else_where_one_was_sent() -> None:
     assert position.attachment() == AtOffset(Offset(150))
 
 
-def test_from_the_first_chunk_of_a_time_on_all_are_wanted() -> None:
+def test_the_first_chunk_of_a_time_and_all_after_it_are_read() -> None:
     position = ReadPosition("orders", not_before=TimestampMs(1000))
     assert [position.reaches_start_time(header(0, timestamp=at)) for at in (998, 999, 1000, 990)] == [
         False,

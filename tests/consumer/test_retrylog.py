@@ -1,4 +1,4 @@
-"""What is away is said once, and tried again ever more slowly."""
+"""An outage is logged once, and retried ever more slowly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-async def test_each_going_and_each_coming_back_is_said_once(
+async def test_each_outage_and_each_recovery_is_logged_once(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     retry_log = RetryLog("the broker")
@@ -39,7 +39,7 @@ async def test_each_going_and_each_coming_back_is_said_once(
     assert len(pauses) == 6
 
 
-async def test_pauses_grow_to_a_bound_and_begin_anew(pauses: list[float]) -> None:
+async def test_pauses_grow_up_to_a_bound_and_start_again_after_a_recovery(pauses: list[float]) -> None:
     retry_log = RetryLog("the broker")
     for _ in range(20):
         await retry_log.pause(UnavailableError("it is away"))

@@ -111,7 +111,7 @@ def test_a_scan_is_whole_after_every_step_of_a_compaction(encoding: Encoding) ->
     assert entry.encoding is encoding
 
 
-def test_only_what_is_wanted_of_a_fragment_is_read() -> None:
+def test_only_the_part_of_a_fragment_that_was_asked_for_is_read() -> None:
     archive = ChunkArchive(sparse_bytes=1, message_bytes=100)
     entry = archive.add(0, steady(1, *range(100)))
     (found,) = plan(archive, 40, 42)
@@ -144,7 +144,7 @@ def test_a_gap_comes_with_its_reason() -> None:
     assert plan(archive, 5, 7) == [gap]
 
 
-def test_what_is_before_the_first_offset_is_a_gap_only_for_who_asks_exactly() -> None:
+def test_offsets_before_the_first_archived_one_are_a_gap_only_if_asked_for_exactly() -> None:
     archive = ChunkArchive()
     archive.add(20, steady(2, 1))
     assert gaps_of(plan(archive, 5)) == []
@@ -154,7 +154,7 @@ def test_what_is_before_the_first_offset_is_a_gap_only_for_who_asks_exactly() ->
     assert plan(archive, 5, 15) == []
 
 
-def test_a_scan_from_the_tail_on_has_nothing() -> None:
+def test_a_scan_from_the_tail_on_is_empty() -> None:
     assert plan(mixed(), 54) == []
     assert plan(mixed(), 100) == []
 

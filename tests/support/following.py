@@ -1,4 +1,4 @@
-"""A follower under way in a world, and what it has given."""
+"""A follower that runs in a world, and what it has given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = Callable[[World], Coroutine[None, None, None]]
 
 
 def in_a_world(work: Work) -> Callable[[], None]:
-    """Make a test of a coroutine that is given a world."""
+    """Make a test of a coroutine that takes a world."""
 
     def test() -> None:
         random.seed(1)
