@@ -107,7 +107,7 @@ class ResolverClient:
         try:
             return body.value()
         except (ValueError, ColdstreamError) as err:
-            # Behind a proxy that cuts or mixes answers, the next one may be whole.
+            # Retryable, as the next answer may be whole: something between here and the resolver spoiled this one.
             raise UnavailableError(f"the answer of {self._url}/ranges contradicts itself: {err}") from err
 
     def _get(self, path: str, model: type[Body], **parameters: str | int | None) -> Body:

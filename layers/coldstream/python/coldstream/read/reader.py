@@ -31,6 +31,7 @@ MORE_THREADS = 2
 """Threads beyond one for each connection: no connection is to wait while a range is verified or resolved."""
 
 PAGE_RANGES = 64
+"""The most ranges that one answer of the resolver has."""
 
 
 class BaseReader:
@@ -86,10 +87,11 @@ class BaseReader:
 
     def _batches(self) -> Iterator[RangeBatch]:
         """Yield the chunks that were asked for, range by range. The caller sets `position`."""
-        if self._fetcher is not None:
+        if self._threads is not None:
             raise RuntimeError("a reader reads its stream only once")
-        self._fetcher = RangeFetcher(self._connections)
+        # The threads first: a `close` that comes between these lines then refuses the calls of the prefetcher.
         self._threads = FetchThreads(self._connections + MORE_THREADS)
+        self._fetcher = RangeFetcher(self._connections)
         prefetcher = Prefetcher(
             self._client, self._fetcher, self._threads, self._query, prefetch_bytes=self._prefetch_bytes
         )
