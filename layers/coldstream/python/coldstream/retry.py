@@ -1,7 +1,7 @@
-"""Retries: growing delays with jitter, and a bound on each.
+"""Retries, with growing delays, jitter, and a bound.
 
 `retrying` and `retrying_async` repeat one call, by tenacity. `Backoff` paces a loop that has no single call to repeat:
-one that polls, or that reconnects for as long as its process runs.
+one that polls, or one that reconnects for as long as its process runs.
 """
 
 from __future__ import annotations
@@ -18,42 +18,37 @@ from tenacity import (
     stop_after_attempt,
     wait_random_exponential,
 )
-from tenacity.nap import sleep as nap
+
+Retryable = type[Exception] | tuple[type[Exception], ...] | Callable[[BaseException], bool]
+"""The errors after which a call is repeated: one type, several, or those that a predicate accepts."""
 
 
-def retrying(
-    on: type[Exception] | tuple[type[Exception], ...] | Callable[[BaseException], bool],
-    *,
-    attempts: int,
-    first_delay_s: float,
-    max_delay_s: float,
-    sleep: Callable[[float], None] = nap,
-) -> Retrying:
-    """Return what calls a function, `attempts` times at most, while it raises one of `on`; the last error comes out.
+def retrying(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> Retrying:
+    """Return a caller that repeats a function, at most `attempts` times in all, while it raises an error of `on`.
 
-    `on` may also be a function that tells whether an error is worth another attempt. The delay before each further
-    attempt is random, between 0 and a bound that starts at `first_delay_s` and doubles up to `max_delay_s`: writers
-    that collided once do not collide again in step. `sleep` waits for it, and may return early.
+    It raises the last error. The delay before each further attempt is random, between 0 and a bound that starts at
+    `first_delay_s` and doubles up to `max_delay_s`: writers that collided once must not collide again in step.
     """
     return Retrying(
-        sleep=sleep,
-        retry=retry_if_exception_type(on) if isinstance(on, type | tuple) else retry_if_exception(on),
+        retry=_condition(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
         reraise=True,
     )
 
 
-def retrying_async(
-    on: type[Exception] | tuple[type[Exception], ...], *, attempts: int, first_delay_s: float, max_delay_s: float
-) -> AsyncRetrying:
+def retrying_async(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> AsyncRetrying:
     """Return `retrying` for a coroutine function."""
     return AsyncRetrying(
-        retry=retry_if_exception_type(on),
+        retry=_condition(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
         reraise=True,
     )
+
+
+def _condition(on: Retryable) -> retry_if_exception:
+    return retry_if_exception_type(on) if isinstance(on, type | tuple) else retry_if_exception(on)
 
 
 @dataclass(slots=True)

@@ -70,13 +70,9 @@ class HttpClient:
                 self._check_open()
                 raise
 
-        return retrying(
-            lambda err: isinstance(err, UnavailableError) and err.retryable,
-            attempts=self._attempts,
-            first_delay_s=FIRST_DELAY_S,
-            max_delay_s=MAX_DELAY_S,
-            sleep=self._sleep,
-        )(attempt)
+        retry = retrying(_is_transient, attempts=self._attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+        # Not `time.sleep`: `close` has to end the wait, too.
+        return retry.copy(sleep=self._sleep)(attempt)
 
     def close(self) -> None:
         """End every request under way, in whatever thread, and refuse new ones."""
@@ -119,6 +115,10 @@ class HttpClient:
                 self._sockets.add(connection.sock)
         # After adding it: see `close`.
         self._check_open()
+
+
+def _is_transient(err: BaseException) -> bool:
+    return isinstance(err, UnavailableError) and err.retryable
 
 
 def _tracking(pool: type, connection: type, track: Callable[[HTTPConnection], None]) -> Any:
