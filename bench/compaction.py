@@ -37,7 +37,7 @@ from coldstream.format.checksum import combine_crc32
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart
@@ -186,7 +186,7 @@ def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
         start = Offset(head.next_offset * (2 * step + 1) // (2 * READS))
         with Stopwatch() as stopwatch:
             for part in plan_scan(manifest, of, start, Offset(start + READ_MESSAGES)):
-                assert isinstance(part, Slice)
+                assert isinstance(part, ScanSlice)
                 stored += len(part.byte_range)
                 for chunk in read_slice(objects, part):
                     for _ in messages(chunk, source=part.key, from_offset=part.start):

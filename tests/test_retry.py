@@ -69,3 +69,14 @@ def test_delays_of_a_loop_grow_to_their_bound_and_start_again() -> None:
         assert bound / 2 <= delay <= bound
     backoff.reset()
     assert backoff.next_delay_s() <= 1
+
+
+def test_a_function_may_tell_which_errors_pass(delays: list[float]) -> None:
+    errors = iter([OSError("passes"), OSError("stays"), OSError("never raised")])
+
+    def call() -> None:
+        raise next(errors)
+
+    with pytest.raises(OSError, match="stays"):
+        retrying(lambda err: "passes" in str(err), attempts=5, first_delay_s=0.1, max_delay_s=1)(call)
+    assert len(delays) == 1

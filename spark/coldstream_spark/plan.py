@@ -11,7 +11,7 @@ from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import SLICE_BYTES, Slice, offset_of, plan_scan
+from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
 from coldstream_spark.filters import Wanted
@@ -39,7 +39,7 @@ class Part:
     """What one task reads of one stream, in the order of the offsets."""
 
     name: str
-    slices: tuple[Slice, ...]
+    slices: tuple[ScanSlice, ...]
 
 
 def find_streams(table: ManifestReads, options: Options, *, may_miss: bool = False) -> list[StreamId]:
@@ -120,7 +120,7 @@ def _steps(
     earliest: int,
     slice_bytes: int,
     on_gap: Callable[[StreamId, Gap], None],
-) -> Iterator[tuple[str, Slice]]:
+) -> Iterator[tuple[str, ScanSlice]]:
     """Yield the slices of ranges, each with the name of its stream."""
     for one in ranges:
         for step in plan_scan(

@@ -1,4 +1,4 @@
-"""What a consumer is without a broker; tests/consumer/test_real_broker.py has the rest."""
+"""Consumers without a broker; test_real_broker.py has the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_importing_coldstream_imports_neither_the_consumer_nor_rstream() -> None
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(coldstream.__path__) + "/.."})
 
 
-def test_what_coldstream_does_not_have_it_does_not_have() -> None:
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Producer'"):
         coldstream.Producer  # noqa: B018
 
@@ -47,7 +47,7 @@ def test_what_coldstream_does_not_have_it_does_not_have() -> None:
         ({"on_gap": "Skip"}, ValueError),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(options: dict[str, object], error: type[Exception]) -> None:
+def test_impossible_parameters_are_refused_at_once(options: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         consumer(**options)
 
@@ -72,7 +72,7 @@ def test_messages_and_chunks_do_not_take_turns() -> None:
 
 
 @pytest.mark.parametrize("super_stream", [False, True])
-def test_while_nothing_answers_a_consumer_can_be_left_at_once(*, super_stream: bool) -> None:
+def test_a_consumer_can_be_left_at_once_while_nothing_answers(*, super_stream: bool) -> None:
     async def leave() -> float:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
@@ -90,7 +90,7 @@ def test_while_nothing_answers_a_consumer_can_be_left_at_once(*, super_stream: b
     assert asyncio.run(leave()) < 1
 
 
-def test_the_blocking_face_is_read_within_its_context_alone() -> None:
+def test_the_blocking_consumer_is_read_only_within_its_context() -> None:
     reading = coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY, name="billing")
     reading.close()
     with pytest.raises(RuntimeError, match="within its context"):
@@ -101,7 +101,7 @@ def test_the_blocking_face_is_read_within_its_context_alone() -> None:
         next(reading.messages())
 
 
-def test_the_blocking_face_leaves_no_thread() -> None:
+def test_the_blocking_consumer_leaves_no_thread() -> None:
     with coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY) as reading:
         assert reading.position is None
         assert reading.gaps == []
@@ -109,7 +109,7 @@ def test_the_blocking_face_leaves_no_thread() -> None:
     assert not any(name.startswith("coldstream-consumer") for name in names)
 
 
-def test_where_no_event_loop_can_be_made_the_blocking_face_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocking_consumer_raises_if_no_event_loop_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def new_event_loop() -> asyncio.AbstractEventLoop:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -134,13 +134,13 @@ def test_more_partitions_than_connections_have_one_each(monkeypatch: pytest.Monk
                     while len(given) < 8:  # noqa: ASYNC110  what is waited for has no event
                         await asyncio.sleep(0.01)
 
-    monkeypatch.setattr("coldstream.consumer.consumer.StreamArchive", archive)
+    monkeypatch.setattr("coldstream.consumer.base.StreamArchive", archive)
     asyncio.run(read())
     assert given == [(1, 100)] * 8
 
 
 @pytest.mark.parametrize("owns", [True, False])
-def test_a_client_of_its_own_is_closed_and_no_other(monkeypatch: pytest.MonkeyPatch, *, owns: bool) -> None:
+def test_a_consumer_closes_its_own_client_and_no_other(monkeypatch: pytest.MonkeyPatch, *, owns: bool) -> None:
     closed: list[ResolverClient] = []
     close = ResolverClient.close
 

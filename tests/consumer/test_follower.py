@@ -1,4 +1,4 @@
-"""Followers in one situation each; tests/consumer/test_random_schedules.py has them all at once."""
+"""Followers in one situation each; test_random_schedules.py has all situations at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from coldstream.consumer.follower import GAP_WAIT_S
+from coldstream.consumer.catchup import GAP_WAIT_S
 from coldstream.errors import (
     AccessDeniedError,
     GapError,
@@ -36,13 +36,13 @@ async def test_jumps_that_arrived_together_cost_one_question(world: World) -> No
 
 
 @in_a_world
-async def test_the_border_costs_no_question_where_nothing_is_left_out(world: World) -> None:
+async def test_the_takeover_costs_no_question_if_nothing_is_left_out(world: World) -> None:
     chunks(world, 20)
     world.archive(12)
     reading = Following(world)
     await reading.settled(60)
     assert await reading.stop() is None
-    assert world.probes == 1  # for the broker's first chunk, to compare lives
+    assert world.probes == 1  # for the broker's first chunk, to compare incarnations
 
 
 @in_a_world
@@ -56,7 +56,7 @@ async def test_what_only_the_broker_has_comes_before_what_is_archived(world: Wor
 
 
 @in_a_world
-async def test_a_gap_that_the_broker_can_fill_is_none(world: World) -> None:
+async def test_a_gap_that_the_broker_can_fill_is_no_gap(world: World) -> None:
     chunks(world, 20)
     world.archive(5)
     world.archive(5, hole=3, reason="lost")
@@ -64,7 +64,7 @@ async def test_a_gap_that_the_broker_can_fill_is_none(world: World) -> None:
     await reading.settled(60)
     assert await reading.stop() is None
     assert reading.offsets == list(range(60))
-    assert reading.intake.gaps == []
+    assert reading.items.gaps == []
 
 
 async def run_into_a_gap(world: World, reason: str | None) -> float:
@@ -116,7 +116,7 @@ async def test_what_is_lost_past_the_tail_is_raised_at_once(world: World) -> Non
 
 
 @in_a_world
-async def test_what_is_lost_past_the_tail_is_passed_over_to_where_the_broker_begins(world: World) -> None:
+async def test_what_is_lost_past_the_tail_is_skipped_up_to_where_the_broker_begins(world: World) -> None:
     lose_what_follows_the_tail(world)
     reading = Following(world, on_gap="skip")
     await reading.settled(world.next_offset)
@@ -124,7 +124,7 @@ async def test_what_is_lost_past_the_tail_is_passed_over_to_where_the_broker_beg
     await reading.settled(world.next_offset)
     assert await reading.stop() is None
     assert reading.offsets == [*range(12), *range(25, 37)]
-    assert [(gap.first_offset, gap.next_offset) for gap in reading.intake.gaps] == [(12, 24)]
+    assert [(gap.first_offset, gap.next_offset) for gap in reading.items.gaps] == [(12, 24)]
 
 
 @in_a_world
@@ -153,7 +153,7 @@ async def test_a_stream_that_is_deleted_keeps_its_gaps(world: World) -> None:
     with pytest.raises(StreamNotFoundError):
         await reading.task
     assert reading.offsets == [*range(15), *range(24, 60)]
-    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.intake.gaps] == [(15, 24, "lost")]
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.items.gaps] == [(15, 24, "lost")]
 
 
 @in_a_world
@@ -198,7 +198,7 @@ async def test_offsets_that_are_archived_late_are_waited_for(world: World) -> No
 
 
 @in_a_world
-async def test_the_broker_may_be_away_for_ever_and_that_is_said_once(world: World) -> None:
+async def test_the_broker_may_be_away_for_ever_and_that_is_logged_once(world: World) -> None:
     chunks(world, 5)
     reading = Following(world)
     await reading.settled(15)
@@ -235,7 +235,7 @@ async def test_a_broker_that_denies_access_is_not_asked_again(world: World) -> N
 
 
 @in_a_world
-async def test_a_stream_of_nothing_is_read_from_its_first_message(world: World) -> None:
+async def test_an_empty_stream_is_read_from_its_first_message(world: World) -> None:
     for start in (FIRST, LAST, NEXT, AtOffset(Offset(0))):
         world.redeclare()
         world.track()

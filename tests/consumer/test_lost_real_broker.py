@@ -152,7 +152,7 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert not waiting.is_alive(), "the consumer waits"
         (err,) = told
         if story.source is Source.PROTOCOL:
-            # Nothing shows that what the broker has is the life that was archived: the chunk that would is deleted.
+            # The chunk that would prove that the broker has the archived incarnation is deleted.
             assert isinstance(err, IncarnationError)
             with story.consumer() as consumer:
                 messages = consumer.messages()

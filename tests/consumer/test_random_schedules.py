@@ -1,4 +1,4 @@
-"""Followers under thousands of random schedules: whatever happens, each message comes once and in order."""
+"""Followers under thousands of random schedules: whatever happens, they give each message once and in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCKS = pytest.mark.parametrize("block", range(5))
 
 
 def step(world: World, *, holes: bool = False) -> None:
-    """Let something happen."""
+    """Do something at random to the world."""
     rng = world.rng
     if rng.random() < 0.5:
         for _ in range(rng.randrange(1, 6)):
@@ -47,7 +47,7 @@ def step(world: World, *, holes: bool = False) -> None:
 
 
 async def finish(world: World) -> None:
-    """Let everything come to rest: all is up, and all is archived."""
+    """Let everything come to rest: both sides answer, and everything is archived."""
     world.is_up = world.answers = True
     world.lag = 0
     world.publish(1)
@@ -58,7 +58,7 @@ async def finish(world: World) -> None:
 
 
 def scene(seed: int, *, holes: bool = False) -> World:
-    """Make a stream with a past."""
+    """Make a stream with some history."""
     world = World(random.Random(seed))
     for _ in range(world.rng.choice([0, 5, 40])):
         step(world, holes=holes)
@@ -67,7 +67,7 @@ def scene(seed: int, *, holes: bool = False) -> World:
 
 def run_all(block: int, follow: Callable[[int], Coroutine[None, None, None]]) -> None:
     for seed in range(block * SEEDS, (block + 1) * SEEDS):
-        random.seed(seed)  # of the delays between attempts
+        random.seed(seed)  # for the delays between attempts
         try:
             run(follow(seed))
         except BaseException as err:
@@ -76,7 +76,7 @@ def run_all(block: int, follow: Callable[[int], Coroutine[None, None, None]]) ->
 
 
 async def happen(world: World, *, holes: bool = False) -> None:
-    """Let some time pass, in which this and that happens."""
+    """Let some time pass, and something happen now and then."""
     for _ in range(world.rng.randrange(STEPS)):
         await asyncio.sleep(world.rng.choice([0, 0, 0.01, 0.3, 3]))
         step(world, holes=holes)
@@ -125,7 +125,7 @@ def test_from_the_end_on_nothing_is_missed_however_often_the_connection_breaks(b
 
 
 @BLOCKS
-def test_a_consumer_that_comes_back_goes_on_behind_the_offset_it_stored(block: int) -> None:
+def test_a_consumer_that_comes_back_goes_on_after_the_offset_it_stored(block: int) -> None:
     async def follow(seed: int) -> None:
         world = scene(seed)
         world.publish(3)
@@ -169,7 +169,7 @@ def test_a_time_begins_at_its_first_chunk_wherever_that_is(block: int) -> None:
 
 
 @BLOCKS
-def test_what_does_not_come_was_said_to_be_a_gap(block: int) -> None:
+def test_whatever_does_not_come_is_reported_as_a_gap(block: int) -> None:
     async def follow(seed: int) -> None:
         world = scene(seed, holes=True)
         world.publish(1)
@@ -180,7 +180,7 @@ def test_what_does_not_come_was_said_to_be_a_gap(block: int) -> None:
         await finish(world)
         await reading.settled(world.next_offset)
         assert await reading.stop() is None
-        missing = {offset for gap in reading.intake.gaps for offset in range(gap.first_offset, gap.next_offset)}
+        missing = {offset for gap in reading.items.gaps for offset in range(gap.first_offset, gap.next_offset)}
         archived = {int(chunk.header.chunk_id) for chunk in world.newest}
         not_archived = {
             offset
@@ -217,14 +217,14 @@ def test_a_gap_is_raised_after_all_that_comes_before_it(block: int) -> None:
 
 
 @BLOCKS
-def test_two_lives_of_a_stream_are_never_read_as_one(block: int) -> None:
+def test_two_incarnations_of_a_stream_are_never_read_as_one(block: int) -> None:
     async def follow(seed: int) -> None:
         world = scene(seed)
         world.publish(2)
         reading = Following(world, world.rng.choice([FIRST, NEXT, AtOffset(Offset(3))]))
         await happen(world)
         world.redeclare()
-        # Offsets of both lives alone could go together, by chance; there must be something else to compare.
+        # Offsets alone may fit both incarnations by chance, so there must be something else to compare.
         world.retains = world.rng.random() < 0.5
         if world.retains:
             world.publish(1000)
@@ -233,9 +233,9 @@ def test_two_lives_of_a_stream_are_never_read_as_one(block: int) -> None:
         await reading.settled(world.next_offset)
         err = await reading.stop()
         assert err is None or isinstance(err, IncarnationError | UnavailableError | StreamNotFoundError)
-        # A message says which life it is of, and at which offset it was published.
-        lives = {raw.split(b"/")[0] for _, raw in reading.given}
-        assert len(lives) <= 1
+        # A message names its incarnation, and the offset at which it was published.
+        incarnations = {raw.split(b"/")[0] for _, raw in reading.given}
+        assert len(incarnations) <= 1
         assert [b"%d" % offset for offset, _ in reading.given] == [raw.split(b"/")[1] for _, raw in reading.given]
         assert reading.offsets == sorted(set(reading.offsets))
 

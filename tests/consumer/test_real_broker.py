@@ -113,7 +113,7 @@ def test_archive_and_broker_are_one_stream(scene: Scene) -> None:
         assert consumer.gaps == []
 
 
-def test_who_falls_behind_retention_goes_back_to_the_archive_and_returns(scene: Scene) -> None:
+def test_a_consumer_slower_than_retention_goes_back_to_the_archive_and_returns(scene: Scene) -> None:
     scene.declare(segments=3)
     scene.publish(100)
     with scene.consumer(NEXT) as consumer:
@@ -163,7 +163,7 @@ def test_offsets_stored_between_the_messages_are_no_gap(scene: Scene) -> None:
         assert take(consumer, 2000) == list(range(2000))
 
 
-def test_by_its_name_a_consumer_goes_on_behind_what_it_has_done(scene: Scene) -> None:
+def test_a_named_consumer_goes_on_after_the_offset_it_stored(scene: Scene) -> None:
     scene.declare()
     scene.publish(1000)
     scene.archive()
@@ -233,7 +233,7 @@ def test_a_stream_that_is_deleted_ends_after_what_is_archived(scene: Scene) -> N
     assert len(given) > 300
 
 
-def test_what_is_neither_here_nor_there_is_an_error_in_the_end(scene: Scene) -> None:
+def test_offsets_that_stay_neither_at_the_broker_nor_archived_are_an_error(scene: Scene) -> None:
     scene.declare(segments=1)
     scene.publish(20)
     with scene.consumer(NEXT, archive_wait_s=1.0) as consumer:

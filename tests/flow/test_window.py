@@ -80,3 +80,11 @@ def test_items_are_taken_only_as_there_is_room(pool: Executor) -> None:
 
     assert list(islice(map_ahead(pool, lambda number: 2 * number, items(), max_calls=3), 4)) == [0, 2, 4, 6]
     assert len(taken) <= 4 + 3
+
+
+def test_weight_alone_may_be_the_bound(pool: Executor) -> None:
+    window: Window[int] = Window(pool, max_weight=100)
+    for _ in range(100):
+        assert window.has_room(1)
+        window.submit(lambda: 1, 1)
+    assert not window.has_room(1)

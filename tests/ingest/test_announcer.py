@@ -11,7 +11,7 @@ from coldstream.ingest import announcer as announcer_module
 from coldstream.ingest.announcer import Announcement, Announcer, SliceOutcome
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled
-from coldstream.store.memory.table import MemoryObjects
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectInfo
 from tests.support.rig import Bus
 from tests.support.segments import STREAM, MemoryArchive, write_stream

@@ -169,7 +169,7 @@ def test_the_resolvers_errors_are_raised_as_they_were_and_at_once(server: Server
     ],
     ids=lambda failure: str(failure[0]),
 )
-def test_what_may_pass_is_tried_again(server: Server, failure: Answer) -> None:
+def test_transient_errors_are_retried(server: Server, failure: Answer) -> None:
     server.answer = lambda number: failure if number < ATTEMPTS - 1 else (200, b'{"streams": [], "cursor": null}')
     with ResolverClient(server.url) as client:
         assert client.streams().streams == ()
@@ -196,13 +196,13 @@ def test_a_url_that_is_no_resolvers_says_so(server: Server, answer: Answer) -> N
     assert raised.value.field == "resolver URL"
 
 
-def test_nobody_there_is_unavailable() -> None:
+def test_a_resolver_that_does_not_answer_is_unavailable() -> None:
     with ResolverClient("http://127.0.0.1:1") as client, pytest.raises(UnavailableError):
         client.streams()
 
 
 @pytest.mark.parametrize("url", ["", "resolver", "ftp://host", "http://", "https://host?x=1", "https://host#x"])
-def test_a_url_that_cannot_be_one_is_refused(url: str) -> None:
+def test_an_impossible_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidSettingError):
         ResolverClient(url)
 
@@ -272,7 +272,7 @@ def test_a_token_is_sent_as_it_is_given(server: Server) -> None:
     assert sent_by(server, token=SECRET) == f"Bearer {SECRET}"
 
 
-def test_a_token_is_asked_for_anew_at_each_attempt(server: Server) -> None:
+def test_a_token_function_is_called_for_each_attempt(server: Server) -> None:
     tokens = iter(["first", "second", "third"])
     server.answer = lambda number: (503, b"") if number == 0 else (200, b'{"streams": [], "cursor": null}')
     with ResolverClient(server.url, token=lambda: next(tokens)) as client:
@@ -302,7 +302,7 @@ def test_a_reader_sends_the_token_that_it_is_given(server: Server) -> None:
     with Reader(server.url, "/", "orders", token=SECRET) as reader, pytest.raises(StreamNotFoundError):
         next(reader.chunks())
     assert server.asked[0][1]["authorization"] == f"Bearer {SECRET}"
-    with ResolverClient(server.url) as client, pytest.raises(ValueError, match="token of its own"):
+    with ResolverClient(server.url) as client, pytest.raises(ValueError, match="a token belongs to the client"):
         Reader(client, "/", "orders", token=SECRET)
 
 
@@ -321,7 +321,7 @@ def test_a_token_takes_the_place_of_a_signature_unless_that_is_asked_for(
 
 
 @pytest.mark.parametrize("host", ["resolver.example", "10.0.0.1", "[2001:db8::1]", "localhost.example", "0.0.0.0"])
-def test_a_token_is_not_sent_where_others_read_along(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_not_sent_over_plain_http(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ResolverClient(f"http://{host}").close()
     ResolverClient(f"https://{host}", token=SECRET).close()
     with pytest.raises(InvalidSettingError, match="plain http") as caught:
@@ -338,7 +338,7 @@ def test_a_token_is_sent_to_this_machine(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\r\nX-Header: b", "Bearer x", "ü", "=", "a=b"])
-def test_what_cannot_be_a_token_is_refused_and_not_shown(server: Server, token: str) -> None:
+def test_an_impossible_token_is_refused_and_not_shown(server: Server, token: str) -> None:
     with ResolverClient(server.url, token=token) as client, pytest.raises(InvalidSettingError, match="token") as caught:
         client.streams()
     assert not token or token not in str(caught.value).removeprefix("token: what was given, of ")
@@ -353,13 +353,13 @@ def test_a_token_file_that_is_not_there_is_named(
         client.streams()
 
 
-def test_an_api_that_wants_a_token_says_where_to_put_it(server: Server) -> None:
+def test_an_api_that_needs_a_token_says_where_to_put_it(server: Server) -> None:
     server.answer = lambda _: (401, b'{"message":"Unauthorized"}')
     with ResolverClient(server.url) as client, pytest.raises(AccessDeniedError, match="set COLDSTREAM_TOKEN"):
         client.streams()
 
 
-def test_asking_loads_no_sdk_unless_requests_are_signed() -> None:
+def test_a_client_loads_the_sdk_only_to_sign_requests() -> None:
     program = """
 import sys
 from coldstream.read.client import ResolverClient

@@ -27,7 +27,7 @@ from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes
 from tests.support.compaction import DUE, Compaction, decoded
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 EVERYTHING = Bounds(max_ranges=1000, max_bytes=1 << 40)
 
 
@@ -36,8 +36,8 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 150)
 
 
-class Life:
-    """A stream that all kinds of things happen to; `committed` are its chunks."""
+class CompactedStream:
+    """A stream that is appended to and compacted at random; `committed` holds its archived chunks."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -55,11 +55,11 @@ class Life:
         return [self.committed[chunk_id] for chunk_id in sorted(self.committed)]
 
     def happen(self) -> Iterator[None]:
-        """Do something, and stop for a look after every transaction of it."""
-        head = self.archive.table.head(LIFE)
+        """Do something, and stop after every transaction of it."""
+        head = self.archive.table.head(INCARNATION)
         what = ["append"] * 6 + ["late"] * 2 + ["planned", "finish", "compact", "compact"]
         if head is not None and head.compacting is not None:
-            # Here it matters most what comes in between.
+            # What comes between two transactions of a compaction matters most.
             what = ["append", "late", "late", "late", "planned", "finish", "compact"]
         match self.rng.choice(what):
             case "late" if self.late:
@@ -127,17 +127,17 @@ class Life:
         yield from islice(steps, self.rng.choice([1, 1, 1, 1, 2, 100]))
 
 
-def ask(life: Life, start: OffsetSpec | Cursor, *, precise: bool = False) -> Answer:
+def ask(stream: CompactedStream, start: OffsetSpec | Cursor, *, precise: bool = False) -> Answer:
     request = ResolveRequest(STREAM, start, EVERYTHING, precise)
-    return resolve(request, life.archive.table, life.archive.objects, now=NOW, url_expiry_s=60)
+    return resolve(request, stream.archive.table, stream.archive.objects, now=NOW, url_expiry_s=60)
 
 
-def ask_once(life: Life, start: OffsetSpec, *, precise: bool = False) -> Answer:
+def ask_once(stream: CompactedStream, start: OffsetSpec, *, precise: bool = False) -> Answer:
     """Ask, at the cost of one Query, two by time, a GetItem where there is a gap or no time so late, and no more."""
-    table, objects = life.archive.table, life.archive.objects
+    table, objects = stream.archive.table, stream.archive.objects
     table.requests.clear()
     objects.requests.clear()
-    answer = ask(life, start, precise=precise)
+    answer = ask(stream, start, precise=precise)
     is_timed = isinstance(start, AtTimestamp)
     queries = 1 + (is_timed and answer.outcome is not AnswerOutcome.TAIL)
     gets = answer.outcome is AnswerOutcome.GAP or (is_timed and answer.outcome is AnswerOutcome.TAIL)
@@ -146,17 +146,17 @@ def ask_once(life: Life, start: OffsetSpec, *, precise: bool = False) -> Answer:
     return answer
 
 
-def check_ranges(life: Life, answer: Answer, first: StoredChunk) -> None:
+def check_ranges(stream: CompactedStream, answer: Answer, first: StoredChunk) -> None:
     """Check that the ranges have all chunks from `first` on, and only their predecessors before it."""
-    chunks = life.chunks
+    chunks = stream.chunks
     hole = next((hole for hole in holes(chunks) if hole[0] > first.header.chunk_id), None)
     end = chunks[-1].header.next_offset if hole is None else hole[0]
     found: list[StoredChunk] = []
     reached = answer.ranges[0].first_offset
     for part in answer.ranges:
         assert part.first_offset <= reached < part.next_offset
-        for chunk in decoded(life.archive.objects, part):
-            stored = life.committed[chunk.header.chunk_id]
+        for chunk in decoded(stream.archive.objects, part):
+            stored = stream.committed[chunk.header.chunk_id]
             assert chunk.header == stored.header
             if chunk.header.chunk_id >= reached:
                 assert chunk.header.chunk_id == reached
@@ -172,18 +172,18 @@ def check_ranges(life: Life, answer: Answer, first: StoredChunk) -> None:
     else:
         if answer.cursor is not None:
             # A page of the index by time does not say what is a gap.
-            answer = ask(life, Cursor.from_text(answer.cursor))
+            answer = ask(stream, Cursor.from_text(answer.cursor))
         assert answer.gap == Gap(Offset(hole[0]), Offset(hole[1]))
 
 
-def check_offset(life: Life, offset: int, *, precise: bool) -> None:
-    chunks = life.chunks
-    answer = ask_once(life, AtOffset(Offset(offset)), precise=precise)
+def check_offset(stream: CompactedStream, offset: int, *, precise: bool) -> None:
+    chunks = stream.chunks
+    answer = ask_once(stream, AtOffset(Offset(offset)), precise=precise)
     at = max(offset, chunks[0].header.chunk_id)
     holder = next((chunk for chunk in chunks if chunk.header.chunk_id <= at < chunk.header.next_offset), None)
     hole = next((hole for hole in holes(chunks) if hole[0] <= at < hole[1]), None)
     if holder is not None:
-        check_ranges(life, answer, holder)
+        check_ranges(stream, answer, holder)
     elif hole is not None:
         assert not answer.ranges
         assert answer.gap == Gap(Offset(hole[0]), Offset(hole[1]))
@@ -192,9 +192,9 @@ def check_offset(life: Life, offset: int, *, precise: bool) -> None:
         assert answer.tail == chunks[-1].header.next_offset
 
 
-def check_timestamp(life: Life, timestamp: int, *, precise: bool) -> None:
-    chunks = life.chunks
-    answer = ask_once(life, AtTimestamp(TimestampMs(timestamp)), precise=precise)
+def check_timestamp(stream: CompactedStream, timestamp: int, *, precise: bool) -> None:
+    chunks = stream.chunks
+    answer = ask_once(stream, AtTimestamp(TimestampMs(timestamp)), precise=precise)
     found = next((chunk for chunk in chunks if chunk.header.timestamp >= timestamp), None)
     if found is None:
         assert not answer.ranges
@@ -202,96 +202,96 @@ def check_timestamp(life: Life, timestamp: int, *, precise: bool) -> None:
         return
     hole = next((hole for hole in holes(chunks) if hole[1] == found.header.chunk_id), None)
     if hole is None:
-        check_ranges(life, answer, found)
+        check_ranges(stream, answer, found)
     else:
         assert not answer.ranges
         assert answer.gap == Gap(Offset(hole[0]), Offset(hole[1]))
 
 
-def check_coverage(life: Life) -> None:
-    table, chunks = life.archive.table, life.chunks
+def check_coverage(stream: CompactedStream) -> None:
+    table, chunks = stream.archive.table, stream.chunks
     covered = {offset for chunk in chunks for offset in range(chunk.header.chunk_id, chunk.header.next_offset)}
-    for chunk in life.rng.choices(life.archive.chunks, k=4):
+    for chunk in stream.rng.choices(stream.archive.chunks, k=4):
         header = chunk.header
-        coverage = read_coverage(table, LIFE, Offset(header.chunk_id), header.next_offset)
-        assert (coverage.holder_of(header, source="x") is not None) == (header.chunk_id in life.committed)
-        first = Offset(life.rng.randrange(life.next_offset))
-        following = Offset(life.rng.randrange(first + 1, life.next_offset + 2))
+        coverage = read_coverage(table, INCARNATION, Offset(header.chunk_id), header.next_offset)
+        assert (coverage.holder_of(header, source="x") is not None) == (header.chunk_id in stream.committed)
+        first = Offset(stream.rng.randrange(stream.next_offset))
+        following = Offset(stream.rng.randrange(first + 1, stream.next_offset + 2))
         wanted = set(range(first, following))
-        assert read_coverage(table, LIFE, first, following).holds(first, following) == (wanted <= covered)
+        assert read_coverage(table, INCARNATION, first, following).holds(first, following) == (wanted <= covered)
         reached = next((offset for offset in range(first, following) if offset not in covered), following)
-        assert covered_to(table, LIFE, first, following) == reached
+        assert covered_to(table, INCARNATION, first, following) == reached
 
 
-def check_state(life: Life) -> None:
-    table, chunks, log = life.archive.table, life.chunks, life.compaction.log()
-    assert [(gap.first_offset, gap.next_offset) for gap in table.gaps(LIFE, 1000)] == holes(chunks)
-    head = table.head(LIFE)
+def check_state(stream: CompactedStream) -> None:
+    table, chunks, log = stream.archive.table, stream.chunks, stream.compaction.log()
+    assert [(gap.first_offset, gap.next_offset) for gap in table.gaps(INCARNATION, 1000)] == holes(chunks)
+    head = table.head(INCARNATION)
     assert head is not None
     assert (head.fragments, head.object_bytes) == (len(log), sum(entry.object_bytes for entry in log))
     assert (head.chunks, head.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
     running = [entry.running_timestamp for entry in log]
     assert running == sorted(running)
-    tombstones = table.tombstones(LIFE, DUE, 10_000)
+    tombstones = table.tombstones(INCARNATION, DUE, 10_000)
     assert not {tombstone.key for tombstone in tombstones} & {entry.key for entry in log}
-    assert table.tombstones(LIFE, TimestampMs(DUE - 1), 10_000) == ()
+    assert table.tombstones(INCARNATION, TimestampMs(DUE - 1), 10_000) == ()
 
 
-def look(life: Life, *, samples: int | None) -> None:
-    chunks = life.chunks
+def look(stream: CompactedStream, *, samples: int | None) -> None:
+    chunks = stream.chunks
     if not chunks:
         return
-    check_state(life)
-    check_coverage(life)
+    check_state(stream)
+    check_coverage(stream)
     offsets = range(chunks[-1].header.next_offset + 2)
     times = [chunk.header.timestamp for chunk in chunks]
     timestamps = range(min(times) - 1, max(times) + 2)
     count = lambda those: len(those) if samples is None else min(samples, len(those))  # noqa: E731
-    for offset in life.rng.sample(offsets, count(offsets)):
-        check_offset(life, offset, precise=life.rng.random() < 0.5)
-    for timestamp in life.rng.sample(timestamps, count(timestamps)):
-        check_timestamp(life, timestamp, precise=life.rng.random() < 0.5)
-    check_ranges(life, ask_once(life, FIRST), chunks[0])
+    for offset in stream.rng.sample(offsets, count(offsets)):
+        check_offset(stream, offset, precise=stream.rng.random() < 0.5)
+    for timestamp in stream.rng.sample(timestamps, count(timestamps)):
+        check_timestamp(stream, timestamp, precise=stream.rng.random() < 0.5)
+    check_ranges(stream, ask_once(stream, FIRST), chunks[0])
     users = [chunk for chunk in chunks if chunk.header.type is ChunkType.USER]
-    last = ask(life, LAST)
+    last = ask(stream, LAST)
     if users:
-        check_ranges(life, last, users[-1])
+        check_ranges(stream, last, users[-1])
     else:
         assert last.tail == chunks[-1].header.next_offset
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_answer_is_right_after_every_transaction(seed: int) -> None:
-    life = Life(seed)
+    stream = CompactedStream(seed)
     for _ in range(60):
-        for _ in life.happen():
-            look(life, samples=4)
-    look(life, samples=None)
-    for _ in life.settle():
-        look(life, samples=6)
-    look(life, samples=None)
-    log = life.compaction.log()
+        for _ in stream.happen():
+            look(stream, samples=4)
+    look(stream, samples=None)
+    for _ in stream.settle():
+        look(stream, samples=6)
+    look(stream, samples=None)
+    log = stream.compaction.log()
     prior: FragmentEntry | None = None
     for entry in log:
         assert entry.prior_offset == (None if prior is None else prior.next_offset)
         assert entry.prior_timestamp == (None if prior is None else prior.running_timestamp)
         prior = entry
-    gone = {tombstone.key for tombstone in life.archive.table.tombstones(LIFE, DUE, 10_000)}
-    assert gone == life.named - {entry.key for entry in log}
+    gone = {tombstone.key for tombstone in stream.archive.table.tombstones(INCARNATION, DUE, 10_000)}
+    assert gone == stream.named - {entry.key for entry in log}
 
 
-def stopped(fragments: int = 9, encoding: Encoding = Encoding.IDENTITY) -> Life:
-    """Make a life of so many fragments, a hole before them and another before that, whose compaction has just begun."""
-    life = Life(0)
+def stopped(fragments: int = 9, encoding: Encoding = Encoding.IDENTITY) -> CompactedStream:
+    """Make a stream of so many fragments, two holes before them, and a compaction just begun."""
+    stream = CompactedStream(0)
     for number, first in enumerate([0, 20, *range(40, 40 + 5 * fragments, 5)]):
-        entry = life.archive.put(first, [Spec(2, 100 * number), Spec(3, 100 * number + 50)])
-        life.next_offset = entry.next_offset
-        life.commit(entry)
-    group = Group(life.compaction.log()[2:])
-    next(life.replace(group, life.compaction.store(group, encoding)))
+        entry = stream.archive.put(first, [Spec(2, 100 * number), Spec(3, 100 * number + 50)])
+        stream.next_offset = entry.next_offset
+        stream.commit(entry)
+    group = Group(stream.compaction.log()[2:])
+    next(stream.replace(group, stream.compaction.store(group, encoding)))
     left = range(40, 40 + 5 * (fragments - 4), 5)
-    assert [entry.first_offset for entry in life.compaction.log()] == [0, 20, *left, 40]
-    return life
+    assert [entry.first_offset for entry in stream.compaction.log()] == [0, 20, *left, 40]
+    return stream
 
 
 @pytest.mark.parametrize("greatest", [150, 475, 1475])
@@ -300,37 +300,37 @@ def stopped(fragments: int = 9, encoding: Encoding = Encoding.IDENTITY) -> Life:
 def test_a_fragment_that_comes_right_before_a_compaction_under_way_is_linked(
     greatest: int, encoding: Encoding, *, finish_first: bool
 ) -> None:
-    life = stopped(encoding=encoding)
-    late = life.archive.put(25, [Spec(10, 120), Spec(5, greatest)])
-    steps = life.compaction.finish()
+    stream = stopped(encoding=encoding)
+    late = stream.archive.put(25, [Spec(10, 120), Spec(5, greatest)])
+    steps = stream.compaction.finish()
     if finish_first:
         next(steps)
-        steps = life.compaction.finish()
-    life.commit(late)
-    look(life, samples=40)
+        steps = stream.compaction.finish()
+    stream.commit(late)
+    look(stream, samples=40)
     for _ in steps:
-        look(life, samples=40)
-    assert [entry.first_offset for entry in life.compaction.log()] == [0, 20, 25, 40]
-    assert life.compaction.log()[-1].prior_offset == 40
-    assert life.compaction.log()[-1].prior_timestamp == greatest
+        look(stream, samples=40)
+    assert [entry.first_offset for entry in stream.compaction.log()] == [0, 20, 25, 40]
+    assert stream.compaction.log()[-1].prior_offset == 40
+    assert stream.compaction.log()[-1].prior_timestamp == greatest
 
 
 def test_what_is_before_a_merged_entry_is_before_the_first_within_it() -> None:
-    life = stopped(6)
-    life.commit(life.archive.put(30, [Spec(5, 1475)]))
-    within, also_within, merged = life.compaction.log()[-3:]
+    stream = stopped(6)
+    stream.commit(stream.archive.put(30, [Spec(5, 1475)]))
+    within, also_within, merged = stream.compaction.log()[-3:]
     assert (within.prior_offset, within.prior_timestamp) == (35, 1475)
     assert (also_within.prior_offset, also_within.prior_timestamp) == (45, 1475)
     assert (merged.prior_offset, merged.prior_timestamp) == (35, 1475)
 
 
 def test_the_command_zstd_makes_the_identity_fragment_of_a_compressed_one(zstd: Callable[..., bytes]) -> None:
-    life = stopped()
-    for _ in life.compaction.finish():
+    stream = stopped()
+    for _ in stream.compaction.finish():
         pass
-    [*_, merged] = life.compaction.log()
+    [*_, merged] = stream.compaction.log()
     group = Group((merged,))
-    packed = life.compaction.store(group, Encoding.ZSTD_SEEKABLE)
+    packed = stream.compaction.store(group, Encoding.ZSTD_SEEKABLE)
     assert len(packed.sparse.points) > 1
-    objects = life.archive.objects.objects
+    objects = stream.archive.objects.objects
     assert zstd("-d", data=objects[packed.key]) == objects[merged.key]

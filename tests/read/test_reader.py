@@ -123,14 +123,14 @@ def test_a_timestamp_begins_at_the_first_chunk_at_or_after_it(served: Served, ch
     assert offsets(served.reader(at)) == list(range(5 * chunk, TAIL))
 
 
-def test_the_three_named_places(served: Served) -> None:
+def test_first_last_and_next_attach_as_at_the_broker(served: Served) -> None:
     assert offsets(served.reader(FIRST)) == list(range(TAIL))
     assert offsets(served.reader(LAST)) == list(range(TAIL - 5, TAIL))
     assert offsets(served.reader(NEXT)) == []
 
 
 @pytest.mark.parametrize("start", [AtOffset(Offset(TAIL)), AtOffset(Offset(10_000)), AtTimestamp(TimestampMs(60_000))])
-def test_past_the_end_there_is_nothing_but_the_tail(served: Served, start: OffsetSpec) -> None:
+def test_reading_past_the_end_gives_only_the_tail(served: Served, start: OffsetSpec) -> None:
     reader = served.reader(start)
     assert offsets(reader) == []
     assert reader.tail == TAIL
@@ -184,7 +184,7 @@ def compacted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("range_bytes", [1, 1600, 1 << 20])
-def test_what_was_compacted_is_read_once_and_in_order(compacted: Served, range_bytes: int) -> None:
+def test_compacted_messages_are_read_once_and_in_order(compacted: Served, range_bytes: int) -> None:
     assert offsets(compacted.reader(range_bytes=range_bytes)) == list(range(8 * RECORDS))
     for offset in (0, 49, 50, 52, 99, 100, 149, 150, 222, 349, 350, 399):
         reader = compacted.reader(AtOffset(Offset(offset)), range_bytes=range_bytes)
@@ -235,7 +235,7 @@ def test_a_gap_is_raised_after_everything_before_it() -> None:
 @pytest.mark.parametrize(
     ("start", "first"), [(FIRST, 0), (AtOffset(Offset(120)), 150), (AtTimestamp(TimestampMs(29_000)), 150)]
 )
-def test_a_gap_is_passed_over_where_that_is_wanted_and_told(start: OffsetSpec, first: int) -> None:
+def test_a_gap_is_skipped_and_listed_if_asked_for(start: OffsetSpec, first: int) -> None:
     with serve(fragments(0, 1, 3, 5)) as served:
         reader = served.reader(start, on_gap="skip")
         expected = [*range(first, 100), *range(150, 200), *range(250, 300)]
@@ -244,7 +244,7 @@ def test_a_gap_is_passed_over_where_that_is_wanted_and_told(start: OffsetSpec, f
         assert reader.tail == 300
 
 
-def test_a_stream_that_is_not_there_and_a_query_that_means_nothing_are_told_apart(served: Served) -> None:
+def test_a_missing_stream_and_a_meaningless_query_are_different_errors(served: Served) -> None:
     with pytest.raises(StreamNotFoundError):
         next(Reader(served.http.url, "/", "payments").messages())
     with pytest.raises(InvalidQueryError):
@@ -298,7 +298,7 @@ def test_pages_grow_up_to_a_bound() -> None:
     [Fault(status=500), Fault(status=503), Fault(status=429), Fault(keep_bytes=0), Fault(keep_bytes=700)],
     ids=str,
 )
-def test_what_fails_for_a_while_is_tried_again(served: Served, fault: Fault) -> None:
+def test_transient_failures_are_retried(served: Served, fault: Fault) -> None:
     failed: dict[tuple[str, int], int] = {}
 
     def faults(get: Get) -> Fault | None:
@@ -310,7 +310,7 @@ def test_what_fails_for_a_while_is_tried_again(served: Served, fault: Fault) -> 
 
 
 @pytest.mark.parametrize("fault", [Fault(status=500), Fault(keep_bytes=10)], ids=str)
-def test_what_goes_on_failing_is_unavailable_after_a_bounded_number_of_tries(served: Served, fault: Fault) -> None:
+def test_lasting_failures_are_unavailable_after_a_bounded_number_of_attempts(served: Served, fault: Fault) -> None:
     served.faults = lambda get: fault if get.key.endswith("0100.fragment") else None
     found = []
     with pytest.raises(UnavailableError, match=r"0100\.fragment"):
@@ -319,9 +319,7 @@ def test_what_goes_on_failing_is_unavailable_after_a_bounded_number_of_tries(ser
     assert sum(get.key.endswith("0100.fragment") for get in served.http.objects.gets) == http.ATTEMPTS
 
 
-def test_a_server_that_says_nothing_is_given_up_and_tried_again(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_server_is_given_up_and_tried_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http.HttpClient.__init__, "__kwdefaults__", {"read_timeout_s": 0.2, "attempts": 3})
     served.faults = lambda get: Fault(stall_s=5) if get.number == 2 else None
     assert offsets(served.reader()) == list(range(TAIL))
@@ -375,7 +373,7 @@ def test_a_length_that_makes_no_sense_is_refused_without_reading_on(length: str,
         part = Range("bucket", "key", ByteRange(8, 18), Offset(0), Offset(5), at, at, Encoding.IDENTITY, 10, 0, url, at)
         fetcher = RangeFetcher(1)
         with pytest.raises(ColdstreamError, match=why):
-            fetcher.fetch(part, None).result(10)
+            fetcher.fetch(part, None)
         fetcher.close()
 
 

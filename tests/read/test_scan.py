@@ -16,31 +16,31 @@ from coldstream.manifest.entry import Encoding, Gap, Quarantine
 from coldstream.manifest.groups import Policy, plan_groups
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.scan import Slice, offset_of, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, offset_of, plan_scan, read_slice
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, StoredChunk, holes, random_archive, steady
 from tests.support.compaction import Compaction
 
 
-def plan(archive: ChunkArchive, start: int = 0, end: int | None = None, **options: object) -> list[Slice | Gap]:
+def plan(archive: ChunkArchive, start: int = 0, end: int | None = None, **options: object) -> list[ScanSlice | Gap]:
     limit = None if end is None else Offset(end)
     return list(plan_scan(archive.table, STREAM, Offset(start), limit, **options))  # type: ignore[arg-type]
 
 
-def chunks_of(archive: ChunkArchive, steps: list[Slice | Gap]) -> list[Chunk]:
-    return [chunk for step in steps if isinstance(step, Slice) for chunk in read_slice(archive.objects, step)]
+def chunks_of(archive: ChunkArchive, steps: list[ScanSlice | Gap]) -> list[Chunk]:
+    return [chunk for step in steps if isinstance(step, ScanSlice) for chunk in read_slice(archive.objects, step)]
 
 
 def ids(chunks: list[Chunk] | list[StoredChunk]) -> list[int]:
     return [chunk.header.chunk_id for chunk in chunks]
 
 
-def gaps_of(steps: list[Slice | Gap]) -> list[tuple[int, int]]:
+def gaps_of(steps: list[ScanSlice | Gap]) -> list[tuple[int, int]]:
     return [(step.first_offset, step.next_offset) for step in steps if isinstance(step, Gap)]
 
 
-def check(archive: ChunkArchive, start: int, end: int | None, steps: list[Slice | Gap]) -> None:
+def check(archive: ChunkArchive, start: int, end: int | None, steps: list[ScanSlice | Gap]) -> None:
     """Compare a plan with all chunks there are."""
     to = archive.chunks[-1].header.next_offset if end is None else end
     wanted = [chunk for chunk in archive.chunks if start < to and overlaps(chunk, start, to)]
@@ -57,8 +57,8 @@ def overlaps(chunk: StoredChunk, start: int, end: int) -> bool:
     return chunk.header.next_offset > start and chunk.header.chunk_id < end
 
 
-def offsets_of(steps: list[Slice | Gap]) -> list[int]:
-    return [offset for step in steps if isinstance(step, Slice) for offset in range(step.start, step.end)]
+def offsets_of(steps: list[ScanSlice | Gap]) -> list[int]:
+    return [offset for step in steps if isinstance(step, ScanSlice) for offset in range(step.start, step.end)]
 
 
 def mixed(sparse_bytes: int = 150) -> ChunkArchive:
@@ -111,11 +111,11 @@ def test_a_scan_is_whole_after_every_step_of_a_compaction(encoding: Encoding) ->
     assert entry.encoding is encoding
 
 
-def test_only_what_is_wanted_of_a_fragment_is_read() -> None:
+def test_only_the_part_of_a_fragment_that_was_asked_for_is_read() -> None:
     archive = ChunkArchive(sparse_bytes=1, message_bytes=100)
     entry = archive.add(0, steady(1, *range(100)))
     (found,) = plan(archive, 40, 42)
-    assert isinstance(found, Slice)
+    assert isinstance(found, ScanSlice)
     assert (found.first_offset, found.next_offset) == (40, 42)
     assert len(found.byte_range) == found.data_bytes
     assert found.data_bytes * 50 == entry.data_bytes
@@ -126,7 +126,7 @@ def test_slices_are_of_the_size_asked_for() -> None:
     entry = archive.add(0, steady(1, *range(100)))
     steps = plan(archive, slice_bytes=entry.data_bytes // 10)
     assert len(steps) == 10
-    assert sum(step.data_bytes for step in steps if isinstance(step, Slice)) == entry.data_bytes
+    assert sum(step.data_bytes for step in steps if isinstance(step, ScanSlice)) == entry.data_bytes
 
 
 def test_a_slice_travels() -> None:
@@ -144,7 +144,7 @@ def test_a_gap_comes_with_its_reason() -> None:
     assert plan(archive, 5, 7) == [gap]
 
 
-def test_what_is_before_the_first_offset_is_a_gap_only_for_who_asks_exactly() -> None:
+def test_offsets_before_the_first_archived_one_are_a_gap_only_if_asked_for_exactly() -> None:
     archive = ChunkArchive()
     archive.add(20, steady(2, 1))
     assert gaps_of(plan(archive, 5)) == []
@@ -154,7 +154,7 @@ def test_what_is_before_the_first_offset_is_a_gap_only_for_who_asks_exactly() ->
     assert plan(archive, 5, 15) == []
 
 
-def test_a_scan_from_the_tail_on_has_nothing() -> None:
+def test_a_scan_from_the_tail_on_is_empty() -> None:
     assert plan(mixed(), 54) == []
     assert plan(mixed(), 100) == []
 
@@ -207,7 +207,7 @@ def test_bytes_that_are_not_those_planned_are_refused() -> None:
     archive = ChunkArchive(objects=objects)
     archive.add(0, steady(2, 1, 2, 3))
     (part,) = plan(archive)
-    assert isinstance(part, Slice)
+    assert isinstance(part, ScanSlice)
     whole = objects.get_range(part.key, part.byte_range).data
     objects.data = whole[:-1]
     with pytest.raises(TruncatedError):
@@ -217,7 +217,9 @@ def test_bytes_that_are_not_those_planned_are_refused() -> None:
         read_slice(objects, part)
     objects.data = None
     with pytest.raises(BadSequenceError):
-        read_slice(objects, Slice(**{name: getattr(part, name) for name in Slice.__slots__} | {"first_offset": 1}))
+        read_slice(
+            objects, ScanSlice(**{name: getattr(part, name) for name in ScanSlice.__slots__} | {"first_offset": 1})
+        )
 
 
 @pytest.mark.usefixtures("_small_steps")

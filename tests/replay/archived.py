@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from coldstream.format.amqp.message import messages
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.stream import StreamId, stream_from_directory
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.replay.source import Source
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
@@ -52,7 +52,7 @@ def archived(directory: Path, stream: StreamId) -> Archived:
     archive.announce(directory)
     found: dict[int, bytes] = {}
     for step in plan_scan(archive.table, stream, Offset(0)):
-        assert isinstance(step, Slice)
+        assert isinstance(step, ScanSlice)
         for chunk in read_slice(archive.objects, step):
             found |= {message.offset: message.raw for message in messages(chunk, source=step.key)}
     return Archived(archive.table, archive.objects, stream, found)

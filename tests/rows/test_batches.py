@@ -48,14 +48,14 @@ def offsets(found: Sequence[pa.RecordBatch]) -> list[int]:
 
 
 @pytest.mark.parametrize("message", [encode(body=b"x" * 300), encode(body=b"x" * 300, application_properties={"k": 1})])
-def test_a_batch_has_no_more_bytes_than_it_may(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_a_batch_are_bounded(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.rows.batches.BATCH_BYTES", 1000)
     found = list(as_batches([message] * 20, start=2, end=19))
     assert offsets(found) == list(range(2, 19))
     assert {batch.num_rows for batch in found} == {3, 2}
 
 
-def test_a_message_that_is_larger_than_a_batch_is_one_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_larger_than_a_batch_is_a_batch_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.rows.batches.BATCH_BYTES", 1000)
     for more in ({}, {"application_properties": {"k": 1}}):
         sizes = [10, 5000, 10, 10, 5000]
@@ -73,7 +73,7 @@ def test_a_message_that_is_larger_than_a_batch_is_one_by_itself(monkeypatch: pyt
     ],
     ids=["plain", "decoded", "not looked at"],
 )
-def test_a_batch_has_no_more_rows_than_it_may(
+def test_the_rows_of_a_batch_are_bounded(
     entries: list[bytes | SubBatch], columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("BATCH_ROWS", "DECODED_ROWS"):

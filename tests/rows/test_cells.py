@@ -22,7 +22,7 @@ def rows(*published: bytes) -> list[Row]:
     return to_dicts(found)
 
 
-def test_a_message_of_data_is_a_value_and_where_it_is_from() -> None:
+def test_a_plain_message_is_a_value_with_its_stream_offset_and_time() -> None:
     first, second = rows(encode(body=b"one"), encode(body=b"two"))
     nothing = dict.fromkeys(SCHEMA.names)
     moment = datetime(2025, 11, 21, 4, 40, 0, 123_000, UTC)
@@ -71,13 +71,13 @@ def test_bodies_of_other_kinds_are_text_or_json() -> None:
     assert [row["value"] for row in found] == ["grün".encode(), b'{"a": [1]}', b'[1, "two", null]', None]
 
 
-def test_a_message_of_no_bytes_is_an_empty_value_and_one_without_a_body_has_none() -> None:
+def test_an_empty_message_is_an_empty_value_and_one_without_a_body_is_null() -> None:
     found = rows(b"", encode(body=b"x"), encode(application_properties={"k": "v"}))
     assert [row["value"] for row in found] == [b"", b"x", None]
 
 
 @pytest.mark.parametrize("published", [b"no AMQP", encode(body=b"x")[:-1] + b"", b"\x00\x53\x73\xc0\x02\x01\xff"])
-def test_what_is_not_amqp_or_damaged_is_a_value_and_nothing_else(published: bytes) -> None:
+def test_a_message_that_is_damaged_or_not_amqp_is_only_a_value(published: bytes) -> None:
     (row,) = rows(published[:-1])
     assert row["value"] == published[:-1]
     assert row["properties"] is None
@@ -92,7 +92,7 @@ def test_every_kind_of_message_is_a_row_and_a_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("message", [encode(body=b"x"), encode(body=b"x", properties=Properties(message_id=7))])
-def test_a_time_that_no_calendar_reaches_is_null(message: bytes) -> None:
+def test_a_time_outside_of_calendars_is_null(message: bytes) -> None:
     for timestamp in (MAX_TIMESTAMP_MS, 253_402_300_800_000, -62_135_596_800_001):
         assert as_rows(message, message, timestamp=timestamp).column("chunk_timestamp").to_pylist() == [None] * 2
     for timestamp, year in ((253_402_300_799_999, 9999), (-62_135_596_800_000, 1)):

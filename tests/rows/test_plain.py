@@ -10,10 +10,10 @@ from coldstream.format.chunk import iter_chunks
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.rows import plain
 from coldstream.rows.batches import batches
-from coldstream.rows.plain import Span
+from coldstream.rows.plain import ByteSpan
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import encode
 from tests.support.archive import STREAM, ChunkArchive, steady
@@ -57,7 +57,7 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
         found = [
             (row["offset"], row["value"])
             for part in steps
-            if isinstance(part, Slice)
+            if isinstance(part, ScanSlice)
             for batch in batches(
                 read_slice(archive.objects, part),
                 "orders",
@@ -114,7 +114,7 @@ def test_a_chunk_is_looked_through_by_itself_wherever_it_lies(monkeypatch: pytes
             [encode(body=b"body" * count)] * count, chunk_id=ChunkId(0), timestamp=TimestampMs(TIME), epoch=Epoch(1)
         )
         start = len(data) + len(chunk) - header.data_bytes - header.trailer_bytes
-        spans.append(Span(start, start + header.data_bytes, count))
+        spans.append(ByteSpan(start, start + header.data_bytes, count))
         data += chunk
     looked_at = []
     find = plain._find

@@ -13,7 +13,7 @@ from coldstream.compact.run import Compactor
 from coldstream.compact.task import write_task
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
@@ -117,7 +117,7 @@ def log_of(table: MemoryTable, incarnation: Incarnation) -> tuple[FragmentEntry,
 def scanned(archive: ChunkArchive) -> Iterator[tuple[int, bytes]]:
     """Read everything as a reader does: each chunk's id and data."""
     for step in plan_scan(archive.table, archive.stream, Offset(0)):
-        if isinstance(step, Slice):
+        if isinstance(step, ScanSlice):
             for chunk in read_slice(archive.objects, step):
                 assert step.start <= chunk.header.chunk_id
                 assert chunk.header.next_offset <= step.end

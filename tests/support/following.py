@@ -1,4 +1,4 @@
-"""A follower under way in a world, and what it has given."""
+"""A follower that runs in a world, and what it has given."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 
-from coldstream.consumer.follower import Follower
-from coldstream.consumer.intake import Intake
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.batch import ChunkBatch, SkippedGap
+from coldstream.consumer.follower import StreamFollower
+from coldstream.consumer.items import BatchItems
 from coldstream.errors import ColdstreamError
 from coldstream.manifest.spec import FIRST, OffsetSpec
 from tests.support.world import STREAM, FakeArchive, FakeBroker, World, run
@@ -17,7 +17,7 @@ Work = Callable[[World], Coroutine[None, None, None]]
 
 
 def in_a_world(work: Work) -> Callable[[], None]:
-    """Make a test of a coroutine that is given a world."""
+    """Make a test of a coroutine that takes a world."""
 
     def test() -> None:
         random.seed(1)
@@ -39,16 +39,18 @@ class Following:
     def __init__(self, world: World, start: OffsetSpec = FIRST, **options: object) -> None:
         self.world = world
         self.broker = FakeBroker(world)
-        self.intake = Intake([STREAM])
+        self.items = BatchItems([STREAM])
         self.given: list[tuple[int, bytes]] = []
-        follower = Follower(STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options)
+        follower = StreamFollower(
+            STREAM, start, broker=self.broker, archive=FakeArchive(world), give=self.give, **options
+        )
         self.task = asyncio.create_task(follower.run())
 
-    async def give(self, portion: Portion) -> None:
+    async def give(self, item: ChunkBatch | SkippedGap) -> None:
         if self.world.rng.random() < 0.2:
             await asyncio.sleep(self.world.rng.choice([0, 0.01, 1, 5]))
-        self.intake.load(portion)
-        self.given.extend((message.offset, message.raw) for message in self.intake.messages)
+        self.items.load(item)
+        self.given.extend((message.offset, message.raw) for message in self.items.messages)
 
     @property
     def offsets(self) -> list[int]:

@@ -11,12 +11,12 @@ WITHOUT_BODY = {204, 304}
 
 
 class RelayError(Exception):
-    """A message that is no HTTP, or that ended half-way."""
+    """A message is not HTTP, or ended half-way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first line of a message and its fields, their names in lower case. `method` is the request's, also here."""
+    """The first line of a message, and its fields by names in lower case. `method` is always the request's."""
 
     line: str
     lines: tuple[str, ...]
@@ -40,7 +40,7 @@ class Head:
 
     @property
     def body_bytes(self) -> int | None:
-        """The length of the body; None where only the end of the connection ends it."""
+        """The length of the body; None if only the end of the connection ends it."""
         if self.is_response and (self.method == "HEAD" or int(self.line.split()[1]) in WITHOUT_BODY):
             return 0
         length = self.fields.get("content-length")
@@ -53,17 +53,17 @@ class Head:
         return is_open and (self.is_chunked or self.body_bytes is not None)
 
     def answering(self, request: Head) -> Head:
-        """Return this response as that to a request: what is not sent depends on the method."""
+        """Return this response as the answer to a request: whether it has a body depends on the method."""
         return replace(self, method=request.method)
 
     def to_bytes(self) -> bytes:
-        """Write the head, without the question whether to go on."""
+        """Encode the head, without the field `Expect`."""
         lines = [line for line in self.lines if not line.lower().startswith("expect:")]
         return "\r\n".join([self.line, *lines, "", ""]).encode("latin-1")
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """Read a head, None where the connection has ended."""
+    """Read a head; return None if the connection has ended."""
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as err:
@@ -81,7 +81,7 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 async def relay_body(
     head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, cut_half_way: bool = False
 ) -> bool:
-    """Pass a body on as it comes; or only half of it, and return False."""
+    """Pass a body on as it comes and return True; or only half of it, and return False."""
     if head.is_chunked and (head.method != "HEAD" or not head.is_response):
         await _relay_chunks(reader, writer)
         return not cut_half_way
@@ -102,7 +102,7 @@ async def relay_body(
 
 
 async def discard_body(head: Head, reader: asyncio.StreamReader) -> None:
-    """Read a request's body for nothing."""
+    """Read a request's body and drop it."""
     await relay_body(head, reader, _Nowhere())  # type: ignore[arg-type]  # it writes and drains, and that is all
 
 
@@ -128,10 +128,10 @@ async def _relay_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 class _Nowhere:
-    """Where bodies go that nobody wants."""
+    """A writer that drops what it is given."""
 
     def write(self, data: bytes) -> None:
-        """Forget it."""
+        """Drop the data."""
 
     async def drain(self) -> None:
         """Wait for nothing."""

@@ -1,4 +1,4 @@
-"""Sending slices, with every request of the sender in the test's hands."""
+"""Sending slices, with every request of the sender under the test's control."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEY = Keys().staged(STREAM.incarnation, Offset(0), Offset(10))
 
 
 class KilledError(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 class Process:
-    """One process's way to the objects, with its requests in its own hands.
+    """The objects as one process sees them.
 
-    `hook` is called with the number of each request, from 0, before it has its effect and after.
+    `hook` is called with the number of each request, from 0, before the request takes effect and after.
     """
 
     def __init__(self, objects: MemoryObjects, hook: Callable[[int, str], None] = lambda _, __: None) -> None:
@@ -59,7 +59,7 @@ class Process:
 
 
 def killed(objects: MemoryObjects, at: int, when: str = "before") -> Process:
-    """A process that ends at a request: that one fails, and all that come later."""
+    """Make a process that ends at a request: that one fails, and so do all after it."""
 
     def hook(number: int, moment: str) -> None:
         if number > at or (number, moment) == (at, when):
@@ -69,7 +69,7 @@ def killed(objects: MemoryObjects, at: int, when: str = "before") -> Process:
 
 
 def interrupted(objects: MemoryObjects, at: int, when: str, by: Callable[[], object]) -> Process:
-    """A process at one of whose requests something else happens."""
+    """Make a process in which `by` is called at one of its requests."""
 
     def hook(number: int, moment: str) -> None:
         if (number, moment) == (at, when):
@@ -79,7 +79,7 @@ def interrupted(objects: MemoryObjects, at: int, when: str, by: Callable[[], obj
 
 
 def make(directory: Path, size_bytes: int, *, seed: int = 1) -> SegmentSlice:
-    """Make a slice that is staged as so many bytes."""
+    """Make a slice that takes so many bytes when staged."""
     path = directory / f"{seed:020}.segment"
     path.write_bytes(SEGMENT_HEADER + random.Random(seed).randbytes(size_bytes - 8))
     return SegmentSlice(path, Offset(0), Offset(10), 8, size_bytes)

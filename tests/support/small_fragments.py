@@ -10,7 +10,7 @@ from coldstream.archive.upload import Uploader
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -55,6 +55,6 @@ class SmallFragments:
 
     def read(self) -> Iterator[tuple[int, bytes]]:
         for step in plan_scan(self.table, ORDERS, Offset(0)):
-            assert isinstance(step, Slice)
+            assert isinstance(step, ScanSlice)
             for chunk in read_slice(self.objects, step):
                 yield chunk.header.chunk_id, bytes(chunk.data)

@@ -1,4 +1,4 @@
-"""A broker that says what a test wants it to say, by the stream protocol, on a port of its own on loopback."""
+"""A broker on loopback that speaks the stream protocol and says what a test tells it to say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Says = Callable[[schema.Frame], list[bytes]]
 
 
 class FakeBroker:
-    """Takes every connection, and answers each frame by what `says` has for its type; for others it says nothing."""
+    """Accepts every connection, and answers each frame as `says` has it for its type. Other frames get no answer."""
 
     def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self.taken: list[schema.Frame] = []
@@ -62,7 +62,7 @@ class FakeBroker:
         self.cut()
         self._server.close()
         await self._server.wait_closed()
-        await asyncio.sleep(0.01)  # the ends of connections are heard
+        await asyncio.sleep(0.01)  # until both sides have noticed
 
     def cut(self) -> None:
         """End every connection without a word."""
@@ -70,7 +70,7 @@ class FakeBroker:
             writer.transport.abort()
 
     def say(self, *frames: bytes) -> None:
-        """Say something unasked, to everybody."""
+        """Send frames that nobody asked for to every connection."""
         for writer in self._writers:
             writer.writelines(frames)
 
@@ -97,7 +97,7 @@ class FakeBroker:
 
 
 def answer(frame: schema.Frame) -> bytes:
-    """Encode an answer; rstream, which never gives one, leaves out the bit that marks it."""
+    """Encode an answer. rstream only sends requests, and leaves out the bit that marks an answer."""
     encoded = bytearray(encode_frame(frame))
     encoded[4] |= 0x80
     return bytes(encoded)

@@ -1,6 +1,6 @@
-"""A stream in memory, at a broker and in an archive, with all that goes wrong: what following a stream is tried on.
+"""A stream in memory, at a broker and in an archive, with everything that goes wrong: the world of tested followers.
 
-Time is virtual: a loop that has nothing to do goes straight to the next moment at which it has.
+Time is virtual: a loop that has nothing to do goes straight to the next moment at which it has something to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ NOTHING = memoryview(b"")
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps over the time in which nothing happens. Raises where nothing can happen any more."""
+    """A loop whose clock skips the time in which nothing happens. Raises if nothing can happen any more."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -64,13 +64,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 class World:
     """One stream: its log, of which the broker holds the chunks from `kept_from` on, and the archive some.
 
-    `lives` counts its declarations; the archive knows chunks by life. `is_up` and `answers` say whether the broker and
-    the resolver do.
+    `incarnation` counts its declarations; the archive keeps chunks by incarnation. `is_up` says whether the broker
+    answers, `answers` whether the resolver does.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.lives = 1
+        self.incarnation = 1
         self.exists = True
         self.log: list[Chunk] = []
         self.kept_from = 0
@@ -78,7 +78,7 @@ class World:
         self.archived: dict[int, list[Chunk]] = {}
         self.reasons: dict[int, str] = {}
         self.lost: dict[int, tuple[int, str]] = {}
-        """What is told to be lost past a tail: up to which offset, and why."""
+        """What is reported as lost from a tail on: up to which offset, and why."""
         self.is_up = True
         self.answers = True
         self.now = 1_000
@@ -87,9 +87,9 @@ class World:
         self.stored: dict[str, int] = {}
         self.probes = 0
         self.is_unaware = rng.random() < 0.3
-        """The broker delivers user chunks alone, whatever it is asked for."""
+        """Whether the broker delivers only user chunks, whatever it is asked for."""
         self.lag = 0
-        """Chunks at the end that the node which is connected to has not got yet."""
+        """How many of the last chunks the connected node does not have yet."""
 
     @property
     def next_offset(self) -> Offset:
@@ -97,28 +97,28 @@ class World:
 
     @property
     def held(self) -> list[Chunk]:
-        """What the node that is connected to has."""
+        """The chunks of the connected node."""
         return self.log[self.kept_from : len(self.log) - self.lag]
 
     @property
     def newest(self) -> list[Chunk]:
-        """What is archived of the life that was archived last."""
+        """The archived chunks of the incarnation that was archived last."""
         return self.archived[max(self.archived)] if self.archived else []
 
     def publish(self, messages: int) -> None:
-        self._write([b"%d/%d" % (self.lives, self.next_offset + at) for at in range(messages)], ChunkType.USER)
+        self._write([b"%d/%d" % (self.incarnation, self.next_offset + at) for at in range(messages)], ChunkType.USER)
 
     def track(self) -> None:
         self._write([b"tracking"], ChunkType.TRACKING_DELTA)
 
     def retain(self, chunks: int) -> None:
-        """Keep that many chunks at the broker, and no more."""
+        """Keep at most so many chunks at the broker."""
         if self.retains:
             self.kept_from = max(self.kept_from, len(self.log) - chunks)
 
     def archive(self, chunks: int, *, hole: int = 0, reason: str | None = None) -> None:
         """Archive so many chunks more, after leaving out some."""
-        done = self.archived.get(self.lives, [])
+        done = self.archived.get(self.incarnation, [])
         at = next((n for n, c in enumerate(self.log) if done and c.header.chunk_id >= done[-1].header.next_offset), 0)
         if done and self.log[at].header.chunk_id < done[-1].header.next_offset:
             return
@@ -126,7 +126,7 @@ class World:
         if new:
             if hole and done and reason is not None:
                 self.reasons[done[-1].header.next_offset] = reason
-            self.archived.setdefault(self.lives, []).extend(new)
+            self.archived.setdefault(self.incarnation, []).extend(new)
 
     def disconnect(self) -> None:
         for subscription in list(self.subscriptions):
@@ -135,7 +135,7 @@ class World:
     def redeclare(self) -> None:
         for subscription in list(self.subscriptions):
             subscription.end(UnavailableError("the stream has changed its members"))
-        self.lives += 1
+        self.incarnation += 1
         self.log = []
         self.kept_from = self.lag = 0
         self.stored.clear()
@@ -160,7 +160,7 @@ class World:
                 subscription.fill()
 
     def messages(self) -> list[int]:
-        """Offsets of all messages of this life."""
+        """Offsets of all messages of this incarnation."""
         return [
             offset
             for chunk in self.log
@@ -170,7 +170,7 @@ class World:
 
 
 class Subscription:
-    """What the broker sends, jumping over what retention has deleted, as far as there are credits."""
+    """What the broker sends, as far as there are credits; it skips silently what retention has deleted."""
 
     def __init__(self, world: World, cursor: int) -> None:
         self._world = world
@@ -212,7 +212,7 @@ class Subscription:
 
 
 class FakeBroker:
-    """Implements `Broker`."""
+    """Implements `BrokerSource`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -283,7 +283,7 @@ class FakeBroker:
 
 
 class FakeArchive:
-    """Implements `Archive`."""
+    """Implements `ArchiveSource`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -296,16 +296,16 @@ class FakeArchive:
 
 
 class FakeReading:
-    """Implements `Reading`, by the rules of the resolver and the reader."""
+    """Implements `ArchiveReading`, by the rules of the resolver and the reader."""
 
     def __init__(self, world: World, start: OffsetSpec, incarnation: Incarnation | None) -> None:
         self._world = world
         self._start = start
-        self._life = None if incarnation is None else int(incarnation)
+        self._incarnation = None if incarnation is None else int(incarnation)
         self.stream: StreamId | None = None
         self.tail: Offset | None = None
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncIterator[RangeBatch]:
         world, rng = self._world, self._world.rng
         spec: OffsetSpec = self._start
         expected: int | None = None
@@ -315,9 +315,9 @@ class FakeReading:
                 raise UnavailableError("the resolver does not answer")
             if not world.archived:
                 raise StreamNotFoundError("not archived")
-            life = self._life = self._life or max(world.archived)
-            self.stream = StreamId("/", STREAM, Incarnation(str(life)))
-            chunks = world.archived[life]
+            number = self._incarnation = self._incarnation or max(world.archived)
+            self.stream = StreamId("/", STREAM, Incarnation(str(number)))
+            chunks = world.archived[number]
             at = self._attach(chunks, spec)
             if at == len(chunks):
                 tail = chunks[-1].header.next_offset
@@ -339,7 +339,7 @@ class FakeReading:
             ):
                 end += 1
             assert expected is None or first == expected
-            yield Batch(SimpleNamespace(key="fragment"), chunks[at:end])  # type: ignore[arg-type]
+            yield RangeBatch(SimpleNamespace(key="fragment"), chunks[at:end])  # type: ignore[arg-type]
             expected = chunks[end - 1].header.next_offset
             spec = AtOffset(Offset(expected))
 

@@ -1,4 +1,17 @@
-"""Bottomless retention on S3 for RabbitMQ Streams."""
+"""Bottomless retention on S3 for RabbitMQ Streams.
+
+What programs need to read streams is here, and nothing else of the package is public:
+
+    Consumer, BlockingConsumer    archive and broker as one stream, without end (extra `consumer`)
+    Reader, AsyncReader           the archive alone, up to its tail
+    FIRST, LAST, NEXT, AtOffset, AtTimestamp      where to start
+    Offset, TimestampMs                           integers, by names that type checkers tell apart
+    ResolverClient, BrokerAddress                 connections to share, or with more than a URL says
+    Message, MessageDelivery, Chunk, Gap          what readers give
+    the errors                                    what to catch; `coldstream.errors` draws the tree
+
+Each name is imported when it is first used: `import coldstream` stays cheap and works without any extra.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +21,98 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coldstream.consumer.blocking import BlockingConsumer
     from coldstream.consumer.consumer import Consumer
+    from coldstream.consumer.items import MessageDelivery
+    from coldstream.errors import (
+        AccessDeniedError,
+        ColdstreamError,
+        CorruptionError,
+        GapError,
+        IncarnationError,
+        InvalidInputError,
+        StreamNotFoundError,
+        UnavailableError,
+    )
+    from coldstream.format.amqp.message import Message
+    from coldstream.format.chunk import Chunk
+    from coldstream.live.address import BrokerAddress
+    from coldstream.manifest.entry import Gap
+    from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
+    from coldstream.read.aio import AsyncReader
+    from coldstream.read.client import ResolverClient
+    from coldstream.read.http import ClosedError
+    from coldstream.read.reader import Reader
+    from coldstream.units import Offset, TimestampMs
 
 __version__ = "0.1.0"
 
-__all__ = ["BlockingConsumer", "Consumer"]
+__all__ = [
+    "FIRST",
+    "LAST",
+    "NEXT",
+    "AccessDeniedError",
+    "AsyncReader",
+    "AtOffset",
+    "AtTimestamp",
+    "BlockingConsumer",
+    "BrokerAddress",
+    "Chunk",
+    "ClosedError",
+    "ColdstreamError",
+    "Consumer",
+    "CorruptionError",
+    "Gap",
+    "GapError",
+    "IncarnationError",
+    "InvalidInputError",
+    "Message",
+    "MessageDelivery",
+    "Offset",
+    "Reader",
+    "ResolverClient",
+    "StreamNotFoundError",
+    "TimestampMs",
+    "UnavailableError",
+]
 
-_MODULES = {"BlockingConsumer": "coldstream.consumer.blocking", "Consumer": "coldstream.consumer.consumer"}
+# mypy holds the imports above against `__all__`; tests/test_public.py holds these homes against both.
+_HOMES = {
+    "AsyncReader": "read.aio",
+    "AtOffset": "manifest.spec",
+    "AtTimestamp": "manifest.spec",
+    "BlockingConsumer": "consumer.blocking",
+    "BrokerAddress": "live.address",
+    "Chunk": "format.chunk",
+    "ClosedError": "read.http",
+    "Consumer": "consumer.consumer",
+    "FIRST": "manifest.spec",
+    "Gap": "manifest.entry",
+    "LAST": "manifest.spec",
+    "Message": "format.amqp.message",
+    "MessageDelivery": "consumer.items",
+    "NEXT": "manifest.spec",
+    "Offset": "units",
+    "Reader": "read.reader",
+    "ResolverClient": "read.client",
+    "TimestampMs": "units",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the consumer when it is first asked for: importing coldstream stays cheap, and goes without rstream.
-
-    Raises MissingExtraError, an ImportError, where that is not installed.
-    """
-    if name not in _MODULES:
+    """Import a public name when it is first used. Raises MissingExtraError, an ImportError, without its extra."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(_MODULES[name])
+        module = import_module(f"coldstream.{_HOMES.get(name, 'errors')}")
     except ModuleNotFoundError as err:
-        from coldstream.console.extras import missing_extra  # noqa: PLC0415  seldom needed
+        # Only now: it is seldom needed, and imports more of the package.
+        from coldstream.console.extras import missing_extra  # noqa: PLC0415
 
         if (missing := missing_extra(err)) is None:
             raise
         raise missing from err
     return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Name what can be imported, for completion: most of it is not in the module yet."""
+    return sorted({*globals(), *__all__})

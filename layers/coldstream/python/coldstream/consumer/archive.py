@@ -13,7 +13,7 @@ from coldstream.units import MIB
 
 @dataclass(frozen=True, slots=True)
 class StreamArchive:
-    """Implements `Archive`. `connections` and `prefetch_bytes` are those of one reading."""
+    """Implements `ArchiveSource`. `connections` and `prefetch_bytes` are those of each reading."""
 
     client: ResolverClient
     vhost: str
@@ -23,7 +23,7 @@ class StreamArchive:
     range_bytes: int
 
     def read(self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False) -> AsyncReader:
-        """Read with ranges of `range_bytes`; for one chunk, with one of the smallest, about a MiB."""
+        """Return a reading with ranges of `range_bytes`; for one chunk, with a single range of about a MiB."""
         return AsyncReader(
             self.client,
             self.vhost,

@@ -1,4 +1,9 @@
-"""The consumer for programs without asyncio: the same one, in an event loop of its own thread."""
+"""The consumer for programs without asyncio: an event loop in a thread, and plain iterators.
+
+Two threads meet here. The loop's thread runs the followers and owns everything asynchronous. The caller's thread takes
+one batch at a time from it and unpacks the messages, so that decoding costs the loop nothing. They exchange only
+coroutines, by `run_coroutine_threadsafe`, and futures.
+"""
 
 from __future__ import annotations
 
@@ -8,166 +13,131 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from coldstream.consumer.consumer import ARCHIVE_WAIT_S, Consumer
-from coldstream.consumer.intake import Delivery, Progress
-from coldstream.consumer.portion import Portion
+from coldstream.consumer.base import BaseConsumer
+from coldstream.consumer.batch import ChunkBatch, SkippedGap
+from coldstream.consumer.items import MessageDelivery
 from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
-from coldstream.live.address import BrokerAddress
-from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, OffsetSpec
-from coldstream.read.client import ResolverClient
 from coldstream.read.http import ClosedError
-from coldstream.units import MIB, Offset
 
 T = TypeVar("T")
 
 CHECK_EVERY_S = 1.0
-"""Whether the loop's thread is still there, while something is waited for."""
+"""How often a waiting caller looks whether the loop's thread is still there."""
 
 
-class BlockingConsumer:
-    """Reads as `Consumer` does, with the same arguments and attributes.
+class BlockingConsumer(BaseConsumer):
+    """Reads as `Consumer` does, with the same parameters and attributes.
 
-    Use it as a context manager, from one thread. Chunks cross over from the loop's thread, and messages are unpacked in
-    the caller's. `close`, from any thread, ends a wait for the next message with ClosedError.
+    Use it as a context manager, and from one thread. `close` may be called from any thread; it ends a wait for the next
+    message with ClosedError.
     """
 
-    def __init__(
-        self,
-        stream: str,
-        start: OffsetSpec = FIRST,
-        *,
-        resolver: str | ResolverClient,
-        broker: str | BrokerAddress,
-        vhost: str = "/",
-        name: str | None = None,
-        on_gap: Literal["raise", "skip"] = "raise",
-        super_stream: bool = False,
-        archive_wait_s: float = ARCHIVE_WAIT_S,
-        connections: int = 4,
-        prefetch_bytes: int = 64 * MIB,
-        range_bytes: int = 8 * MIB,
-    ) -> None:
-        self._consumer = Consumer(
-            stream,
-            start,
-            resolver=resolver,
-            broker=broker,
-            vhost=vhost,
-            name=name,
-            on_gap=on_gap,
-            super_stream=super_stream,
-            archive_wait_s=archive_wait_s,
-            connections=connections,
-            prefetch_bytes=prefetch_bytes,
-            range_bytes=range_bytes,
-        )
-        self._started: Future[asyncio.AbstractEventLoop] = Future()
-        self._stop = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._taking: Future[Portion] | None = None
-        self._thread = threading.Thread(target=self._work, name="coldstream-consumer", daemon=True)
-
-    @property
-    def position(self) -> Offset | None:
-        """As `Consumer.position`."""
-        return self._consumer.position
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """As `Consumer.gaps`."""
-        return self._consumer.gaps
-
-    @property
-    def streams(self) -> dict[str, Progress]:
-        """As `Consumer.streams`."""
-        return self._consumer.streams
+    _loop: asyncio.AbstractEventLoop | None = None
+    _thread: threading.Thread | None = None
+    _pending: Future[ChunkBatch | SkippedGap] | None = None
+    _stop: asyncio.Event
 
     def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise RuntimeError("a consumer can be entered only once")
+        self._stop = asyncio.Event()
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        # A daemon: a program that never leaves the context can still exit.
+        self._thread = threading.Thread(target=self._work, args=(started,), name="coldstream-consumer", daemon=True)
         self._thread.start()
-        self._loop = self._started.result()
+        self._loop = started.result()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def close(self) -> None:
-        """End everything that runs for it."""
+        """End everything that runs for this consumer; returns at once. Safe from any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stop.set)
 
     def messages(self) -> Iterator[Message]:
-        """Yield messages, as `Consumer.messages`."""
-        intake = self._consumer.intake
-        intake.begin("messages")
+        """Yield messages, as `Consumer.messages` does."""
+        items = self._items
+        items.begin("messages")
         while True:
-            for message in intake.messages:  # noqa: UP028  it must outlive this generator
+            # `yield from` would close the iterator when the caller leaves its loop, and lose the rest of the batch.
+            for message in items.messages:  # noqa: UP028
                 yield message
-            intake.load(self._take())
+            items.load(self._next())
 
-    def deliveries(self) -> Iterator[Delivery]:
-        """Yield messages together with the stream that each is of, as `Consumer.deliveries`."""
+    def deliveries(self) -> Iterator[MessageDelivery]:
+        """Yield messages together with their streams, as `Consumer.deliveries` does."""
         for message in self.messages():
-            yield Delivery(self._consumer.intake.stream, message)
+            yield MessageDelivery(self._items.stream, message)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield user chunks, as `Consumer.chunks`."""
-        intake = self._consumer.intake
-        intake.begin("chunks")
+        """Yield user chunks, as `Consumer.chunks` does."""
+        items = self._items
+        items.begin("chunks")
         while True:
-            for chunk in intake.chunks:  # noqa: UP028  it must outlive this generator
+            for chunk in items.chunks:  # noqa: UP028  as in `messages`
                 yield chunk
-            intake.load(self._take())
+            items.load(self._next())
 
-    def store_offset(self, done: int | Message | Delivery, *, stream: str | None = None) -> None:
-        """Store an offset, as `Consumer.store_offset`."""
-        self._result(self._submit(self._consumer.store_offset(done, stream=stream)))
+    def store_offset(self, done: int | Message | MessageDelivery, *, stream: str | None = None) -> None:
+        """Store an offset, as `Consumer.store_offset` does."""
+        self._result(self._submit(self._store_offset(done, stream)))
 
-    def _take(self) -> Portion:
-        """Wait for the next portion; where that was interrupted, for the one that was asked for then."""
-        if self._taking is None:
-            self._taking = self._submit(self._consumer.take())
-        portion = self._result(self._taking)
-        self._taking = None
-        return portion
+    def _next(self) -> ChunkBatch | SkippedGap:
+        """Wait for the next batch."""
+        # A wait that KeyboardInterrupt ended leaves its request behind, and that request will take a batch out of the
+        # queue. A second request would get the batch after it, so the first one is waited for again.
+        if self._pending is None:
+            self._pending = self._submit(self._take())
+        item = self._result(self._pending)
+        self._pending = None
+        return item
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin work in the loop. Raises ClosedError, and RuntimeError outside the context."""
+        """Start a coroutine in the loop. Raises ClosedError, and RuntimeError outside of the context."""
         try:
             if self._loop is None:
                 raise RuntimeError("a consumer is read within its context")
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as err:
-            work.close()
+            work.close()  # or Python warns that it was never awaited
             if self._loop is None:
                 raise
             raise ClosedError from err
 
-    def _result(self, asked: Future[T]) -> T:
-        while not wait({asked}, CHECK_EVERY_S).done:
-            if not self._thread.is_alive():
-                raise ClosedError  # asked for in the moment that the loop ended
+    def _result(self, future: Future[T]) -> T:
+        # A coroutine submitted at the moment the loop ends is never run, and its future never done. So do not wait
+        # without end: look now and then whether the thread is still there.
+        while not wait({future}, CHECK_EVERY_S).done:
+            if self._thread is None or not self._thread.is_alive():
+                raise ClosedError
         try:
-            return asked.result()
+            return future.result()
         except CancelledError as err:
             raise ClosedError from err
 
-    def _work(self) -> None:
-        running = self._run()
+    def _work(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        running = self._run(started)
         try:
             asyncio.run(running)
         except Exception as err:
             running.close()
-            if self._started.done():
+            if started.done():
                 raise
-            self._started.set_exception(err)  # as where no event loop can be made
+            # Without this, `__enter__` would wait for ever for a loop that could not be made.
+            started.set_exception(err)
 
-    async def _run(self) -> None:
-        async with self._consumer:
-            self._started.set_result(asyncio.get_running_loop())
+    async def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        self._start()
+        try:
+            started.set_result(asyncio.get_running_loop())
             await self._stop.wait()
+        finally:
+            await self._shut_down()

@@ -1,156 +1,134 @@
-"""What the archive has of a stream, read on from a place."""
+"""The archive of one stream, read from the position to as far as it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 
-from coldstream.consumer.place import Place
-from coldstream.consumer.portion import Portion
-from coldstream.consumer.ports import Archive
+from coldstream.consumer.batch import ChunkBatch, Give
+from coldstream.consumer.ports import ArchiveSource
+from coldstream.consumer.position import ReadPosition
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.live.delivered import is_same
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import NEXT, AtOffset, AtTimestamp, OffsetSpec
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
 from coldstream.units import Offset
 
 
-class End(Enum):
-    """How a reading of the archive ended, where not in a gap."""
+class ArchiveEnd(Enum):
+    """How a reading of the archive ended, if neither at a gap nor with an error."""
 
     TAIL = auto()
+    """Everything that is archived has been read."""
+
     ABSENT = auto()
-    """Nothing is archived of the stream, or nothing that is known to be of the life that is being read."""
+    """Nothing is archived of the stream, or nothing that is proven to be of the incarnation being read."""
 
     EARLIER_AT_BROKER = auto()
-    """Where reading was to begin, the broker has what the archive has not."""
+    """The broker has chunks that come before the first archived one and after the start."""
 
 
-class History:
-    """Reads the archive from `place` on, which it moves, or from `start` while that is nowhere; gives to `give`.
+class ArchiveHistory:
+    """Reads the archive from the position on, moves the position, and gives what it read."""
 
-    `life` is the incarnation that was read, once anything was: after that, no other is. `broker_first` is the first
-    chunk that the broker was seen to have.
-    """
-
-    def __init__(
-        self, archive: Archive, place: Place, start: OffsetSpec, give: Callable[[Portion], Awaitable[None]]
-    ) -> None:
+    def __init__(self, archive: ArchiveSource, position: ReadPosition, give: Give) -> None:
         self._archive = archive
-        self._place = place
+        self._position = position
         self._give = give
-        self.start = start
-        self.life: Incarnation | None = None
-        self.broker_first: ChunkHeader | None = None
 
-    async def is_another_life(self, first: ChunkHeader, life: Incarnation | None = None) -> bool:
-        """Tell whether the archive has another chunk where the broker's first is. Cost: one range of the archive."""
+    async def read(self) -> ArchiveEnd | Gap | UnavailableError:
+        """Read once, as far as the archive goes; return where it ended, or the error if the resolver is away.
+
+        Raises IncarnationError, AccessDeniedError, CorruptionError.
+        """
+        return await self._read(self._position.attachment())
+
+    async def _read(self, start: OffsetSpec) -> ArchiveEnd | Gap | UnavailableError:
+        position = self._position
         try:
-            async with self._archive.read(AtOffset(Offset(first.chunk_id)), life, chunk=True) as reading:
-                async for batch in reading.batches():
-                    ours = batch.chunks[0].header
-                    return ours.chunk_id < first.next_offset and not is_same(ours, first)
-        except (StreamNotFoundError, GapError):
-            return False
-        except UnavailableError as err:
-            if not err.retryable:
-                raise
-        return False
-
-    async def newest_life(self) -> Incarnation:
-        """Return the incarnation that was archived last. Raises StreamNotFoundError, UnavailableError."""
-        async with self._archive.read(NEXT, None) as reading:
-            async for _ in reading.batches():
-                pass
-        assert reading.stream is not None
-        return reading.stream.incarnation
-
-    async def is_superseded(self) -> bool:
-        """Tell whether the archive knows of a newer life than the one that was read."""
-        if self.life is None:
-            return False
-        try:
-            return await self.newest_life() != self.life
-        except StreamNotFoundError:  # nothing of it is archived yet
-            return True
-        except UnavailableError as err:
-            if not err.retryable:
-                raise
-            return False
-
-    async def read(self, start: OffsetSpec | None = None) -> End | Gap | UnavailableError:
-        """Read the archive once from the place on, as far as it goes."""
-        place = self._place
-        start = start or place.attachment() or self.start
-        try:
-            async with self._archive.read(start, self.life) as reading:
+            async with self._archive.read(start, position.incarnation) as reading:
                 is_first = True
                 async for batch in reading.batches():
-                    if is_first and (refusal := self._refusal(batch.chunks[0].header)) is not None:
-                        return refusal
+                    if is_first and (end := self._mismatch(batch.chunks[0].header)) is not None:
+                        return end
                     is_first = False
+                    # Only now: before the first chunk is compared, nothing proves that the incarnation is the one
+                    # that is being read, and the position would be bound to it.
                     assert reading.stream is not None
-                    await self._take(batch.chunks, batch.range.key, reading.stream.incarnation)
+                    position.incarnation = reading.stream.incarnation
+                    await self._take(batch.chunks, batch.range.key)
                 tail = reading.tail
         except StreamNotFoundError:
-            return End.ABSENT
+            return ArchiveEnd.ABSENT
         except GapError as err:
-            if place.expected is not None and err.next_offset <= place.expected:
-                # It is the witness that is missing there.
-                return End.ABSENT if self.life is None else await self.read(AtOffset(place.expected))
-            first_offset = max(Offset(err.first_offset), place.expected or Offset(0), place.from_offset)
+            if position.expected is not None and err.next_offset <= position.expected:
+                # Only the witness is in the gap; what is expected lies after it. Attach there, if it is proven to be
+                # the same incarnation.
+                return ArchiveEnd.ABSENT if position.incarnation is None else await self._read_past_witness()
+            first_offset = max(Offset(err.first_offset), position.expected or Offset(0), position.from_offset)
             return Gap(first_offset, Offset(err.next_offset), err.reason)
         except UnavailableError as err:
             if not err.retryable:
                 raise
             return err
-        if place.expected is None and tail is not None:
+        if position.expected is None and tail is not None:
+            # Nothing at or after the start is archived. Fix the position all the same: live reading begins there, even
+            # if retention moves the broker's log meanwhile.
             if isinstance(start, AtOffset):
-                place.move(start.offset, is_border=False)
+                position.move(start.offset, is_border=False)
             else:
-                place.move(tail)
-        return End.TAIL
+                position.move(tail)
+        return ArchiveEnd.TAIL
 
-    def _refusal(self, header: ChunkHeader) -> End | Gap | None:
-        """Say why a reading that begins with this chunk is not to be taken; None if it is.
+    async def _read_past_witness(self) -> ArchiveEnd | Gap | UnavailableError:
+        assert self._position.expected is not None
+        return await self._read(AtOffset(self._position.expected))
 
-        Raises IncarnationError where the archive has something else than it had.
+    def _mismatch(self, header: ChunkHeader) -> ArchiveEnd | Gap | None:
+        """Return how reading ends if its first chunk is not what follows the position; None if it is.
+
+        Raises IncarnationError if the archive holds another chunk than it held before.
         """
-        place = self._place
+        position = self._position
         chunk_id = Offset(header.chunk_id)
-        if place.expected is None:
-            wanted = place.from_offset
-            is_timed = isinstance(self.start, AtTimestamp)
-            at_broker = self.broker_first
-            if not is_timed and at_broker is not None and wanted < chunk_id and at_broker.chunk_id < chunk_id:
-                place.move(max(wanted, Offset(at_broker.chunk_id)), is_border=wanted <= at_broker.chunk_id)
-                return End.EARLIER_AT_BROKER
-            return None
-        if place.witness is not None:
-            if self.life is None:
-                # Read live so far. What cannot be shown to be the same life is as good as not archived.
-                return None if is_same(place.witness, header) else End.ABSENT
-            if header.type is ChunkType.USER:
-                place.relation(header)
-        return Gap(place.expected, chunk_id) if chunk_id > place.expected else None
+        if position.expected is None:
+            return self._earlier_at_broker(chunk_id)
+        if position.witness is not None and position.incarnation is None:
+            # All was read live so far. What is not proven to be of the same incarnation counts as not archived.
+            return None if is_same(position.witness, header) else ArchiveEnd.ABSENT
+        if position.witness is not None and header.type is ChunkType.USER:
+            position.relation(header)
+        return Gap(position.expected, chunk_id) if chunk_id > position.expected else None
 
-    async def _take(self, chunks: list[Chunk], source: str, life: Incarnation) -> None:
-        """Go through chunks that have no hole between them, and give those that are wanted."""
-        place = self._place
-        wanted: list[Chunk] = []
+    def _earlier_at_broker(self, chunk_id: Offset) -> ArchiveEnd | None:
+        """Move to the broker's first chunk if it comes after the start and before the archive's first."""
+        position = self._position
+        first = position.broker_first
+        # A start time says nothing of offsets: by the broker's first chunk alone, nobody knows whether it is late
+        # enough, so that the archive's chunk is taken.
+        if first is None or isinstance(position.start, AtTimestamp):
+            return None
+        if position.from_offset >= chunk_id or first.chunk_id >= chunk_id:
+            return None
+        is_border = position.from_offset <= first.chunk_id
+        position.move(max(position.from_offset, Offset(first.chunk_id)), is_border=is_border)
+        return ArchiveEnd.EARLIER_AT_BROKER
+
+    async def _take(self, chunks: list[Chunk], source: str) -> None:
+        """Go through chunks that have no hole between them, and give those that were asked for."""
+        position = self._position
+        given: list[Chunk] = []
         for chunk in chunks:
             header = chunk.header
-            if place.expected is not None and header.next_offset <= place.expected:
-                continue
-            if header.type is not ChunkType.USER:
-                place.expected = header.next_offset
-                place.is_border = True
+            if position.expected is not None and header.next_offset <= position.expected:
+                continue  # up to the witness, which reading attached at
+            if header.type is ChunkType.USER:
+                position.advance(header)
             else:
-                place.advance(header)
-            if place.is_wanted(header) and header.type is ChunkType.USER:
-                wanted.append(chunk)
-        self.life = life
-        if wanted:
-            await self._give(Portion(place.stream, tuple(wanted), source, place.from_offset))
+                # The broker does not deliver tracking chunks, so they are no witness. The one before stays.
+                position.expected = header.next_offset
+                position.is_border = True
+            if position.reaches_start_time(header) and header.type is ChunkType.USER:
+                given.append(chunk)
+        if given:
+            await self._give(ChunkBatch(position.stream, tuple(given), source, position.from_offset))

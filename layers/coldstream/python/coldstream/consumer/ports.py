@@ -1,4 +1,4 @@
-"""What following a stream asks of the broker and of the archive."""
+"""What a follower needs of the broker and of the archive."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ from typing import Protocol
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.units import Offset
 
 
-class Delivered(Protocol):
-    """User chunks of a stream, in order; iteration waits for the next one."""
+class ChunkFeed(Protocol):
+    """User chunks of a stream, in order. Iteration waits for the next one and never ends."""
 
     @property
     def next_offset(self) -> Offset:
-        """The offset after the last chunk that has arrived, whether it was asked for or not; 0 before the first."""
+        """The offset after the last chunk that has arrived, whether or not it was taken; 0 before the first."""
         ...
 
     def __aiter__(self) -> AsyncIterator[Chunk]: ...
 
 
-class Broker(Protocol):
-    """A broker's vhost. Everything raises UnavailableError, AccessDeniedError, StreamNotFoundError."""
+class BrokerSource(Protocol):
+    """A vhost of a broker. Every method may raise UnavailableError, AccessDeniedError and StreamNotFoundError."""
 
-    def subscribe(self, stream: str, spec: OffsetSpec) -> AbstractAsyncContextManager[Delivered]:
+    def subscribe(self, stream: str, spec: OffsetSpec) -> AbstractAsyncContextManager[ChunkFeed]:
         """Return the chunks from where `spec` attaches."""
         ...
 
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
-        """Return the first chunk that is delivered for a spec; None when none comes soon."""
+        """Return the first user chunk that the broker delivers for a spec, or None if none comes soon."""
         ...
 
     async def first_offset(self, stream: str) -> Offset | None:
-        """Return where the stream begins at the broker, be it with a tracking chunk; None when that does not come soon.
+        """Return the first offset that the broker has, even if it is a tracking chunk's; None if no answer comes soon.
 
-        A broker that does not deliver those tells its first user chunk's.
+        Brokers that do not deliver tracking chunks answer with the first user chunk's.
         """
         ...
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        """Return the offset stored under a consumer's name; None when there is none."""
+        """Return the offset stored under a consumer's name, or None if there is none."""
         ...
 
     async def renew(self) -> None:
-        """Take the next connection, after one was of no use."""
+        """Drop the connection, which was of no use; the next call opens another."""
         ...
 
 
-class Reading(Protocol):
-    """One reading of the archive, as `serve.aio.AsyncReader` is one.
+class ArchiveReading(Protocol):
+    """One reading of the archive, such as a `coldstream.read.aio.AsyncReader`.
 
-    `stream` is known once there is an answer; `tail` at the end.
+    `stream` is None until the resolver has answered; `tail` is None until the end of the archive is reached.
     """
 
     stream: StreamId | None
     tail: Offset | None
 
-    def batches(self) -> AsyncIterator[Batch]:
+    def batches(self) -> AsyncIterator[RangeBatch]:
         """Yield chunks of every type without a hole. Raises GapError, StreamNotFoundError, UnavailableError."""
         ...
 
 
-class Archive(Protocol):
+class ArchiveSource(Protocol):
     """The archive of one stream."""
 
     def read(
         self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False
-    ) -> AbstractAsyncContextManager[Reading]:
-        """Return a reading from `start` on, of the newest incarnation where None is named.
+    ) -> AbstractAsyncContextManager[ArchiveReading]:
+        """Return a reading from `start` on, of the given incarnation or, with None, of the newest.
 
-        `chunk` says that no more than the first chunk is wanted.
+        `chunk` says that the caller takes only the first chunk, so that little is fetched ahead.
         """
         ...

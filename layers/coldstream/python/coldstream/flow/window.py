@@ -18,10 +18,11 @@ Item = TypeVar("Item")
 class Window(Generic[Result]):
     """Calls that run in `executor`, at most `max_calls` at once and, from the second on, `max_weight` together.
 
-    One call is always admitted, whatever its weight: a window that nothing fits into would wait for ever.
+    None as a bound is no bound. One call is always admitted, whatever its weight: a window that nothing fits into would
+    wait for ever.
     """
 
-    def __init__(self, executor: Executor, *, max_calls: int, max_weight: int | None = None) -> None:
+    def __init__(self, executor: Executor, *, max_calls: int | None = None, max_weight: int | None = None) -> None:
         self._executor = executor
         self._max_calls = max_calls
         self._max_weight = max_weight
@@ -37,7 +38,7 @@ class Window(Generic[Result]):
         if not self._calls:
             return True
         is_light = self._max_weight is None or self._weight + weight <= self._max_weight
-        return is_light and len(self._calls) < self._max_calls
+        return is_light and (self._max_calls is None or len(self._calls) < self._max_calls)
 
     def submit(self, call: Callable[[], Result], weight: int = 0) -> None:
         """Start a call. The caller asks `has_room` first: what to do with the results is its business."""

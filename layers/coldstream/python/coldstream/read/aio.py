@@ -1,4 +1,4 @@
-"""The reader for asyncio: whatever blocks runs in a thread, one step a range."""
+"""The reader for asyncio: each range is fetched in a thread, and messages are decoded in the event loop."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Self
 
 from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk
-from coldstream.read.fetch import Batch
+from coldstream.read.fetch import RangeBatch
 from coldstream.read.reader import BaseReader
 from coldstream.units import Offset
 
 
 class AsyncReader(BaseReader):
-    """Reads as `Reader` does, with the same arguments and attributes.
+    """Reads as `Reader` does, with the same parameters and attributes.
 
-    Leave iteration through the context manager: an async iterator that is just dropped is closed only when the loop
-    comes to it. Cancelling the task ends what is under way.
+    Use it as a context manager: Python closes an async iterator that is just dropped only when the event loop gets to
+    it. Cancelling the task ends what is under way.
     """
 
     async def __aenter__(self) -> Self:
@@ -29,21 +29,21 @@ class AsyncReader(BaseReader):
     ) -> None:
         self.close()
 
-    async def batches(self) -> AsyncIterator[Batch]:
-        """Yield chunks range by range, as `Reader.batches`."""
+    async def batches(self) -> AsyncIterator[RangeBatch]:
+        """Yield chunks range by range, as `Reader.batches` does."""
         async for batch in self._steps():
             self.position = batch.chunks[-1].header.next_offset
             yield batch
 
     async def chunks(self) -> AsyncIterator[Chunk]:
-        """Yield chunks of every type, as `Reader.chunks`."""
+        """Yield chunks of every type, as `Reader.chunks` does."""
         async for batch in self._steps():
             for chunk in batch.chunks:
                 self.position = chunk.header.next_offset
                 yield chunk
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield messages, as `Reader.messages`."""
+        """Yield messages, as `Reader.messages` does."""
         async for batch in self._steps():
             for chunk in batch.chunks:
                 for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):
@@ -51,10 +51,12 @@ class AsyncReader(BaseReader):
                     yield message
                 self.position = chunk.header.next_offset
 
-    async def _steps(self) -> AsyncIterator[Batch]:
+    async def _steps(self) -> AsyncIterator[RangeBatch]:
         batches = self._batches()
         try:
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
         finally:
+            # A cancelled task leaves `next` running in its thread, and a generator that runs cannot be closed. Closing
+            # the reader makes it raise there, so that the thread ends soon.
             self.close()

@@ -1,4 +1,4 @@
-"""The resolver's HTTP API, as a client has it."""
+"""A client of the resolver's HTTP API."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ MAX_BODY_BYTES = 10 << 20
 
 
 class ResolverClient:
-    """Asks a resolver at `url`. Threads may share it.
+    """Asks the resolver at `url`. Threads may share it.
 
-    With a `token`, or one of COLDSTREAM_TOKEN or COLDSTREAM_TOKEN_FILE, requests carry that, to https URLs and to this
-    machine alone. Else they are signed (SigV4) where the URL is API Gateway's own; `sign` True does it for others too,
-    such as a domain of the API's own, in `region` or else the SDK's, whatever the environment says of tokens; `sign`
-    False never. Each is tried five times before it raises UnavailableError; AccessDeniedError comes at once, as do the
+    Requests carry `token`, or else the one of COLDSTREAM_TOKEN or COLDSTREAM_TOKEN_FILE; a token is sent only by https,
+    or to this machine. Without a token, requests to a URL of API Gateway's own are signed (SigV4). With `sign` True
+    they are signed for any URL, such as the API's custom domain, in `region` or else the SDK's region, and tokens in
+    the environment are ignored. With `sign` False they are never signed.
+
+    Each request is tried five times before it raises UnavailableError. AccessDeniedError comes at once, and so do the
     errors that the resolver names.
     """
 
@@ -47,7 +49,9 @@ class ResolverClient:
         connections: int = 4,
     ) -> None:
         if not _is_base(url):
-            raise InvalidSettingError("resolver URL", f"{url!r} is not an http or https URL without query and fragment")
+            raise InvalidSettingError(
+                "resolver URL", f"{url!r} is not an http or https URL without a query and a fragment"
+            )
         self._url = url.rstrip("/")
         if token is not None and sign:
             raise InvalidSettingError("sign", "a request carries a signature or a token, not both")
@@ -65,11 +69,11 @@ class ResolverClient:
         self.close()
 
     def close(self) -> None:
-        """End every request under way; the client is of no use after that."""
+        """End every request under way, and refuse new ones."""
         self._http.close()
 
     def streams(self, cursor: str | None = None, limit: int | None = None) -> StreamPage:
-        """List some of the streams."""
+        """List a page of the streams, from `cursor` on."""
         return self._get("/streams", StreamsBody, cursor=cursor, limit=limit).value()
 
     def describe(self, vhost: str, name: str, incarnation: str | None = None) -> Description:
@@ -103,7 +107,8 @@ class ResolverClient:
         try:
             return body.value()
         except (ValueError, ColdstreamError) as err:
-            raise UnavailableError(f"{self._url}/ranges contradicts itself: {err}") from err
+            # Retryable, as the next answer may be whole: something between here and the resolver spoiled this one.
+            raise UnavailableError(f"the answer of {self._url}/ranges contradicts itself: {err}") from err
 
     def _get(self, path: str, model: type[Body], **parameters: str | int | None) -> Body:
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -122,18 +127,20 @@ class ResolverClient:
             if response.status != HTTPStatus.OK:
                 err = _error(response.status, content, self._url + path)
                 if response.status == HTTPStatus.UNAUTHORIZED and self._token is None:
-                    raise AccessDeniedError(f"{err}; if it wants a token, set {VARIABLE} or {FILE_VARIABLE}") from err
+                    raise AccessDeniedError(f"{err}; if it needs a token, set {VARIABLE} or {FILE_VARIABLE}") from err
                 raise err
             try:
                 return model.model_validate_json(content)
             except ValidationError as err:
-                raise InvalidSettingError("resolver URL", f"{self._url}{path} does not answer as a resolver") from err
+                raise InvalidSettingError(
+                    "resolver URL", f"{self._url}{path} does not answer as a resolver does"
+                ) from err
 
         return self._http.get(url, headers, read)
 
 
 def _is_base(url: str) -> bool:
-    """Tell whether a URL is one that paths may follow."""
+    """Tell whether paths can be appended to a URL."""
     try:
         parts = urlsplit(url)
         is_server = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -143,7 +150,7 @@ def _is_base(url: str) -> bool:
 
 
 def _error(status: int, content: bytes, url: str) -> ColdstreamError:
-    """Tell what a response that is no success says: the resolver in its own words, or something in front of it."""
+    """Return the error that a response stands for: the resolver's own, or one of whatever answers in front of it."""
     try:
         return error_of(ProblemBody.model_validate_json(content).value())
     except ValidationError:

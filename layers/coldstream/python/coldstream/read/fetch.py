@@ -1,29 +1,21 @@
-"""Fetch ranges: one GET on the presigned URL of each, several at a time, and every chunk verified."""
+"""Fetch a range by one GET of its presigned URL, and verify every chunk in it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
-from queue import SimpleQueue
-from typing import Any, TypeVar
 
 import urllib3
 
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.format.chunk import Chunk
-from coldstream.read.http import ClosedError, HttpClient
-from coldstream.read.stored import stored_chunks
+from coldstream.read.chunkrange import chunks_in
+from coldstream.read.http import HttpClient
 from coldstream.resolve.answer import Range
 
-T = TypeVar("T")
-
-# 400 is S3's answer where the URL still holds and the session that signed it has ended (ExpiredToken).
+# S3 answers 400 (ExpiredToken) if the URL is still valid but the session that signed it has ended.
 _REFUSED = frozenset(
     {
         HTTPStatus.BAD_REQUEST,
@@ -37,7 +29,7 @@ _TRY_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS
 
 
 class UrlRefusedError(UnavailableError):
-    """A URL has expired, or is not good any more; a new answer of the resolver has one that is."""
+    """A presigned URL has expired or is no longer valid. The resolver's next answer has a new one."""
 
     retryable = False
 
@@ -48,78 +40,28 @@ class UrlRefusedError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A range's chunks, all of them verified, in order. They share the range's bytes."""
+class RangeBatch:
+    """The chunks of a range, all of them verified, in order. They share the range's bytes."""
 
     range: Range
     chunks: list[Chunk]
 
 
-MORE_THREADS = 2
-"""Than connections: so that none of those waits for a range to be verified, or for the resolver."""
-
-
 class RangeFetcher:
-    """Fetches over `connections`, on threads of its own, which end when it is closed."""
+    """Fetches ranges over at most `connections`. Threads may share it."""
 
     def __init__(self, connections: int) -> None:
         self._http = HttpClient(connections=connections)
+        # The pool of connections bounds only those that it keeps. Without this, each thread would open its own.
         self._free = threading.Semaphore(connections)
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._unsettled: set[Future[Any]] = set()
-        self._is_closed = False
-        self._threads = [
-            threading.Thread(target=_work, args=(self._jobs,), name=f"coldstream-fetch-{number}", daemon=True)
-            for number in range(connections + MORE_THREADS)
-        ]
-        for thread in self._threads:
-            thread.start()
 
-    def fetch(self, part: Range, good_until: float | None) -> Future[Batch]:
-        """Fetch a range whose URL is good until that `time.monotonic()`.
+    def fetch(self, part: Range, good_until: float | None) -> RangeBatch:
+        """Fetch a range whose URL is good until that `time.monotonic()`, or for an unknown time.
 
-        The result may be UrlRefusedError; UnavailableError after bounded retries; CorruptionError.
+        Raises UrlRefusedError; UnavailableError after a bounded number of attempts; CorruptionError.
         """
-        return self.submit(lambda: self._fetch(part, good_until))
-
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Call something on one of the threads."""
-        # Never marked as running, so that it can be cancelled while it is: who waits for it is let go at once.
-        future: Future[T] = Future()
-
-        def job() -> None:
-            if not future.cancelled():
-                try:
-                    settle = partial(future.set_result, call())
-                except BaseException as err:  # noqa: BLE001  it is raised where the result is asked for
-                    settle = partial(future.set_exception, err)
-                with suppress(InvalidStateError):
-                    settle()
-            with self._lock:
-                self._unsettled.discard(future)
-
-        with self._lock:
-            if self._is_closed:
-                raise ClosedError
-            self._unsettled.add(future)
-            self._jobs.put(job)
-        return future
-
-    def close(self) -> None:
-        """End every request under way, and the threads; returns at once."""
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                for _ in self._threads:
-                    self._jobs.put(None)
-            unsettled = list(self._unsettled)
-        for future in unsettled:
-            future.cancel()
-        self._http.close()
-
-    def _fetch(self, part: Range, good_until: float | None) -> Batch:
         if good_until is not None and time.monotonic() > good_until:
+            # Ask the resolver again rather than S3 in vain.
             raise UrlRefusedError(part.key, HTTPStatus.FORBIDDEN, f"the URL of {part.key} has expired")
 
         def read(response: urllib3.BaseHTTPResponse) -> bytes:
@@ -127,26 +69,26 @@ class RangeFetcher:
 
         with self._free:
             data = self._http.get(part.url, lambda: {"Range": part.byte_range.http}, read)
-        return Batch(part, stored_chunks(part, data))
+        # Verified after the connection is free, so that it fetches the next range meanwhile.
+        return RangeBatch(part, chunks_in(part, data))
 
-
-def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        job()
-        del job  # with the bytes that it may hold, until the next one comes
+    def close(self) -> None:
+        """End every request under way, and refuse new ones."""
+        self._http.close()
 
 
 def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
-    """Read a response's body, if it is the range and all of it."""
+    """Return the body of a response, if it is exactly the range."""
     what = f"GET of {part.key}, {part.byte_range.http}, answered {response.status}"
     if response.status in _REFUSED:
         raise UrlRefusedError(part.key, response.status, what)
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN:
         raise UnavailableError(what)
     size = len(part.byte_range)
-    announced = response.length_remaining  # None without a length that makes sense
+    announced = response.length_remaining  # None if the response has no length, or one that makes no sense
+    # Before reading: a server that ignores `Range` would send the whole object, into memory that nobody has planned.
     if response.status != HTTPStatus.PARTIAL_CONTENT or announced is None or announced > size:
-        raise ColdstreamError(f"{what}, and not with the {size} bytes asked for")
+        raise ColdstreamError(f"{what}, but not with the {size} bytes asked for")
     data = response.read(decode_content=False)
     if len(data) != size:
         raise UnavailableError(f"{what} with {len(data)} bytes, not {size}")

@@ -1,8 +1,7 @@
-"""GET over HTTP: a pool of connections, bounded retries, and an end to all of it from any thread."""
+"""GET over HTTP: a pool of connections, a bounded number of attempts, and an end to all of it from any thread."""
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import weakref
@@ -14,12 +13,13 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from coldstream.errors import UnavailableError
+from coldstream.retry import retrying
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 20.0
-"""For the next bytes to arrive, not for all of them."""
+"""Bound on the wait for the next bytes, not for all of them."""
 
 ATTEMPTS = 5
 FIRST_DELAY_S = 0.1
@@ -27,15 +27,17 @@ MAX_DELAY_S = 3.0
 
 
 class ClosedError(Exception):
-    """The client was closed while the request was under way."""
+    """The client was closed while a call was under way."""
 
 
 class HttpClient:
-    """Sends GETs from several threads, over at most `connections` kept open to each host."""
+    """Sends GETs from several threads, and keeps at most `connections` open to each host."""
 
     def __init__(self, *, connections: int, read_timeout_s: float = READ_TIMEOUT_S, attempts: int = ATTEMPTS) -> None:
         self._attempts = attempts
         self._closed = threading.Event()
+        # The sockets of all connections, for `close`: the pool does not know those in use. Weak, so that it does not
+        # keep them open.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._pool = urllib3.PoolManager(
@@ -54,48 +56,54 @@ class HttpClient:
     ) -> T:
         """GET a URL and return what `read` makes of the response, which it reads to its end unless it raises.
 
-        Tries again, after growing random delays, where the connection fails or breaks off, and where `read` raises a
-        retryable UnavailableError; what else it raises comes out. `headers` are made anew for each attempt. Raises
-        UnavailableError when no attempt succeeded, ClosedError when the client was closed meanwhile.
+        Tries again, after growing random delays, if the connection fails or breaks off, or if `read` raises a retryable
+        UnavailableError. Any other error of `read` comes out at once. `headers` is called for each attempt, as a
+        signature has a time. Raises UnavailableError if no attempt succeeded, ClosedError if the client was closed.
         """
-        delay_s = FIRST_DELAY_S
-        for attempt in range(1, self._attempts + 1):
+
+        def attempt() -> T:
             self._check_open()
             try:
                 return self._get(url, headers(), read)
-            except UnavailableError as err:
+            except UnavailableError:
+                # `close` breaks connections, and that must not look like an outage.
                 self._check_open()
-                if not err.retryable or attempt == self._attempts:
-                    raise
-            self._closed.wait(random.uniform(0, delay_s))  # noqa: S311  jitter, not a secret
-            delay_s = min(2 * delay_s, MAX_DELAY_S)
-        raise AssertionError("unreachable")
+                raise
+
+        retry = retrying(_is_transient, attempts=self._attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+        # Not `time.sleep`: `close` has to end the wait, too.
+        return retry.copy(sleep=self._sleep)(attempt)
 
     def close(self) -> None:
-        """End every request under way, and refuse new ones."""
+        """End every request under way, in whatever thread, and refuse new ones."""
+        # First the event, then the sockets: a connection made in between is either in the set or sees the event.
         self._closed.set()
         with self._lock:
             sockets = list(self._sockets)
         for each in sockets:
-            # The plain socket's: a TLS one would first say goodbye, which may block.
+            # Not the TLS socket's own shutdown, which says goodbye first and may block.
             with suppress(OSError):
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
         self._pool.clear()
 
     def _get(self, url: str, headers: Mapping[str, str], read: Callable[[urllib3.BaseHTTPResponse], T]) -> T:
-        where = url.partition("?")[0]
+        where = url.partition("?")[0]  # a presigned URL's query is a secret
         try:
             response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
             try:
                 return read(response)
             except BaseException:
-                # What is left of the body must not be taken for the next response.
+                # Or the rest of the body would be taken for the next response on this connection.
                 response.close()
                 raise
             finally:
                 response.release_conn()
         except urllib3.exceptions.HTTPError as err:
             raise UnavailableError(f"GET {where}: {err}") from err
+
+    def _sleep(self, delay_s: float) -> None:
+        """Wait between two attempts; `close` ends the wait."""
+        self._closed.wait(delay_s)
 
     def _check_open(self) -> None:
         if self._closed.is_set():
@@ -105,11 +113,16 @@ class HttpClient:
         if isinstance(connection.sock, socket.socket):
             with self._lock:
                 self._sockets.add(connection.sock)
+        # After adding it: see `close`.
         self._check_open()
 
 
+def _is_transient(err: BaseException) -> bool:
+    return isinstance(err, UnavailableError) and err.retryable
+
+
 def _tracking(pool: type, connection: type, track: Callable[[HTTPConnection], None]) -> Any:
-    """Derive a class of connection pools that reports each connection once it is made."""
+    """Derive a class of connection pools that calls `track` with each connection once it is made."""
 
     def connect(self: Any) -> None:
         connection.connect(self)  # type: ignore[attr-defined]  # every HTTPConnection has it

@@ -1,102 +1,105 @@
 """Ranges fetched ahead, in order, in bounded memory: pages from the resolver, and the bytes of their ranges.
 
-The next page is asked for once half of this one was consumed, and has twice as many ranges: who wants one message costs
-one small page, who reads on soon does with few of them.
+The next page is asked for once half of this one was consumed, and has twice as many ranges. So a caller who wants one
+message costs one small page, and one who reads on soon needs few pages.
 
-Nothing here has a thread of its own: what is asked for next is decided when the consumer takes the range before.
+No thread drives this. What to fetch next is decided when the caller takes a range, so a caller who stops taking stops
+the fetching, and no state needs a lock.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from functools import partial
 
+from coldstream.flow.window import Window
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import Batch, RangeFetcher
+from coldstream.read.fetch import RangeBatch, RangeFetcher
 from coldstream.resolve.answer import Answer, Continue, Range, RangesQuery
 from coldstream.units import Offset
 
 FIRST_RANGES = 4
-"""Of the first page: each costs a signature, and the sooner they are there, the sooner bytes flow."""
+"""Ranges in the first page. Each costs a signature, and the sooner the page is there, the sooner bytes flow."""
 
 EXPIRY_MARGIN_S = 30.0
-"""A URL that is good for less than that is not begun with."""
+"""Time that a URL must still be good for when its range is begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """An answer, and until which `time.monotonic()` its URLs are good; None where the clocks disagree too much."""
+    """An answer, and the `time.monotonic()` until which its URLs are good; None if the clocks differ too much."""
 
     answer: Answer
     good_until: float | None
 
 
 class Prefetcher:
-    """Gives range after range from where it was last sent by `seek`, and at the end what follows them.
+    """Gives one range after another from where `seek` last sent it, and then what follows the last one.
 
-    Holds, or has under way, at most `prefetch_bytes` of chunks, or one range where that is larger.
+    Has at most `prefetch_bytes` of chunks in memory or under way, or one range if that is larger.
     """
 
     def __init__(
-        self, client: ResolverClient, fetcher: RangeFetcher, query: RangesQuery, *, prefetch_bytes: int
+        self,
+        client: ResolverClient,
+        fetcher: RangeFetcher,
+        executor: Executor,
+        query: RangesQuery,
+        *,
+        prefetch_bytes: int,
     ) -> None:
         self._client = client
         self._fetcher = fetcher
+        self._executor = executor
         self._query = query
-        self._prefetch_bytes = prefetch_bytes
-        self._page: Future[_Page] | None = None
+        self._page: Future[_Page] | None = None  # asked for, and not turned to yet
         self._good_until: float | None = None
         self._page_ranges = FIRST_RANGES
         self._cursor: str | None = None
-        self._unread = 0
+        self._ask_below = 0  # the next page is asked for when no more ranges than this are left of the current one
         self._waiting: deque[Range] = deque()
-        self._under_way: deque[tuple[int, Future[Batch]]] = deque()
-        self._bytes_ahead = 0
+        self._fetches: Window[RangeBatch] = Window(executor, max_weight=prefetch_bytes)
         self._end: Gap | Offset | None = None
         self.stream: StreamId | None = None
         self.seek(query.start)
 
     def seek(self, start: OffsetSpec | Continue) -> None:
-        """Drop everything, and go on from `start`, of the incarnation that was first answered with."""
-        for _, future in self._under_way:
-            future.cancel()
-        self._under_way.clear()
+        """Drop everything, and go on from `start` in the incarnation that the resolver first answered with."""
+        self._fetches.cancel()
         self._waiting.clear()
-        self._bytes_ahead = 0
         self._cursor = None
         self._ask(start)
 
-    def take(self) -> Batch | Gap | Offset:
+    def take(self) -> RangeBatch | Gap | Offset:
         """Wait for the next range; after the last, return the gap or the tail. Raises what resolving or fetching do."""
-        # Who comes back has consumed what was taken before.
-        if self._cursor is not None and len(self._waiting) + len(self._under_way) <= self._unread:
+        # A caller who comes back has consumed the range before, so this is when its memory counts as free.
+        if self._cursor is not None and len(self._waiting) + len(self._fetches) <= self._ask_below:
             self._ask(Continue(self._cursor))
         self._fill()
-        if self._under_way:
-            size, future = self._under_way.popleft()
-            self._bytes_ahead -= size
-            return future.result()
+        if len(self._fetches):
+            return self._fetches.take()
         assert self._end is not None
         return self._end
 
     def _fill(self) -> None:
-        """Put ranges under way while there is room, and turn to the next page; wait for it if there is nothing else."""
+        """Start fetches while there is room, and turn to the next page; wait for that if nothing else is under way."""
         while True:
             while self._waiting:
-                size = self._waiting[0].data_bytes
-                if self._under_way and self._bytes_ahead + size > self._prefetch_bytes:
+                part = self._waiting[0]
+                if not self._fetches.has_room(part.data_bytes):
                     return
-                part = self._waiting.popleft()
-                self._under_way.append((size, self._fetcher.fetch(part, self._good_until)))
-                self._bytes_ahead += size
+                self._waiting.popleft()
+                self._fetches.submit(partial(self._fetcher.fetch, part, self._good_until), part.data_bytes)
             if self._page is None:
                 return
-            if self._under_way and (not self._page.done() or self._page.exception() is not None):
+            # A page that failed raises only after every range before it was taken.
+            if len(self._fetches) and (not self._page.done() or self._page.exception() is not None):
                 return
             self._turn(self._page.result())
 
@@ -108,19 +111,23 @@ class Prefetcher:
         self._end = answer.gap if answer.gap is not None else answer.tail
         self._page = None
         self._cursor = answer.cursor
-        self._unread = len(answer.ranges) // 2
+        self._ask_below = len(answer.ranges) // 2
 
     def _ask(self, start: OffsetSpec | Continue) -> None:
+        # Cleared first: while a page is under way, no second one is asked for.
         self._cursor = None
-        life = self._query.incarnation if self.stream is None else self.stream.incarnation
+        # Stay with one incarnation: a stream declared again meanwhile has the same offsets and other messages.
+        incarnation = self._query.incarnation if self.stream is None else self.stream.incarnation
         bounds = replace(self._query.bounds, max_ranges=min(self._page_ranges, self._query.bounds.max_ranges))
         self._page_ranges = 2 * bounds.max_ranges
-        query = replace(self._query, start=start, incarnation=life, bounds=bounds)
-        self._page = self._fetcher.submit(lambda: self._resolve(query))
+        query = replace(self._query, start=start, incarnation=incarnation, bounds=bounds)
+        self._page = self._executor.submit(self._resolve, query)
 
     def _resolve(self, query: RangesQuery) -> _Page:
         answer = self._client.ranges(query)
         if not answer.ranges:
             return _Page(answer, None)
+        # The expiry is by the resolver's clock. A clock here that is far ahead would refuse every URL, so if none seems
+        # to be good at all, S3 decides.
         left_s = answer.ranges[0].expires_at / 1000 - time.time() - EXPIRY_MARGIN_S
         return _Page(answer, time.monotonic() + left_s if left_s > 0 else None)

@@ -1,4 +1,4 @@
-"""Read a stream from the archive: chunks or messages from any offset spec on, by the resolver's HTTP API alone."""
+"""Read a stream from the archive, from any offset spec on: chunks or messages, by the resolver's HTTP API alone."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import Batch, RangeFetcher, UrlRefusedError
+from coldstream.read.fetch import RangeBatch, RangeFetcher, UrlRefusedError
 from coldstream.read.http import ClosedError
 from coldstream.read.prefetch import Prefetcher
+from coldstream.read.threads import FetchThreads
 from coldstream.read.token import Token
 from coldstream.resolve.answer import Bounds, RangesQuery
 from coldstream.units import MIB, ChunkId, Offset
 
 MAX_REFRESHES = 3
-"""Times in a row that ranges are resolved again because their URLs are refused, before that is taken for an answer."""
+"""How often in a row refused URLs are resolved again. If even fresh ones are refused, that is the answer."""
+
+MORE_THREADS = 2
+"""Threads beyond one for each connection: no connection is to wait while a range is verified or resolved."""
 
 PAGE_RANGES = 64
+"""The most ranges that one answer of the resolver has."""
 
 
 class BaseReader:
-    """What `Reader` and `AsyncReader` are made of: batches, one a range, exact and without a hole."""
+    """What `Reader` and `AsyncReader` share: the parameters, and batches without a hole. `Reader` documents them."""
 
     def __init__(
         self,
@@ -47,10 +52,10 @@ class BaseReader:
         on_gap: Literal["raise", "skip"] = "raise",
     ) -> None:
         if connections < 1:
-            raise ValueError(f"a reader needs a connection, got {connections}")
+            raise ValueError(f"a reader needs at least one connection, got {connections}")
         self._owns_client = isinstance(resolver, str)
         if token is not None and not isinstance(resolver, str):
-            raise ValueError("the client that is given has a token of its own, or none")
+            raise ValueError("a token belongs to the client: give it to the ResolverClient")
         self._client = ResolverClient(resolver, token=token) if isinstance(resolver, str) else resolver
         bounds = Bounds(max_ranges=PAGE_RANGES, range_bytes=range_bytes)
         self._query = RangesQuery(vhost, name, start, incarnation, bounds)
@@ -58,6 +63,7 @@ class BaseReader:
         self._prefetch_bytes = prefetch_bytes
         self._on_gap = on_gap
         self._fetcher: RangeFetcher | None = None
+        self._threads: FetchThreads | None = None
         self._expected: Offset | None = None
         self.stream: StreamId | None = None
         self.position: Offset | None = None
@@ -66,22 +72,29 @@ class BaseReader:
 
     @property
     def from_offset(self) -> Offset:
-        """The least offset that may be given: the first chunk of an offset spec may hold earlier ones."""
+        """The first offset that was asked for: the chunk that holds it may begin before it."""
         return self._query.start.offset if isinstance(self._query.start, AtOffset) else Offset(0)
 
     def close(self) -> None:
-        """End what is under way, and the threads; iteration that goes on raises ClosedError. Safe from any thread."""
+        """End what is under way, and the threads. Iteration that goes on raises ClosedError. Safe from any thread."""
+        # The threads first: with their futures cancelled, whoever waits for a range is released even if a call hangs.
+        if self._threads is not None:
+            self._threads.shutdown()
         if self._fetcher is not None:
             self._fetcher.close()
         if self._owns_client:
             self._client.close()
 
-    def _batches(self) -> Iterator[Batch]:
-        """Yield the chunks that are wanted, range by range; leaves `position` to who consumes them."""
-        if self._fetcher is not None:
-            raise RuntimeError("a reader reads its stream once")
+    def _batches(self) -> Iterator[RangeBatch]:
+        """Yield the chunks that were asked for, range by range. The caller sets `position`."""
+        if self._threads is not None:
+            raise RuntimeError("a reader reads its stream only once")
+        # The threads first: a `close` that comes between these lines then refuses the calls of the prefetcher.
+        self._threads = FetchThreads(self._connections + MORE_THREADS)
         self._fetcher = RangeFetcher(self._connections)
-        prefetcher = Prefetcher(self._client, self._fetcher, self._query, prefetch_bytes=self._prefetch_bytes)
+        prefetcher = Prefetcher(
+            self._client, self._fetcher, self._threads, self._query, prefetch_bytes=self._prefetch_bytes
+        )
         refreshes = 0
         try:
             while True:
@@ -91,28 +104,29 @@ class BaseReader:
                     refreshes += 1
                     if refreshes > MAX_REFRESHES:
                         raise _refused(err) from err
+                    # The ranges under way have URLs as old as this one: drop them, and resolve again from here.
                     prefetcher.seek(self._query.start if self._expected is None else AtOffset(self._expected))
                     continue
                 self.stream = prefetcher.stream
                 match found:
-                    case Batch():
+                    case RangeBatch():
                         refreshes = 0
                         batch = self._accept(found)
                         if batch.chunks:
                             yield batch
                     case Gap():
-                        self._pass(found)
+                        self._skip(found)
                         prefetcher.seek(AtOffset(found.next_offset))
                     case tail:
                         self.tail = tail
                         return
-        except CancelledError:
+        except CancelledError:  # `close`, from another thread, cancelled what is waited for here
             raise ClosedError from None
         finally:
             self.close()
 
-    def _accept(self, batch: Batch) -> Batch:
-        """Take from a batch what is expected next: nothing before the start, nothing twice, and nothing left out."""
+    def _accept(self, batch: RangeBatch) -> RangeBatch:
+        """Return the batch from the expected chunk on: nothing before the start, nothing twice, nothing left out."""
         chunks = batch.chunks
         is_attached = self._expected is not None
         if self._expected is None:
@@ -120,38 +134,40 @@ class BaseReader:
         if self._expected is None:
             return replace(batch, chunks=[])
         if batch.range.first_offset > self._expected:
-            self._pass(Gap(self._expected, batch.range.first_offset))
+            self._skip(Gap(self._expected, batch.range.first_offset))
         number = next(
             (number for number, chunk in enumerate(chunks) if chunk.header.next_offset > self._expected), len(chunks)
         )
-        wanted = chunks[number:]
-        if wanted:
-            found = int(wanted[0].header.chunk_id)
+        rest = chunks[number:]
+        if rest:
+            found = int(rest[0].header.chunk_id)
+            # The first chunk of all may begin before the start offset. Any other begins where the last one ended.
             if is_attached and found != self._expected:
                 raise BadSequenceError(
-                    batch.range.key, wanted[0].position, "chunk id", expected=self._expected, found=found
+                    batch.range.key, rest[0].position, "chunk id", expected=self._expected, found=found
                 )
-            self._expected = wanted[-1].header.next_offset
-        return replace(batch, chunks=wanted)
+            self._expected = rest[-1].header.next_offset
+        return replace(batch, chunks=rest)
 
-    def _attach(self, batch: Batch) -> Offset | None:
-        """Return the offset to begin with: where the spec attaches, if that is in the batch."""
+    def _attach(self, batch: RangeBatch) -> Offset | None:
+        """Return the offset at which the start spec attaches, or None if that is not in the batch."""
         match self._query.start:
             case AtOffset(offset):
                 return max(offset, batch.range.first_offset)
             case AtTimestamp(timestamp):
+                # The sparse index is coarser than chunks, so the range may begin with earlier ones.
                 late = (chunk.header.chunk_id for chunk in batch.chunks if chunk.header.timestamp >= timestamp)
                 found = next(late, None)
                 return None if found is None else Offset(found)
             case AtEnd("last"):
-                # Where the object is made of frames, the range begins before that chunk.
+                # In an object made of frames, the range begins before that chunk.
                 users = (chunk.header.chunk_id for chunk in batch.chunks if chunk.header.type is ChunkType.USER)
                 return Offset(max(users, default=ChunkId(batch.range.first_offset)))
             case _:
                 return batch.range.first_offset
 
-    def _pass(self, gap: Gap) -> None:
-        """Go on behind a gap, if that is wanted."""
+    def _skip(self, gap: Gap) -> None:
+        """Go on after a gap. Raises GapError unless gaps are to be skipped."""
         if self._on_gap != "skip":
             raise GapError(str(self.stream), gap.first_offset, gap.next_offset, gap.reason)
         self.gaps.append(gap)
@@ -161,15 +177,16 @@ class BaseReader:
 class Reader(BaseReader):
     """Reads one stream, once, from `start` on, up to the end of what is archived.
 
-    Iterate `messages`, `chunks` or `batches`, one of them, once. Ranges of about `range_bytes` are fetched over several
-    connections at a time; `prefetch_bytes`, and the range that is being consumed, bound the memory. Every chunk's CRC
-    is checked, and that it is the successor of the one before. Transient failures are retried, and URLs that expire are
-    replaced; what comes out after that is a ColdstreamError.
+    Iterate one of `messages`, `chunks` and `batches`, once. Ranges of about `range_bytes` are fetched over several
+    connections at a time. `prefetch_bytes` and the range that is being consumed bound the memory. Every chunk's CRC is
+    checked, and so is its place in the sequence. Transient failures are retried and expired URLs are replaced; errors
+    that remain are ColdstreamErrors.
 
-    `position` is the offset after the last item given, None before the first. At the end `tail` says from which offset
-    on the broker has the stream. A gap raises GapError, or with `on_gap` "skip" is added to `gaps` and passed over.
+    `position` is the offset after the last item given, None before the first. At the end, `tail` is the offset from
+    which on the broker has the stream. A gap raises GapError; with `on_gap` "skip" it is added to `gaps`, and reading
+    goes on after it.
 
-    `token` goes to the resolver as `ResolverClient` says.
+    `resolver` is a URL, which `token` belongs to, or a ResolverClient, which the reader does not close.
 
     Close the reader, or use it as a context manager. Iterating to the end, or dropping the iterator, closes it too.
     """
@@ -180,21 +197,21 @@ class Reader(BaseReader):
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield chunks range by range: the cheapest way to read. The first chunk may begin before an offset spec."""
+    def batches(self) -> Iterator[RangeBatch]:
+        """Yield chunks range by range, the cheapest way to read. The first chunk may begin before the start offset."""
         for batch in self._batches():
             self.position = batch.chunks[-1].header.next_offset
             yield batch
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield chunks of every type. The first holds the offset asked for, and may begin before it."""
+        """Yield chunks of every type. The first one holds the start offset, and may begin before it."""
         for batch in self._batches():
             for chunk in batch.chunks:
                 self.position = chunk.header.next_offset
                 yield chunk
 
     def messages(self) -> Iterator[Message]:
-        """Yield messages, none of them before the offset, or before the first chunk of the time, that was asked for."""
+        """Yield messages from the start offset on, or from the first chunk of the start time."""
         for batch in self._batches():
             for chunk in batch.chunks:
                 for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):

@@ -1,16 +1,16 @@
-"""Scan: read a range of offsets of one incarnation straight from the manifest and the bucket, for jobs that may.
+"""Scan: read offsets of one incarnation straight from the manifest and the bucket, for jobs that have access to both.
 
     for step in plan_scan(table, stream, start, end):
         match step:
             case Gap():
-                ...                                 # stop, or tell and go on
-            case Slice():
+                ...                                 # stop, or report it and go on
+            case ScanSlice():
                 for chunk in read_slice(objects, step):
                     for message in messages(chunk, source=step.key, from_offset=step.start):
                         ...                         # while message.offset < step.end
 
-Slices are values that travel: one process plans, others read. Each has the offsets `start` up to `end` of what is
-wanted, and no other has those; its bytes are whole chunks, so a little more may be in them.
+Slices are values that travel: one process plans, others read. Every offset that was asked for is in exactly one slice,
+between its `start` and its `end`. A slice's bytes are whole chunks, so they may hold a little more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.read.stored import stored_chunks
+from coldstream.read.chunkrange import chunks_in
 from coldstream.resolve.attach import attach
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import Place, rough_place, split
@@ -33,17 +33,17 @@ from coldstream.units import MIB, MIN_TIMESTAMP_MS, ByteRange, Offset, Timestamp
 
 SLICE_BYTES = 8 * MIB
 PAGE_ENTRIES = 200
-"""Read of the manifest at a time: about 0.2 MB."""
+"""Entries that one Query reads: about 0.2 MB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """What is wanted of one object: the offsets `start` up to, not including, `end`.
+class ScanSlice:
+    """The offsets `start` up to, not including, `end`, and the bytes of one object that hold them.
 
-    `byte_range` of the object holds whole chunks with them, as `encoding` says: `first_offset` is the id of the first
-    one, `next_offset` the offset after the last one, `first_timestamp` the first one's time; none is later than
-    `latest_timestamp`. `data_bytes` is the size of the chunks, and so of the memory that reading them takes; where the
-    encoding is not `identity`, the bytes of the object come on top.
+    `byte_range` holds whole chunks in `encoding`. `first_offset` is the id of the first chunk and `first_timestamp` its
+    time; `next_offset` is the offset after the last chunk; no chunk is later than `latest_timestamp`. `data_bytes` is
+    the size of the chunks, and so the memory that reading them takes. With another encoding than `identity`, the bytes
+    of the object come on top.
     """
 
     start: Offset
@@ -67,17 +67,16 @@ def plan_scan(
     exactly: bool = False,
     slice_bytes: int = SLICE_BYTES,
     not_before: TimestampMs = TimestampMs(MIN_TIMESTAMP_MS),  # noqa: B008  a NewType is its value
-) -> Iterator[Slice | Gap]:
-    """Yield slices that have all that is archived from `start` up to, not including, `end`, and the gaps, in order.
+) -> Iterator[ScanSlice | Gap]:
+    """Yield slices with everything archived from `start` up to, not including, `end`, and the gaps, in order.
 
-    Without `end`, and with one past it, up to the tail. A slice starts where the one before ends, or a gap does. Gaps
-    are as the manifest has them, so they may begin before `start` or end behind `end`. What retention has deleted
-    before the first archived offset is a gap only when `exactly` is asked for. A slice is larger than `slice_bytes`
-    where a chunk is, or where the sparse index has no point in between. Chunks that are all older than `not_before`
-    are left out, as far as the sparse index tells.
+    Without `end`, or with one past the tail, reading ends at the tail. A slice starts where the slice or gap before it
+    ends. Gaps are those of the manifest, so they may begin before `start` or end after `end`. Offsets before the first
+    archived one are a gap only with `exactly`. A slice is larger than `slice_bytes` only if one chunk is, or if the
+    sparse index has no point in between. Chunks older than `not_before` are left out as far as the sparse index shows.
 
-    Cost: one Query for every 200 fragments, one more and a GetItem a gap; made as the steps are asked for. Raises
-    StreamNotFoundError where nothing is archived of the stream.
+    Cost: one Query for every 200 fragments, and one more and a GetItem for each gap, made as the iteration proceeds.
+    Raises StreamNotFoundError if nothing of the stream is archived.
     """
     at = start
     spec: AtOffset | Cursor = Cursor(stream.incarnation, start) if exactly else AtOffset(start)
@@ -90,42 +89,43 @@ def plan_scan(
                 yield found
                 at = found.next_offset
             case _:
-                # What begins before the first archived offset begins there.
+                # A start before the first archived offset means that one.
                 at = max(at, found.entries[0].first_offset)
                 for entry in found.entries:
                     if entry.first_offset > at or (end is not None and at >= end):
                         break
                     if entry.next_offset > at:
+                        # From `at`: while a compaction is under way, a merged entry overlaps those it replaces.
                         yield from _slices(entry, at, end, slice_bytes, not_before)
                         at = entry.next_offset
         spec = Cursor(stream.incarnation, at)
 
 
-def read_slice(objects: ObjectReads, part: Slice) -> list[Chunk]:
-    """Read a slice, verify all of it, and return the chunks that hold something wanted.
+def read_slice(objects: ObjectReads, part: ScanSlice) -> list[Chunk]:
+    """Read a slice, verify all of it, and return the chunks that hold offsets from its `start` up to its `end`.
 
-    Checks CRCs, and that each chunk follows the one before. The chunks share the memory of the slice, `data_bytes` of
-    it. Cost: one GET. Raises CorruptionError, ObjectNotFoundError (the plan is older than a compaction's grace
-    period: plan again), UnavailableError.
+    Checks CRCs, and that each chunk follows the one before. The chunks share the slice's memory of `data_bytes`. Cost:
+    one GET. Raises CorruptionError, ObjectNotFoundError (the plan is older than a compaction's grace period: plan
+    again), UnavailableError.
     """
     data = objects.get_range(part.key, part.byte_range).data
     if len(data) != len(part.byte_range):
         raise TruncatedError(
-            part.key, part.byte_range.start, "object is cut short", expected=len(part.byte_range), found=len(data)
+            part.key, part.byte_range.start, "the object ends early", expected=len(part.byte_range), found=len(data)
         )
     return [
         chunk
-        for chunk in stored_chunks(part, data)
+        for chunk in chunks_in(part, data)
         if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end
     ]
 
 
 def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec: OffsetSpec) -> Offset:
-    """Return the offset that a spec stands for, to the chunk; the tail for what comes after all that is archived.
+    """Return the offset that a spec stands for: that of a chunk, or the tail if the spec is past everything archived.
 
-    A timestamp is the first chunk, in offset order, at or after it; where a gap may hide an earlier one, the gap's
-    first offset. Cost: that of `attach`, and for a timestamp one GET of about a MiB. Raises StreamNotFoundError where
-    nothing is archived.
+    A timestamp stands for the first chunk, in offset order, at or after it. If a gap may hide an earlier one, it stands
+    for the gap's first offset. Cost: that of `attach`, and for a timestamp one GET of about a MiB. Raises
+    StreamNotFoundError if nothing is archived.
     """
     if isinstance(spec, AtOffset):
         return spec.offset
@@ -141,15 +141,15 @@ def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec
         for chunk in read_slice(objects, part):
             if chunk.header.timestamp >= spec.timestamp:
                 return Offset(chunk.header.chunk_id)
-    raise StreamNotFoundError(f"{stream} has no chunk at or after {spec}, against its manifest")
+    raise StreamNotFoundError(f"{stream} has no chunk at or after {spec}, although its manifest says so")
 
 
 def _slices(
     entry: FragmentEntry, start: Offset, end: Offset | None, slice_bytes: int, not_before: TimestampMs
-) -> Iterator[Slice]:
-    """Yield what is wanted of one fragment, steps of its sparse index put together."""
+) -> Iterator[ScanSlice]:
+    """Yield slices of one fragment, each made of as many steps of its sparse index as fit."""
     last = entry.next_offset if end is None else min(end, entry.next_offset)
-    joined: Slice | None = None
+    joined: ScanSlice | None = None
     for step in _steps(entry, rough_place(entry, AtOffset(start))):
         if step.first_offset >= last:
             break
@@ -174,12 +174,13 @@ def _slices(
         yield joined
 
 
-def _steps(entry: FragmentEntry, start: Place) -> Iterator[Slice]:
-    """Cut a fragment at every point of its sparse index."""
+def _steps(entry: FragmentEntry, start: Place) -> Iterator[ScanSlice]:
+    """Cut a fragment, from `start` on, at every point of its sparse index."""
     for part in split(entry, start, 1):
-        # Up to a point that is the greatest timestamp so far; at the end, the last chunk's.
+        # A point of the sparse index has the greatest timestamp up to it; the fragment's end has the last chunk's,
+        # which is not the greatest if a clock ran backwards.
         is_last = part.next_offset == entry.next_offset
-        yield Slice(
+        yield ScanSlice(
             start=Offset(part.start.chunk_id),
             end=part.next_offset,
             key=entry.key,

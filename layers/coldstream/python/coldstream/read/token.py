@@ -1,4 +1,4 @@
-"""Tokens (JWT) for the resolver's second API: where a client has them from, and where it sends them."""
+"""Tokens (JWT) for the resolver's second API: where a client finds them, and to which URLs it sends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from coldstream.errors import InvalidSettingError
 
 Token = str | Callable[[], str]
-"""A token, or what returns one that is good now: it is called for each request."""
+"""A token, or a function that returns one that is valid now and is called for each request."""
 
 VARIABLE = "COLDSTREAM_TOKEN"
 FILE_VARIABLE = "COLDSTREAM_TOKEN_FILE"
@@ -22,9 +22,9 @@ _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def token_from_environment(environment: Mapping[str, str] = os.environ) -> Token | None:
-    """Return the token of COLDSTREAM_TOKEN, or of the file that COLDSTREAM_TOKEN_FILE names; None without either.
+    """Return the token in COLDSTREAM_TOKEN, or in the file that COLDSTREAM_TOKEN_FILE names; None without either.
 
-    The file is read again for each request, for those who put a new token there before the old one expires.
+    The file is read for each request, as something may put a new token there before the old one expires.
     """
     if environment.get(VARIABLE):
         return environment[VARIABLE]
@@ -33,7 +33,7 @@ def token_from_environment(environment: Mapping[str, str] = os.environ) -> Token
 
 
 def token_file(path: str | Path) -> Callable[[], str]:
-    """Return what reads the token in a file."""
+    """Return a function that reads the token in a file."""
 
     def read() -> str:
         try:
@@ -45,18 +45,18 @@ def token_file(path: str | Path) -> Callable[[], str]:
 
 
 def bearer(token: Token) -> str:
-    """Make the header `Authorization`. Raises InvalidSettingError, which does not show it, if it is none."""
-    found = token if isinstance(token, str) else token()
-    if not _BEARER.fullmatch(found):
-        raise InvalidSettingError("token", f"what was given, of {len(found)} characters, is no token")
-    return f"Bearer {found}"
+    """Return the header `Authorization`. Raises InvalidSettingError, which does not show it, if it is no token."""
+    text = token if isinstance(token, str) else token()
+    if not _BEARER.fullmatch(text):
+        raise InvalidSettingError("token", f"the given text of {len(text)} characters is no token")
+    return f"Bearer {text}"
 
 
 def check_may_be_sent(url: str) -> None:
-    """Raise InvalidSettingError for a URL where others can read along: plain http, but to this machine."""
+    """Raise InvalidSettingError for a URL on whose way others can read: plain http to another machine."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-        raise InvalidSettingError("resolver URL", f"{url!r} is plain http, by which no token is sent: use https")
+        raise InvalidSettingError("resolver URL", f"{url!r} is plain http, and tokens are sent only by https")
 
 
 def _is_loopback(host: str) -> bool:

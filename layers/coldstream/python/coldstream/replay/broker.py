@@ -26,7 +26,7 @@ from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.live.publisher import Publisher
 from coldstream.manifest.entry import Gap
-from coldstream.read.scan import Slice
+from coldstream.read.scan import ScanSlice
 from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
 from coldstream.replay.patience import patiently
 from coldstream.replay.routing import RoutingKey, partition_of
@@ -192,7 +192,7 @@ class _Replay:
         self.summary.is_complete = is_whole
         self._tell(publishers, now=True)
 
-    async def _send(self, publishers: list[Publisher], part: Slice, chunks: list[Chunk], start: Offset) -> None:
+    async def _send(self, publishers: list[Publisher], part: ScanSlice, chunks: list[Chunk], start: Offset) -> None:
         for number, frame in self._frames(publishers, part, chunks, max(start, part.start)):
             await self._pace.wait(frame.messages, self._should_stop)
             if self._should_stop():
@@ -209,7 +209,7 @@ class _Replay:
         self._sent_to = part.end
 
     def _frames(
-        self, publishers: list[Publisher], part: Slice, chunks: list[Chunk], start: Offset
+        self, publishers: list[Publisher], part: ScanSlice, chunks: list[Chunk], start: Offset
     ) -> Iterator[tuple[int, Frame]]:
         """Yield what is to be sent of a slice, each frame with the number of its publisher."""
         max_bytes = publishers[0].max_frame_bytes
@@ -225,7 +225,7 @@ class _Replay:
             yield from ((number, frame) for frame in in_frames(made, max_bytes, self._pace.piece))
 
     def _made(
-        self, publishers: list[Publisher], chunk: Chunk, part: Slice, start: Offset
+        self, publishers: list[Publisher], chunk: Chunk, part: ScanSlice, start: Offset
     ) -> Iterator[tuple[int, Entry]]:
         """Yield what a function, or routing, makes of a chunk, each entry with the number of its publisher."""
         key = self._target.routing_key

@@ -18,7 +18,7 @@ from coldstream.flow.pace import Pace
 from coldstream.format.amqp.message import Message, in_place_of, messages
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
-from coldstream.read.scan import Slice
+from coldstream.read.scan import ScanSlice
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
 from coldstream.replay.broker import Options
 from coldstream.replay.confirmed import ExchangePublisher
@@ -141,7 +141,7 @@ class _Replay:
         self.summary.is_complete = is_whole
         self._tell(publisher, self._source.end if is_whole else self._sent_to, now=True)
 
-    async def _send(self, publisher: ExchangePublisher, part: Slice, chunks: list[Chunk], start: Offset) -> None:
+    async def _send(self, publisher: ExchangePublisher, part: ScanSlice, chunks: list[Chunk], start: Offset) -> None:
         for chunk in chunks:
             for message in messages(chunk, source=part.key, from_offset=max(start, part.start)):
                 if message.offset >= part.end:

@@ -12,14 +12,14 @@ from coldstream.errors import GapError
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 
 AHEAD = 6
 """Slices, of about 8 MiB each, that are read before they are asked for."""
 
-Step = tuple[Slice, list[Chunk]] | Gap
+Step = tuple[ScanSlice, list[Chunk]] | Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def read_ahead(table: ManifestReads, objects: ObjectReads, source: Source, start
     pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="replay")
 
     def steps() -> Iterator[Step]:
-        waiting: deque[tuple[Slice, Future[list[Chunk]]] | Gap] = deque()
+        waiting: deque[tuple[ScanSlice, Future[list[Chunk]]] | Gap] = deque()
         for step in plan_scan(table, source.stream, start, source.end, exactly=start > source.start):
             waiting.append(step if isinstance(step, Gap) else (step, pool.submit(read_slice, objects, step)))
             if len(waiting) > AHEAD:
@@ -50,7 +50,7 @@ def read_ahead(table: ManifestReads, objects: ObjectReads, source: Source, start
         while waiting:
             yield taken(waiting.popleft())
 
-    def taken(step: tuple[Slice, Future[list[Chunk]]] | Gap) -> Step:
+    def taken(step: tuple[ScanSlice, Future[list[Chunk]]] | Gap) -> Step:
         if not isinstance(step, Gap):
             return step[0], step[1].result()
         if not source.skip_gaps:

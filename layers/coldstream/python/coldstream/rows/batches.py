@@ -1,4 +1,4 @@
-"""Chunks into record batches of bounded size: plain messages by the chunk, all others one by one."""
+"""Record batches of bounded size out of chunks: plain messages a chunk at a time, all others one by one."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from coldstream.format.amqp.message import messages
 from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.rows.cells import DECODED, cells, content_bytes
-from coldstream.rows.plain import Bounds, Span, find_values, take_values
+from coldstream.rows.plain import Bounds, ByteSpan, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of
 from coldstream.units import MIB, Offset
 
 BATCH_ROWS = 1 << 16
 DECODED_ROWS = 1 << 13
-"""Of messages that are decoded: until they are a batch, each takes some KiB as Python's objects."""
+"""Fewer rows if messages are decoded: until they are a batch, each takes some KiB as Python objects."""
 
 BATCH_BYTES = 16 * MIB
-"""Of values and texts, unless one message has more."""
+"""Bytes of values and texts in a batch, unless one message has more."""
 
 _NO_TIME = -(1 << 63)
-"""In the place of a time that is null."""
+"""Stands for a time that is null."""
 
 
 def batches(
@@ -36,40 +36,42 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of verified chunks, from `start` up to, not including, `end`, as batches of these columns.
 
-    Chunks are of rising offsets; rows are in their order, at most BATCH_ROWS and BATCH_BYTES a batch. However much
-    there is in all, memory is that of the chunks, of a batch, and of one sub-batch unpacked. `source` is named in
-    errors. Cost: about 0.3 us for a message that is data only, 20 us for one with properties. Raises CorruptionError
-    where entries or sub-batches are not what the headers say, BadLengthError for a value that no column can hold.
+    Chunks come in the order of their offsets, and so do rows, at most BATCH_ROWS and BATCH_BYTES in a batch. However
+    many chunks there are, memory is that of one range's chunks, of a batch, and of one unpacked sub-batch. Errors name
+    `source`. Cost: about 0.3 us for a message that is data only, 20 us for one with properties. Raises CorruptionError
+    if entries or sub-batches are not what the headers say, BadLengthError for a value that no column can hold.
     """
     schema = schema_of(columns)
     decoded = [name for name in columns if name in DECODED]
-    wanted = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
-    for _, together in groupby(wanted, lambda chunk: id(chunk.data.obj)):
-        shared = list(together)
+    user_chunks = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
+    # Chunks of one range share its memory. Plain values are found in all of it at once, and a batch takes them from
+    # there, so no batch spans two ranges.
+    for _, group in groupby(user_chunks, lambda chunk: id(chunk.data.obj)):
+        shared = list(group)
         memory = cast("bytes", shared[0].data.obj)
         plain = _plain(shared, memory) if decoded else [None] * len(shared)
-        run = _Run(stream, schema, decoded)
+        builder = _BatchBuilder(stream, schema, decoded)
         for chunk, bounds in zip(shared, plain, strict=True):
             header = chunk.header
             first, stop = max(header.chunk_id, start), min(header.next_offset, end)
             if bounds is not None:
-                pieces = _plain_pieces(bounds[first - header.chunk_id : stop - header.chunk_id], first)
+                runs = _plain_runs(bounds[first - header.chunk_id : stop - header.chunk_id], first)
             elif decoded:
-                pieces = _decoded_pieces(chunk, decoded, start, end, source)
-            else:  # all that is wanted stands in the header
-                pieces = (_Piece(at, min(BATCH_ROWS, stop - at)) for at in range(first, stop, BATCH_ROWS))
-            for piece in pieces:
-                if not run.takes(piece):
-                    yield run.batch(memory)
-                    run = _Run(stream, schema, decoded)
-                run.add(piece, header.timestamp)
-        if run.rows:
-            yield run.batch(memory)
+                runs = _decoded_runs(chunk, decoded, start, end, source)
+            else:  # the header alone has every column
+                runs = (_RowRun(at, min(BATCH_ROWS, stop - at)) for at in range(first, stop, BATCH_ROWS))
+            for run in runs:
+                if not builder.has_room(run):
+                    yield builder.batch(memory)
+                    builder = _BatchBuilder(stream, schema, decoded)
+                builder.add(run, header.timestamp)
+        if builder.rows:
+            yield builder.batch(memory)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """Consecutive rows of one chunk: plain ones by their `bounds`, a decoded one by its `cells`."""
+class _RowRun:
+    """Consecutive rows of one chunk: plain ones with their `bounds`, a decoded one with its `cells`, or neither."""
 
     first: int
     rows: int
@@ -78,33 +80,33 @@ class _Piece:
     size_bytes: int = 0
 
 
-def _plain_pieces(bounds: Bounds, first: int) -> Iterator[_Piece]:
-    """Cut the values of a chunk where a batch would have too many of them, or too large ones."""
+def _plain_runs(bounds: Bounds, first: int) -> Iterator[_RowRun]:
+    """Cut the values of a chunk into runs that fit into a batch."""
     ends = np.cumsum(bounds[:, 1] - bounds[:, 0], dtype=np.int64)
-    at, taken = 0, 0
+    at, bytes_before = 0, 0
     while at < len(bounds):
-        stop = int(np.searchsorted(ends, taken + BATCH_BYTES, "right"))
-        stop = max(at + 1, min(stop, at + BATCH_ROWS))
-        yield _Piece(first + at, stop - at, bounds[at:stop], size_bytes=int(ends[stop - 1]) - taken)
-        at, taken = stop, int(ends[stop - 1])
+        stop = int(np.searchsorted(ends, bytes_before + BATCH_BYTES, "right"))
+        stop = max(at + 1, min(stop, at + BATCH_ROWS))  # a value larger than a batch goes alone
+        yield _RowRun(first + at, stop - at, bounds[at:stop], size_bytes=int(ends[stop - 1]) - bytes_before)
+        at, bytes_before = stop, int(ends[stop - 1])
 
 
-def _decoded_pieces(chunk: Chunk, columns: list[str], start: Offset, end: Offset, source: str) -> Iterator[_Piece]:
+def _decoded_runs(chunk: Chunk, columns: list[str], start: Offset, end: Offset, source: str) -> Iterator[_RowRun]:
     for message in messages(chunk, source=source, from_offset=start):
         if message.offset >= end:
             return
-        found = cells(message, columns)
-        yield _Piece(message.offset, 1, cells=found, size_bytes=content_bytes(found, message))
+        row = cells(message, columns)
+        yield _RowRun(message.offset, 1, cells=row, size_bytes=content_bytes(row, message))
 
 
-class _Run:
-    """Consecutive rows of one kind, until they are a batch. Offsets are kept as first ones and counts."""
+class _BatchBuilder:
+    """Rows of one kind, plain or decoded, until they are a batch. Offsets are kept as runs: the first, and how many."""
 
     def __init__(self, stream: str, schema: pa.Schema, decoded: list[str]) -> None:
         self._stream = stream
         self._schema = schema
         self._decoded = decoded
-        self._firsts: list[tuple[int, int]] = []
+        self._offset_runs: list[tuple[int, int]] = []
         self._times = array("q")
         self._bounds: list[Bounds] = []
         self._cells: list[list[Value]] = []
@@ -113,50 +115,52 @@ class _Run:
 
     @property
     def rows(self) -> int:
-        """So far."""
+        """How many there are so far."""
         return len(self._times)
 
-    def takes(self, piece: _Piece) -> bool:
-        """Return whether a piece belongs to the same batch."""
+    def has_room(self, run: _RowRun) -> bool:
+        """Tell whether a run fits into this batch, by its kind and its size."""
         if not self.rows:
             return True
-        if (piece.cells is None) != (not self._cells) or self._size_bytes + piece.size_bytes > BATCH_BYTES:
+        if (run.cells is None) != (not self._cells) or self._size_bytes + run.size_bytes > BATCH_BYTES:
             return False
-        return self.rows + piece.rows <= (DECODED_ROWS if self._cells else BATCH_ROWS)
+        return self.rows + run.rows <= (DECODED_ROWS if self._cells else BATCH_ROWS)
 
-    def add(self, piece: _Piece, timestamp: int) -> None:
-        """Add a piece of a chunk of that time."""
+    def add(self, run: _RowRun, timestamp: int) -> None:
+        """Add a run out of a chunk of that time."""
         time = microseconds(timestamp)
         if time is None:
             time, self._lacks_times = _NO_TIME, True
-        self._times.extend(array("q", (time,)) * piece.rows)
-        if self._firsts and sum(self._firsts[-1]) == piece.first:
-            first, rows = self._firsts[-1]
-            self._firsts[-1] = first, rows + piece.rows
+        self._times.extend(array("q", (time,)) * run.rows)
+        if self._offset_runs and sum(self._offset_runs[-1]) == run.first:
+            first, rows = self._offset_runs[-1]
+            self._offset_runs[-1] = first, rows + run.rows
         else:
-            self._firsts.append((piece.first, piece.rows))
-        if piece.bounds is not None:
-            self._bounds.append(piece.bounds)
-        if piece.cells is not None:
-            self._cells.append(piece.cells)
-        self._size_bytes += piece.size_bytes
+            self._offset_runs.append((run.first, run.rows))
+        if run.bounds is not None:
+            self._bounds.append(run.bounds)
+        if run.cells is not None:
+            self._cells.append(run.cells)
+        self._size_bytes += run.size_bytes
 
     def batch(self, memory: bytes) -> pa.RecordBatch:
-        """Return the rows; values of plain ones are copied out of `memory`."""
+        """Return the rows as a batch. The values of plain ones are copied out of `memory`."""
         names, rows = self._schema.names, self.rows
-        made: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         if self._cells:
-            for name, column in zip(self._decoded, zip(*self._cells, strict=True), strict=True):
-                made[name] = pa.array(column, self._schema.field(name).type)
+            for name, values in zip(self._decoded, zip(*self._cells, strict=True), strict=True):
+                columns[name] = pa.array(values, self._schema.field(name).type)
         elif self._bounds and "value" in names:
-            made["value"] = take_values(self._bounds, memory)
+            columns["value"] = take_values(self._bounds, memory)
         if "stream" in names:
-            made["stream"] = pa.repeat(pa.scalar(self._stream, pa.string()), rows)
+            columns["stream"] = pa.repeat(pa.scalar(self._stream, pa.string()), rows)
         if "offset" in names:
-            made["offset"] = _offsets(self._firsts)
+            columns["offset"] = _offsets(self._offset_runs)
         if "chunk_timestamp" in names:
-            made["chunk_timestamp"] = self._chunk_times()
-        arrays = [made[column.name] if column.name in made else pa.nulls(rows, column.type) for column in self._schema]
+            columns["chunk_timestamp"] = self._chunk_times()
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in self._schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _chunk_times(self) -> pa.Array:
@@ -167,19 +171,21 @@ class _Run:
 
 
 def _plain(chunks: Sequence[Chunk], memory: bytes) -> list[Bounds | None]:
-    """Return where the values of chunks that share memory are, of those that hold plain messages alone."""
+    """Return where the values of each chunk are in the memory they share; None for one that is not plain."""
     memory_starts = pa.py_buffer(memory).address
+    # With as many entries as records, no entry is a sub-batch of several messages.
     simple = [chunk for chunk in chunks if chunk.header.entries == chunk.header.records]
-    spans: list[Span] = []
+    spans: list[ByteSpan] = []
     for chunk in simple:
         at = pa.py_buffer(chunk.data).address - memory_starts
-        spans.append(Span(at, at + chunk.header.data_bytes, chunk.header.entries))
-    found = dict(zip(map(id, simple), find_values(memory, spans), strict=True))
-    return [found.get(id(chunk)) for chunk in chunks]
+        spans.append(ByteSpan(at, at + chunk.header.data_bytes, chunk.header.entries))
+    bounds = dict(zip(map(id, simple), find_values(memory, spans), strict=True))
+    return [bounds.get(id(chunk)) for chunk in chunks]
 
 
-def _offsets(firsts: Sequence[tuple[int, int]]) -> pa.Array:
+def _offsets(runs: Sequence[tuple[int, int]]) -> pa.Array:
+    # Arrow counts, from one before the first offset of each run: no Python integer for each row.
     one = pa.scalar(1, pa.int64())
     return pa.concat_arrays(
-        [pc.cumulative_sum(pa.repeat(one, count), start=pa.scalar(first - 1, pa.int64())) for first, count in firsts]
+        [pc.cumulative_sum(pa.repeat(one, count), start=pa.scalar(first - 1, pa.int64())) for first, count in runs]
     )

@@ -1,4 +1,4 @@
-"""What a column has of a decoded message."""
+"""The cells of a row: what each column has of a decoded message."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from coldstream.format.amqp.types import Timestamp, Value
 from coldstream.rows.schema import PROPERTIES, TIME, microseconds
 
 MAX_CELL_BYTES = (1 << 31) - 1
-"""What Arrow's types, and Spark's, can hold in one place: no more of values and texts than that, and keys with them."""
+"""The most bytes that a cell may have: Arrow's and Spark's types hold no more in one value, text or map."""
 
 _MOST_INT64 = (1 << 63) - 1
 _ROUTING_KEY = "x-routing-key"
 
 
 def cells(message: Message, columns: Sequence[str]) -> list[Value]:
-    """Return some of the columns in DECODED; of a message that is not AMQP, or damaged, the value is all of it."""
+    """Return cells for some of the columns in DECODED. If a message is not AMQP or damaged, its value is all of it."""
     try:
         return [DECODED[column](message) for column in columns]
     except CorruptionError:
         return [message.raw if column == "value" else None for column in columns]
 
 
-def content_bytes(found: Sequence[Value], message: Message) -> int:
-    """Return what cells of a message take of values and texts. Raises BadLengthError where one is too large."""
-    sizes = [_size(cell) for cell in found]
+def content_bytes(row: Sequence[Value], message: Message) -> int:
+    """Return how many bytes the cells of a message hold. Raises BadLengthError if one is too large."""
+    sizes = [_size(cell) for cell in row]
     if max(sizes, default=0) > MAX_CELL_BYTES:
         raise BadLengthError(
             f"{message.source}, message at offset {message.offset}",
@@ -57,25 +57,25 @@ def _size(cell: Value) -> int:
 def _value(message: Message) -> bytes | None:
     body = message.body
     if body is None and not message.raw:
-        return b""  # some clients publish an empty body so, as nothing at all
+        return b""  # how some clients publish an empty body: as no bytes at all
     if body is None or type(body) is bytes:
         return body
     return body.encode() if isinstance(body, str) else _as_json(body).encode()
 
 
 def _properties(message: Message) -> dict[str, Value] | None:
-    found = message.properties
-    if found is None:
+    properties = message.properties
+    if properties is None:
         return None
     return {
-        name: None if value is None else _TAKEN[kind](value)
-        for (name, kind), value in zip(PROPERTIES.items(), found, strict=True)
+        name: None if value is None else _CONVERTERS[kind](value)
+        for (name, kind), value in zip(PROPERTIES.items(), properties, strict=True)
     }
 
 
 def _creation_time(message: Message) -> int | None:
-    found = message.properties
-    return None if found is None else _time(found.creation_time)
+    properties = message.properties
+    return None if properties is None else _time(properties.creation_time)
 
 
 def _routing_key(message: Message) -> str | None:
@@ -85,15 +85,15 @@ def _routing_key(message: Message) -> str | None:
     return None
 
 
-def _pairs(found: dict[Value, Value] | None) -> list[tuple[str, str | None]] | None:
-    if found is None:
+def _pairs(section: dict[Value, Value] | None) -> list[tuple[str, str | None]] | None:
+    if section is None:
         return None
-    # Keys that differ in type alone are one here.
-    return list({_text(key): None if value is None else _text(value) for key, value in found.items()}.items())
+    # By way of a dict: keys that differ only in type become the same text, and a map has each key once.
+    return list({_text(key): None if value is None else _text(value) for key, value in section.items()}.items())
 
 
 def _text(value: Value) -> str:
-    """Return text as it is, bytes as text where they are UTF-8, and anything else as the JSON of it."""
+    """Return text as it is, bytes as text if they are UTF-8, and anything else as JSON."""
     if isinstance(value, str):
         return str(value)
     shown = to_json(value)
@@ -116,7 +116,7 @@ def _whole(value: Value) -> int | None:
     return value if type(value) is int and abs(value) <= _MOST_INT64 else None
 
 
-_TAKEN: dict[pa.DataType, Callable[[Value], Value]] = {
+_CONVERTERS: dict[pa.DataType, Callable[[Value], Value]] = {
     pa.string(): _text,
     pa.binary(): _binary,
     pa.int64(): _whole,
@@ -130,4 +130,4 @@ DECODED: dict[str, Callable[[Message], Value]] = {
     "creation_time": _creation_time,
     "routing_key": _routing_key,
 }
-"""The columns that need the message; all others follow from its chunk."""
+"""The columns that need the message. All others follow from its chunk."""

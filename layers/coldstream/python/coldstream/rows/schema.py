@@ -1,22 +1,21 @@
 """The columns: one row a message, in the types of Arrow.
 
 column                   type                  content
-value                    binary                the body: data as it is; text of an AMQP value in UTF-8; any other
-                                               AMQP value or sequence as JSON (format/amqp_json.py); null without a
-                                               body. Of a message that is not AMQP, or damaged, all of its bytes,
-                                               so of an empty one none; all that the publisher could have set is
-                                               null then
-stream                   string                name of the stream, or of the super stream's partition
+value                    binary                the body: data as it is; an AMQP value that is text in UTF-8; any other
+                                               AMQP value or sequence as JSON (format/amqp/json.py); null without a
+                                               body. If the message is not AMQP or is damaged, all of its bytes, and
+                                               every column that the publisher could have set is null
+stream                   string                name of the stream; in a super stream, of the partition
 offset                   int64                 offset of the message
-chunk_timestamp          timestamp, us, UTC    time of its chunk, by the leader's clock
-properties               struct                the AMQP properties, ids as text; null without any
-application_properties   map<string, string>   values that are not text as JSON; of AMQP 0.9.1, the headers
-message_annotations      map<string, string>   so, too
-creation_time            timestamp, us, UTC    of the properties
+chunk_timestamp          timestamp, us, UTC    timestamp of its chunk, by the leader's clock
+properties               struct                the AMQP properties, with ids as text; null without any
+application_properties   map<string, string>   text as it is, other values as JSON; of AMQP 0.9.1, the headers
+message_annotations      map<string, string>   likewise
+creation_time            timestamp, us, UTC    the one in the properties
 routing_key              string                the annotation x-routing-key, which the broker writes for messages
                                                published to an exchange; else the application property routing_key
 
-Times outside the years 1 to 9999 are null: the calendars of most readers end there.
+Times outside of the years 1 to 9999 are null, because the calendars of most readers end there.
 """
 
 from __future__ import annotations
@@ -67,5 +66,5 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def microseconds(timestamp: int) -> int | None:
-    """Return what a time column has for a timestamp in ms."""
+    """Return a timestamp in ms as a time column holds it, or None if it holds none such."""
     return timestamp * 1000 if _LEAST_MS <= timestamp <= _MOST_MS else None

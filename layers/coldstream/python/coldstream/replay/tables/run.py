@@ -18,7 +18,7 @@ from typing import Any
 
 from coldstream.errors import GapError, InvalidQueryError
 from coldstream.manifest.entry import Gap
-from coldstream.read.scan import Slice, plan_scan
+from coldstream.read.scan import ScanSlice, plan_scan
 from coldstream.replay.tables.layout import MARKS
 from coldstream.replay.tables.marks import Marks, Span
 from coldstream.replay.tables.report import TableReport
@@ -113,9 +113,9 @@ class _Replay:
 
     def _write_again(self, span: Span) -> None:
         steps = plan_scan(self.manifest, self.report.source.stream, span.start, span.end)
-        self._write(span, [step for step in steps if not self._tell(step) and isinstance(step, Slice)], again=True)
+        self._write(span, [step for step in steps if not self._tell(step) and isinstance(step, ScanSlice)], again=True)
 
-    def _write(self, span: Span, slices: list[Slice], *, again: bool) -> None:
+    def _write(self, span: Span, slices: list[ScanSlice], *, again: bool) -> None:
         report = self.report
         written = write_span(
             self.objects, self.table, report.source.stream, span, slices, again=again, on_messages=self.on_offsets
@@ -127,10 +127,10 @@ class _Replay:
         report.spans += 1
         report.again += again
 
-    def _planned(self, start: Offset, end: Offset) -> Iterator[list[Slice] | Gap]:
+    def _planned(self, start: Offset, end: Offset) -> Iterator[list[ScanSlice] | Gap]:
         """Yield slices that are to be written as one, and the gaps between."""
         source = self.report.source
-        joined: list[Slice] = []
+        joined: list[ScanSlice] = []
         joined_bytes = 0
         for step in plan_scan(self.manifest, source.stream, start, end, exactly=start > source.start):
             if joined and (isinstance(step, Gap) or joined_bytes + step.data_bytes > self.span_bytes):
@@ -144,7 +144,7 @@ class _Replay:
         if joined:
             yield joined
 
-    def _tell(self, step: Slice | Gap) -> bool:
+    def _tell(self, step: ScanSlice | Gap) -> bool:
         """Take note of a gap; return whether it is one."""
         if not isinstance(step, Gap):
             return False

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import Slice, read_slice
+from coldstream.read.scan import ScanSlice, read_slice
 from coldstream.replay.tables.files import TableFile, create_file
 from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
 from coldstream.replay.tables.marks import Span
@@ -55,7 +55,7 @@ def write_span(
     table: Table,
     stream: StreamId,
     span: Span,
-    slices: Iterable[Slice],
+    slices: Iterable[ScanSlice],
     *,
     again: bool = False,
     on_messages: Callable[[int], None] = lambda _: None,
@@ -83,7 +83,7 @@ def write_span(
 
 
 def _rows(
-    objects: ObjectReads, stream: StreamId, slices: Iterable[Slice]
+    objects: ObjectReads, stream: StreamId, slices: Iterable[ScanSlice]
 ) -> Iterator[tuple[TimestampMs, pa.RecordBatch]]:
     """Yield the rows of each user chunk, with its timestamp."""
     for part in slices:

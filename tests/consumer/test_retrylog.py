@@ -1,4 +1,4 @@
-"""What is away is said once, and tried again ever more slowly."""
+"""An outage is logged once, and retried ever more slowly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from coldstream.consumer.outage import FIRST_DELAY_S, MAX_DELAY_S, Outage
+from coldstream.consumer.retrylog import FIRST_DELAY_S, MAX_DELAY_S, RetryLog
 from coldstream.errors import UnavailableError
 
 
@@ -23,29 +23,29 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-async def test_each_going_and_each_coming_back_is_said_once(
+async def test_each_outage_and_each_recovery_is_logged_once(
     pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    outage = Outage("the broker")
+    retry_log = RetryLog("the broker")
     with caplog.at_level(logging.INFO):
-        outage.over()
+        retry_log.recovered()
         for _ in range(2):
             for _ in range(3):
-                await outage.pause(UnavailableError("it is away"))
-            outage.over()
-            outage.over()
+                await retry_log.pause(UnavailableError("it is away"))
+            retry_log.recovered()
+            retry_log.recovered()
     said = ["the broker: it is away; trying again", "the broker: it is back"]
     assert [record.getMessage() for record in caplog.records] == said * 2
     assert len(pauses) == 6
 
 
-async def test_pauses_grow_to_a_bound_and_begin_anew(pauses: list[float]) -> None:
-    outage = Outage("the broker")
+async def test_pauses_grow_up_to_a_bound_and_start_again_after_a_recovery(pauses: list[float]) -> None:
+    retry_log = RetryLog("the broker")
     for _ in range(20):
-        await outage.pause(UnavailableError("it is away"))
+        await retry_log.pause(UnavailableError("it is away"))
     assert FIRST_DELAY_S / 2 <= pauses[0] <= FIRST_DELAY_S
     assert all(later > 0.9 * earlier for earlier, later in pairwise(pauses[:6]))
     assert all(MAX_DELAY_S / 2 <= pause <= MAX_DELAY_S for pause in pauses[-5:])
-    outage.over()
-    await outage.pause(UnavailableError("it is away"))
+    retry_log.recovered()
+    await retry_log.pause(UnavailableError("it is away"))
     assert pauses[-1] <= FIRST_DELAY_S

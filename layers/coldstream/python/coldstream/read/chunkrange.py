@@ -1,4 +1,4 @@
-"""What stands in a part of an object: whole chunks, each one verified. Only here do readers know of encodings."""
+"""The chunks in a range of an object, each one verified. No other module of the readers knows of encodings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from coldstream.manifest.entry import Encoding
 from coldstream.units import ByteRange, ChunkId, Offset
 
 
-class Stored(Protocol):
-    """Where whole chunks are, as an answer of the resolver or the plan of a scan says."""
+class ChunkRange(Protocol):
+    """A range of an object that holds whole chunks, out of the resolver's answer or out of the plan of a scan."""
 
     @property
     def key(self) -> str:
@@ -21,12 +21,12 @@ class Stored(Protocol):
 
     @property
     def byte_range(self) -> ByteRange:
-        """Where in the object."""
+        """The bytes of the object."""
         ...
 
     @property
     def encoding(self) -> Encoding:
-        """How the bytes there hold the chunks."""
+        """How those bytes hold the chunks."""
         ...
 
     @property
@@ -45,10 +45,10 @@ class Stored(Protocol):
         ...
 
 
-def stored_chunks(part: Stored, data: bytes) -> list[Chunk]:
-    """Return the chunks that `data`, all of the part's bytes, holds. They share its memory, or what it unpacks to.
+def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
+    """Return the chunks in `data`, which is all of the range's bytes. They share its memory, or what it unpacks to.
 
-    Raises CorruptionError where it is not what the part says.
+    Raises CorruptionError if a chunk is damaged, or if they are not the ones that the range names.
     """
     source, position, content = part.key, part.byte_range.start, memoryview(data)
     match part.encoding:

@@ -1,4 +1,4 @@
-"""Followers of a stream that is another by now, or seems to be."""
+"""Followers of a stream that was declared again, or that looks as if it were."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.world import World
 
 
 @in_a_world
-async def test_an_archive_of_another_life_is_not_read_where_the_broker_has_the_whole_new_one(world: World) -> None:
+async def test_an_older_incarnations_archive_is_not_read_if_the_broker_has_all_of_the_new_one(world: World) -> None:
     chunks(world, 10)
     world.archive(10)
     world.redeclare()
@@ -31,7 +31,7 @@ async def test_an_archive_of_another_life_is_not_read_where_the_broker_has_the_w
 
 
 @in_a_world
-async def test_an_archive_of_another_life_is_an_error_where_the_new_one_has_lost_its_start(world: World) -> None:
+async def test_an_older_incarnations_archive_is_an_error_if_the_new_one_has_lost_its_start(world: World) -> None:
     chunks(world, 10)
     world.archive(10)
     world.redeclare()
@@ -42,7 +42,7 @@ async def test_an_archive_of_another_life_is_an_error_where_the_new_one_has_lost
 
 
 @in_a_world
-async def test_a_life_that_begins_while_reading_is_an_error(world: World) -> None:
+async def test_an_incarnation_that_begins_while_reading_is_an_error(world: World) -> None:
     chunks(world, 10)
     world.archive(10)
     reading = Following(world)
@@ -78,7 +78,7 @@ async def read_live(world: World) -> Following:
 
 
 @in_a_world
-async def test_where_the_witness_is_deleted_numbers_that_meet_go_on(world: World) -> None:
+async def test_without_its_witness_a_log_that_continues_exactly_is_read_on(world: World) -> None:
     reading = await read_live(world)
     chunks(world, 5)
     await reading.settled(45)
@@ -93,7 +93,7 @@ async def test_where_the_witness_is_deleted_numbers_that_meet_go_on(world: World
 
 
 @in_a_world
-async def test_where_the_witness_is_deleted_the_archive_may_know_of_no_newer_life(world: World) -> None:
+async def test_without_its_witness_a_log_is_refused_if_the_archive_has_a_newer_incarnation(world: World) -> None:
     chunks(world, 10)
     world.archive(10)
     reading = Following(world)
@@ -110,8 +110,8 @@ async def test_where_the_witness_is_deleted_the_archive_may_know_of_no_newer_lif
 
 
 @in_a_world
-async def test_who_waits_where_a_life_ends_is_told_of_the_next_one(world: World) -> None:
-    """The broker has later offsets only, and the archive has begun to hold those as another life."""
+async def test_a_consumer_waiting_at_the_end_of_an_incarnation_learns_of_the_next_one(world: World) -> None:
+    """The broker has only later offsets, and the archive has begun to hold those as another incarnation."""
     chunks(world, 8)
     world.archive(4)
     world.retain(2)
@@ -121,12 +121,12 @@ async def test_who_waits_where_a_life_ends_is_told_of_the_next_one(world: World)
     assert not reading.task.done()
     world.archived[2] = world.log[6:]
     async with asyncio.timeout(60):
-        with pytest.raises(IncarnationError, match="a newer life of the stream"):
+        with pytest.raises(IncarnationError, match="a newer incarnation of the stream"):
             await reading.task
 
 
 @in_a_world
-async def test_tracking_where_the_witness_was_is_another_life(world: World) -> None:
+async def test_tracking_in_the_place_of_the_witness_is_another_incarnation(world: World) -> None:
     reading = await read_live(world)
     world.is_up = False
     world.redeclare()
@@ -135,12 +135,12 @@ async def test_tracking_where_the_witness_was_is_another_life(world: World) -> N
         world.track()
     chunks(world, 3)
     world.is_up = True
-    with pytest.raises(IncarnationError, match="another chunk is there"):
+    with pytest.raises(IncarnationError, match="the broker has another chunk there"):
         await reading.task
 
 
 @in_a_world
-async def test_a_smaller_log_that_is_younger_is_another_life(world: World) -> None:
+async def test_a_smaller_log_that_is_younger_is_another_incarnation(world: World) -> None:
     loop = asyncio.get_running_loop()
     reading = await read_live(world)
     world.now += 1000
@@ -160,7 +160,7 @@ async def test_a_log_that_stays_smaller_has_lost_data(world: World) -> None:
     world.redeclare()
     chunks(world, 3)
     began = loop.time()
-    with pytest.raises(IncarnationError, match="did not have all that was read, up to 30"):
+    with pytest.raises(IncarnationError, match="does not have all that was read, up to 30"):
         await reading.task
     assert 60 <= loop.time() - began < 90
 

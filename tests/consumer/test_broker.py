@@ -1,4 +1,4 @@
-"""The broker of one stream, over connections that come and go."""
+"""One broker, over connections that break and reopen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 from rstream import schema
 
-from coldstream.consumer.link import BrokerLink
+from coldstream.consumer.broker import ReconnectingBroker
 from coldstream.errors import UnavailableError
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.spec import FIRST
@@ -17,43 +17,43 @@ from tests.support.stream_broker import FakeBroker
 
 async def test_one_connection_serves_everything_until_it_breaks() -> None:
     async with FakeBroker() as fake:
-        link = BrokerLink(fake.address, "/", name="me")
-        assert await asyncio.gather(*(link.query_offset("s", "me") for _ in range(5))) == [7] * 5
+        broker = ReconnectingBroker(fake.address, "/", name="me")
+        assert await asyncio.gather(*(broker.query_offset("s", "me") for _ in range(5))) == [7] * 5
         assert fake.count(schema.Open) == 1
         fake.cut()
         await asyncio.sleep(0.05)
-        assert await link.query_offset("s", "me") == 7
+        assert await broker.query_offset("s", "me") == 7
         assert fake.count(schema.Open) == 2
-        await link.close()
+        await broker.close()
 
 
 async def test_the_next_connection_after_one_of_no_use_is_to_the_next_host() -> None:
     async with FakeBroker() as one, FakeBroker() as two:
-        link = BrokerLink(BrokerAddress((*one.address.hosts, *two.address.hosts)), "/", name="me")
+        broker = ReconnectingBroker(BrokerAddress((*one.address.hosts, *two.address.hosts)), "/", name="me")
         opened = []
         for _ in range(3):
-            await link.query_offset("s", "me")
+            await broker.query_offset("s", "me")
             opened.append((one.count(schema.Open), two.count(schema.Open)))
-            await link.renew()
+            await broker.renew()
         assert opened == [(1, 0), (1, 1), (2, 1)]
 
 
 async def test_a_broker_that_hangs_is_left_in_less_than_a_second() -> None:
     async with FakeBroker() as fake:
         before = asyncio.all_tasks()
-        link = BrokerLink(fake.address, "/", name="me")
-        async with link.subscribe("s", FIRST):
+        broker = ReconnectingBroker(fake.address, "/", name="me")
+        async with broker.subscribe("s", FIRST):
             fake.says.clear()
             began = time.monotonic()
-            await link.close()
+            await broker.close()
         assert time.monotonic() - began < 1
         await asyncio.sleep(0.05)
         assert asyncio.all_tasks() == before
 
 
 async def test_a_broker_that_is_away_is_not_waited_for() -> None:
-    link = BrokerLink(BrokerAddress((("127.0.0.1", 1),)), "/", name="me")
+    broker = ReconnectingBroker(BrokerAddress((("127.0.0.1", 1),)), "/", name="me")
     for _ in range(2):
         with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
-            await link.probe("s", FIRST)
-    await link.close()
+            await broker.probe("s", FIRST)
+    await broker.close()

@@ -1,4 +1,4 @@
-"""The broker for one stream: a connection that is opened when it is asked for, and another after it broke."""
+"""A broker for one stream, by a connection that opens on demand and again after it broke."""
 
 from __future__ import annotations
 
@@ -15,44 +15,46 @@ from coldstream.manifest.spec import FIRST, OffsetSpec
 from coldstream.units import Offset
 
 PROBE_TIMEOUT_S = 3.0
-"""For a chunk that is there. What takes longer is not: a broker sends it on the heels of its answer."""
+"""Bound on the wait for a chunk that exists: brokers send it right after the answer. After that, none exists."""
 
 CLOSE_TIMEOUT_S = 0.3
-"""For goodbyes; after that the connection is broken off."""
+"""Bound on the protocol's goodbyes. After that the connection is cut."""
 
 
-class BrokerLink:
-    """Implements `Broker`, and stores offsets. Close it; used after that, it opens a connection again."""
+class ReconnectingBroker:
+    """Implements `BrokerSource`, and stores offsets. Any call after `close` opens a connection again."""
 
     def __init__(self, address: BrokerAddress, vhost: str, *, name: str) -> None:
         self._address = address
         self._vhost = vhost
         self._name = name
         self._connection: LiveConnection | None = None
+        # Reading and storing offsets may call at once; without the lock each would open a connection, and the one that
+        # is overwritten would never be closed.
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
     async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[Subscription]:
-        """Subscribe over the connection."""
+        """Return the chunks from where `spec` attaches."""
         async with (await self._opened()).subscribe(stream, spec) as subscription:
             yield subscription
 
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
-        """Ask by a subscription with one credit."""
+        """Return the first user chunk for a spec, by a subscription with one credit; None if none comes soon."""
         return await (await self._opened()).probe(stream, spec, timeout_s=PROBE_TIMEOUT_S)
 
     async def first_offset(self, stream: str) -> Offset | None:
-        """Ask by a subscription with one credit, to chunks of every type."""
+        """Return the first offset, by a subscription with one credit to chunks of every type."""
         connection = await self._opened()
         first = await connection.probe(stream, FIRST, timeout_s=PROBE_TIMEOUT_S, every_chunk=True)
         return None if first is None else Offset(first.header.chunk_id)
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        """Ask for a stored offset."""
+        """Return the offset stored under a consumer's name, or None if there is none."""
         return await (await self._opened()).query_offset(stream, reference)
 
     async def store_offset(self, stream: str, reference: str, offset: Offset) -> None:
-        """Store an offset; return when the broker has it."""
+        """Store an offset; return once the broker has it."""
         await (await self._opened()).store_offset(stream, reference, offset)
 
     async def partitions(self, super_stream: str) -> tuple[str, ...]:
@@ -60,14 +62,15 @@ class BrokerLink:
         return await (await self._opened()).partitions(super_stream)
 
     async def renew(self) -> None:
-        """Close the connection; the next one is tried at the next host first, for not every host has every stream."""
+        """Close the connection, and let the next one try the next host first: not every host has every stream."""
         first, *others = self._address.hosts
         self._address = replace(self._address, hosts=(*others, first))
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection, if one is open. Takes less than a second, also when the broker hangs."""
+        """Close the connection, if one is open. Takes less than a second, even if the broker hangs."""
         if (connection := self._connection) is not None:
+            # Forget it before the first await: whoever calls meanwhile must not get a connection that is closing.
             self._connection = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
@@ -80,5 +83,6 @@ class BrokerLink:
             if self._connection is None:
                 connection = LiveConnection(self._address, self._vhost, name=self._name)
                 await connection.__aenter__()
+                # Set it only now: a connection that failed to open, or whose opening was cancelled, is not kept.
                 self._connection = connection
             return self._connection
