@@ -13,7 +13,7 @@ from bench.load import sqs_event
 from bench.template import handler_of
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
-from coldstream.local.process import Process
+from coldstream.local.child_process import ChildProcess
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -36,8 +36,8 @@ def archive(segments: Sequence[SegmentSlice], of: StreamId, sdk: Mapping[str, st
 @contextmanager
 def resolver(sdk: Mapping[str, str], table: str) -> Iterator[str]:
     """Serve the resolver function over HTTP, as `coldstream up` does, and yield its URL."""
-    process = Process(
-        "coldstream.local.function",
+    process = ChildProcess(
+        "coldstream.local.function_process",
         environment={**os.environ, **sdk, **function_environment("resolver", table=table)},
         request=asdict(function_config("resolver", handler_of("resolver"), http=True)),
     )

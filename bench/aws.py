@@ -13,8 +13,8 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.httpsession import URLLib3Session
 
 from bench.harness import LAYER, ROOT, Stopwatch
-from coldstream.local.invocation import Invoker
-from coldstream.local.messages import FunctionConfig
+from coldstream.local.function_protocol import FunctionConfig
+from coldstream.local.invoker import Invoker
 from coldstream.store.lean import LeanTable
 from coldstream.store.reads import Operation
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from bench.brokers import BODY_BYTES, MESSAGE, aws_behind, new_broker
 from bench.harness import MB, CannotMeasureError, Cell, Section, median_run, say
 from bench.usage import cpu_s
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.agent import AgentProcess
 from tests.support.broker import Broker
 from tests.support.streams import StreamConnection
@@ -73,7 +73,7 @@ def measure() -> Section:
 
 
 @contextmanager
-def _agent(aws: LocalStack, broker: Broker, state: Path) -> Iterator[AgentProcess]:
+def _agent(aws: EmulatedStack, broker: Broker, state: Path) -> Iterator[AgentProcess]:
     options = ("--data", broker.data_directory, "--scan", "10s")
     with AgentProcess(aws.environment, state, broker.stream_uri, *options) as agent:
         agent.wait_ready()

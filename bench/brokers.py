@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from bench.harness import CannotMeasureError
 from bench.usage import children, put_last
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.broker import Broker, find_rabbitmq
 
 BODY_BYTES = 200
@@ -23,10 +23,10 @@ def new_broker() -> Broker:
 
 
 @contextmanager
-def aws_behind() -> Iterator[LocalStack]:
+def aws_behind() -> Iterator[EmulatedStack]:
     """Run the emulated AWS and the functions in what the rest leaves of the processor: really they run elsewhere."""
     before = set(children())
-    with LocalStack() as stack:
+    with EmulatedStack() as stack:
         for process_id in set(children()) - before:
             put_last(process_id)
         yield stack

@@ -12,8 +12,8 @@ from typing import Self
 from bench.harness import LAYER, ROOT, CannotMeasureError, say
 from bench.template import table_properties
 from coldstream.errors import UnavailableError
+from coldstream.local.child_process import ChildProcess
 from coldstream.local.environment import aws_environment, client
-from coldstream.local.process import Process
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 
 HEAP = "2g"
@@ -77,7 +77,7 @@ class Moto:
     def __enter__(self) -> Self:
         path = os.pathsep.join((str(ROOT), str(LAYER)))
         environment = {**os.environ, "PYTHONPATH": path}
-        self._process = Process("coldstream.local.emulator", environment=environment, request={})
+        self._process = ChildProcess("coldstream.local.emulator", environment=environment, request={})
         try:
             self.url = self._process.ready()["url"]
             _create_table(self.url, self.table)

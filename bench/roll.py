@@ -16,7 +16,7 @@ from coldstream.errors import StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import AtOffset
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.read.client import ResolverClient
@@ -48,7 +48,7 @@ def measure() -> Section:
     """Measure rolls, one by one."""
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
-        aws = stack.enter_context(LocalStack())
+        aws = stack.enter_context(EmulatedStack())
         stack.enter_context(environment(aws.environment))
         home = Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-")))
         streams = stack.enter_context(broker.connect())
@@ -88,7 +88,7 @@ def _section(agents: list[float], hands: list[float]) -> Section:
     )
 
 
-def _putter(aws: LocalStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
+def _putter(aws: EmulatedStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
     """Return what stages and announces a segment as one of `stream`."""
     objects = S3Objects(aws.environment["COLDSTREAM_BUCKET"])
     bus = EventBridgeBus(aws.environment["COLDSTREAM_EVENT_BUS"])

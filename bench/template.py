@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.harness import ROOT, CannotMeasureError
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 
 

@@ -29,7 +29,7 @@ from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.read.client import ResolverClient
@@ -86,7 +86,7 @@ def say(text: str) -> None:
 class Archive:
     """The client's side of an archive: stage, announce, read."""
 
-    def __init__(self, stack: LocalStack, stream: StreamId) -> None:
+    def __init__(self, stack: EmulatedStack, stream: StreamId) -> None:
         self.stream = stream
         self.resolver_url = stack.resolver_url
         self._stack = stack
@@ -135,7 +135,7 @@ def main() -> int:
     """Run the demo; return 0 if nothing was lost, duplicated or corrupted."""
     started = time.monotonic()
     logging.getLogger("coldstream").setLevel(logging.ERROR)  # a consumer that is ahead of the archive says so
-    with LocalStack() as stack:
+    with EmulatedStack() as stack:
         os.environ.update(stack.environment)
         if find_rabbitmq() is None:
             say("no RabbitMQ here (make broker installs Debian's): using segments recorded from a real one")
@@ -147,7 +147,7 @@ def main() -> int:
     return 0 if tally.is_perfect else 1
 
 
-def from_a_broker(stack: LocalStack) -> Tally:
+def from_a_broker(stack: EmulatedStack) -> Tally:
     """Publish while an agent archives what rolls, and read all of it as one stream."""
     tally = Tally()
     # The names of the demo are not ones that a directory's name keeps: the agent asks the management API.
@@ -195,7 +195,7 @@ def pins(state: str) -> int:
     return len(list(Path(state).glob("agent/pins/*/*.segment")))
 
 
-def from_recorded_segments(stack: LocalStack) -> Tally:
+def from_recorded_segments(stack: EmulatedStack) -> Tally:
     """Archive recorded segments of a real broker, and read them back."""
     log = next(log for log in golden_logs() if log.stream == "plain")
     tally = Tally(published=list(log.messages))

@@ -12,7 +12,7 @@ import sys
 import threading
 
 from coldstream.errors import ColdstreamError
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 from tests.support.localstack import LocalStackServer, find_localstack
 
@@ -37,7 +37,7 @@ def main() -> int:
         print("starting LocalStack and DynamoDB Local", file=sys.stderr)
         with LocalStackServer() as localstack, DynamoDBLocal() as dynamodb:
             aws = localstack.environment_of_clients(dynamodb.url)
-            with LocalStack(inherited={**os.environ, **aws}, port=PORT) as stack:
+            with EmulatedStack(inherited={**os.environ, **aws}, port=PORT) as stack:
                 lines = [f"export {name}={shlex.quote(value)}" for name, value in {**aws, **stack.environment}.items()]
                 print("# In another terminal, in this directory:", *lines, COMMANDS, sep="\n")
                 print("# Ctrl-C here ends everything.", flush=True)

@@ -168,7 +168,7 @@ def test_a_stream_whose_one_segment_is_still_written_is_told_and_what_archives_i
     done = cli("announce", tmp_path)
     assert done.code == 0
     assert done.out.splitlines()[1].split() == ["/", "quiet", "0", "0", "0", "0"]
-    assert "stream 'quiet' in vhost '/' has no segment but the one that the broker writes to" in done.err
+    assert "stream 'quiet' in vhost '/' has only the segment that the broker writes to" in done.err
     assert "coldstream agent --max-lag" in done.err
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import coldstream
-from coldstream.cli.complete import stream_names
+from coldstream.cli.options import stream_names
 from coldstream.console.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
     AccessDeniedError,
@@ -31,7 +31,13 @@ from coldstream.errors import (
 from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
-COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "compact", "replay", "inspect")
+TASKS = {
+    "Archive streams": ("announce", "agent"),
+    "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "Maintain the archive": ("compact", "replay", "access"),
+    "Try it": ("up",),
+}
+COMMANDS = tuple(command for commands in TASKS.values() for command in commands)
 NOBODY = 65534
 RESOLVER = ("--resolver", "http://127.0.0.1:9")
 
@@ -83,7 +89,7 @@ def test_every_error_has_its_exit_code(
 
 
 def test_the_advice_for_a_gap_is_where_to_go_on() -> None:
-    assert advice(GapError("orders", 5, 10)) == "go on behind it, from offset 10"
+    assert advice(GapError("orders", 5, 10)) == "continue after the gap, from offset 10"
 
 
 def test_advice_for_denied_access_is_about_credentials() -> None:
@@ -230,7 +236,7 @@ def test_a_shell_completes_names_of_streams_where_the_resolver_tells_them(
 
 
 def test_a_resolver_that_hangs_does_not_hold_up_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.cli.complete.WITHIN_S", 0.05)
+    monkeypatch.setattr("coldstream.cli.options.COMPLETE_WITHIN_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("COLDSTREAM_RESOLVER_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert stream_names("or") == []
@@ -257,12 +263,12 @@ def test_what_may_not_be_read_is_told_with_who_may(cli: Cli, tmp_path: Path, unp
         assert "sudo -u rabbitmq" in done.err
 
 
-def test_help_lists_the_commands_and_the_exit_codes(cli: Cli) -> None:
+def test_help_lists_the_commands_by_task_and_the_exit_codes(cli: Cli) -> None:
     done = cli("--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]] == list(
-        COMMANDS
-    )
+    for task, commands in TASKS.items():
+        lines = done.out.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
+        assert tuple(line.split()[0] for line in lines) == commands
     assert " ".join(done.out.split()).endswith("denies access; 130 interrupted.")
 
 

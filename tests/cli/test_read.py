@@ -60,7 +60,7 @@ def test_bodies_alone_are_lines(archive: Archive, cli: Cli) -> None:
     assert done.out == f"{body_of(3)}\n{body_of(4)}\n"
 
 
-def test_raw_messages_stand_behind_their_lengths(archive: Archive, cli: Cli) -> None:
+def test_raw_messages_come_after_their_lengths(archive: Archive, cli: Cli) -> None:
     messages = [amqp(body_of(offset).encode()) for offset in (3, 4)]
     expected = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
     assert cli("read", "orders", "--from", "3", "--limit", "2", "--raw").raw == expected
@@ -82,7 +82,7 @@ def test_a_gap_ends_the_reading_after_what_comes_before_it(archive: Archive, cli
     assert done.code == 4
     assert [message["offset"] for message in done.json] == list(range(first))
     assert f"offsets {first} to {following - 1}" in done.err
-    assert f"go on behind it, from offset {following}" in done.err
+    assert f"continue after the gap, from offset {following}" in done.err
     assert cli("read", "torn", "--from", str(following), "--limit", "1").json[0]["offset"] == following
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from coldstream.cli import silence
-from coldstream.cli.silence import told_when_silent
+from coldstream.cli.silence import report_silence
 from tests.cli.conftest import Archive, Cli
 
 
@@ -66,7 +66,7 @@ def test_what_comes_in_time_is_passed_without_a_word(
 
 
 def test_who_takes_what_came_at_leisure_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with told_when_silent("nobody") as waiting:
+    with report_silence("nobody") as waiting:
         for _ in waiting.each(range(3)):
             time.sleep(0.2)
     assert capsys.readouterr().err == ""
@@ -84,6 +84,6 @@ def test_silence_between_two_things_is_told(capsys: pytest.CaptureFixture[str]) 
                 told.set()
         yield 2
 
-    with told_when_silent("S3") as waiting:
+    with report_silence("S3") as waiting:
         assert list(waiting.each(slow())) == [1, 2]
     assert told.is_set()

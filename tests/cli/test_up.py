@@ -52,7 +52,7 @@ def test_the_settings_it_prints_work_until_ctrl_c(tmp_path: Path) -> None:
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert out == exports
-    assert "UploadFunction, ResolverFunction run; Ctrl-C ends everything." in err
+    assert "running: UploadFunction, ResolverFunction. Ctrl-C ends everything." in err
     assert "UploadFunction  / orders, offsets 0 to " in err
     assert err.endswith("ended\n")
     assert not env_file.exists()
@@ -92,7 +92,7 @@ def test_a_port_that_cannot_be_is_refused(cli: Cli) -> None:
 def test_a_template_that_is_not_there_is_told(cli: Cli, tmp_path: Path) -> None:
     done = cli("up", "--template", tmp_path / "none.yaml")
     assert done.code == 2
-    assert "none.yaml; name it with --template" in done.err
+    assert "none.yaml; name the template with --template" in done.err
 
 
 def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pyt
         port = str(taken.getsockname()[1])
         done = cli("up", "--port", port, "--template", ROOT / "template.yaml", "--env-file", env_file)
     assert done.code == 2
-    assert f"port: {port} cannot be used: Address already in use; does another `coldstream up` run?" in done.err
-    assert "--port 0 any that is free" in done.err
+    assert f"port: {port} cannot be used: Address already in use; is another `coldstream up` running?" in done.err
+    assert "--port 0 takes any free one" in done.err
     assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
 
 

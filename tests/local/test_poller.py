@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from coldstream.local.messages import Handled, QueueConfig
+from coldstream.local.function_protocol import InvocationReport, QueueConfig
 from coldstream.local.poller import failures, poll, sqs_event
 
 ARN = "arn:aws:sqs:eu-central-1:123456789012:queue"
@@ -56,10 +56,10 @@ def poll_all(
     *batches: list[str] | Exception,
     batch_size: int = 10,
     reports_failures: bool = True,
-) -> tuple[FakeSqs, list[Handled]]:
+) -> tuple[FakeSqs, list[InvocationReport]]:
     stop = threading.Event()
     sqs = FakeSqs(stop, *batches)
-    handled: list[Handled] = []
+    handled: list[InvocationReport] = []
     queue = QueueConfig("url", ARN, batch_size, reports_failures)
     poll(queue, sqs=sqs, function="F", invoke=invoke, report=handled.append, stop=stop)
     return sqs, handled

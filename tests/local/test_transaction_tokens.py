@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from coldstream.local.tokens import HELD_FOR_S, RememberTokens
+from coldstream.local.transaction_tokens import HELD_FOR_S, TransactionTokens
 
 
 @dataclass
@@ -29,7 +29,7 @@ class FakeDynamoDB:
         return self.client.post("/", json=request, headers={"X-Amz-Target": "DynamoDB_20120810.TransactWriteItems"})
 
     def __post_init__(self) -> None:
-        self.client = Client(RememberTokens(self, clock=lambda: self.now))
+        self.client = Client(TransactionTokens(self, clock=lambda: self.now))
 
 
 @pytest.fixture
