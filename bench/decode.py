@@ -1,4 +1,4 @@
-"""Messages decoded per second: from chunks to what a consumer reads, against rstream doing the same."""
+"""Messages decoded per second, from chunks to what a consumer reads, against rstream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ the CRC, against `decode_frame`, which does not. In turns, {ROUNDS} rounds each;
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row: messages as stored in chunks, what is read of them, and whether parsing the chunks counts."""
+    """A row: the messages in chunks, what is read of them, and whether parsing the chunks counts."""
 
     name: str
     chunks: list[bytes]
@@ -61,18 +61,18 @@ def measure() -> Section:
         our_rate, their_rate = _race(case)
         rows.append((case.name, our_rate, their_rate, our_rate / their_rate))
         ratios.append(our_rate / their_rate)
-    wanted = "messages of one data section decoded at 10x rstream's rate or more"
+    aim = "messages of one data section decoded at 10x rstream's rate or more"
     return Section(
         title="Decoding messages",
         how=HOW,
         columns=("messages; what is read", "coldstream", "rstream", "ratio"),
         rows=tuple(rows),
-        aims=(Aim(wanted, f"{ratios[0]:.1f}x", ratios[0] >= 10),),
+        aims=(Aim(aim, f"{ratios[0]:.1f}x", ratios[0] >= 10),),
     )
 
 
 def _body(read: Iterable[Any]) -> int:
-    """Read the body of each message, ours or theirs."""
+    """Read the body of each message, ours or rstream's."""
     return sum(len(message.body) for message in read)
 
 

@@ -1,4 +1,4 @@
-"""The agent with a thousand quiet streams: processor, memory and a scrape of its metrics."""
+"""An agent with a thousand quiet streams: CPU, memory, and the cost of a scrape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Memory is what it holds at the end. A scrape is one GET of /metrics, the median 
 
 @dataclass(slots=True)
 class _Case:
-    """An agent, and what was seen of it."""
+    """An agent, and its figures."""
 
     streams: int
     process: AgentProcess
@@ -50,7 +50,7 @@ class _Case:
     scrape_bytes: int = 0
 
     def wait_known(self) -> None:
-        """Wait until it follows every stream and knows its name."""
+        """Wait until the agent follows every stream and knows its name."""
         began = time.monotonic()
         while self._known() < self.streams:
             if time.monotonic() - began > FOLLOWS_WITHIN_S:
@@ -59,7 +59,7 @@ class _Case:
         self.known_s = time.monotonic() - began
 
     def scrape(self) -> None:
-        """Get its metrics once."""
+        """Get the metrics once."""
         began = time.perf_counter()
         with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics") as answer:
             self.scrape_bytes = len(answer.read())
@@ -127,7 +127,7 @@ def _make_streams(broker: Broker) -> None:
 
 
 def _watch(cases: list[_Case]) -> None:
-    """Note what the agents use in windows of time, the same for all."""
+    """Record what the agents use, in the same windows of time."""
     for number in range(WINDOWS):
         say(f"window {number + 1} of {WINDOWS}")
         began, before = time.monotonic(), [cpu_s(case.process.pid) for case in cases]

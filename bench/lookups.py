@@ -1,4 +1,4 @@
-"""Lookups through the resolver function's handler, in a log of a thousand fragments and in one of a million."""
+"""Lookups by the resolver function's handler, in logs of a thousand and of a million fragments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.aws import Event, function_environment, sdk_environment
 from bench.dynamodb import LocalDynamoDB
 from bench.harness import Aim, CannotMeasureError, Cell, ChildRun, Section, in_child, percentile, say
 from bench.load import FIRST_TIMESTAMP, stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import LocalS3
 from bench.log import MS_A_FRAGMENT, OFFSETS_A_FRAGMENT, write_log
 from bench.template import handler_of
 from coldstream.local.http_api import Request, http_event

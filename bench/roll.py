@@ -1,4 +1,4 @@
-"""How long after a segment rolled its messages can be resolved, with a real broker, an agent and the functions."""
+"""The time from a segment's roll until its messages can be resolved: a real broker, an agent, the functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ count, nothing else under way. On AWS, EventBridge and SQS take their own time i
 
 
 def measure() -> Section:
-    """Measure rolls, one by one."""
+    """Measure rolls one by one."""
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
         aws = stack.enter_context(EmulatedStack())
@@ -89,7 +89,7 @@ def _section(agents: list[float], hands: list[float]) -> Section:
 
 
 def _putter(aws: EmulatedStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
-    """Return what stages and announces a segment as one of `stream`."""
+    """Return a function that stages and announces a segment as one of `stream`."""
     objects = S3Objects(aws.environment["COLDSTREAM_BUCKET"])
     bus = EventBridgeBus(aws.environment["COLDSTREAM_EVENT_BUS"])
     keys = Keys(aws.environment.get("COLDSTREAM_PREFIX", ""))
@@ -102,7 +102,7 @@ def _putter(aws: EmulatedStack, stream: StreamId) -> Callable[[SegmentSlice], No
 
 
 def _publish_until_roll(streams: StreamConnection, directory: Path) -> tuple[float, SegmentSlice]:
-    """Publish until the stream rolls; return when that was seen, some ms late at most, and what has rolled."""
+    """Publish until the stream rolls. Return the time, at most some ms late, and the segment."""
     before = len(find_rolled(directory))
     while True:
         streams.publish(STREAM, [MESSAGE] * STEP)
@@ -112,7 +112,7 @@ def _publish_until_roll(streams: StreamConnection, directory: Path) -> tuple[flo
 
 
 def _wait_resolvable(client: ResolverClient, name: str, segment: SegmentSlice) -> float:
-    """Wait until the resolver gives ranges for the last offset of a segment; return when it did."""
+    """Wait until the resolver returns ranges for the last offset of a segment, and return the time."""
     query = RangesQuery("/", name, AtOffset(Offset(segment.next_offset - 1)))
     deadline = time.monotonic() + RESOLVABLE_WITHIN_S
     while time.monotonic() < deadline:
@@ -122,4 +122,4 @@ def _wait_resolvable(client: ResolverClient, name: str, segment: SegmentSlice) -
         except StreamNotFoundError:
             pass
         time.sleep(ASK_EVERY_S)
-    raise CannotMeasureError(f"{segment.path.name} was not to be resolved within {RESOLVABLE_WITHIN_S} s")
+    raise CannotMeasureError(f"{segment.path.name} could not be resolved within {RESOLVABLE_WITHIN_S} s")

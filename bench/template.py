@@ -1,4 +1,4 @@
-"""What template.yaml says of functions and table, so that it is measured as it is deployed."""
+"""Functions and table as template.yaml declares them, so that the measured system is the deployed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archive made by the upload function, and the resolver in front of it, over a local S3 and DynamoDB."""
+"""An archive that the upload function fills, and the resolver in front of it, on a local S3 and DynamoDB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coldstream.store.objects import S3Objects
 
 
 def archive(segments: Sequence[SegmentSlice], of: StreamId, sdk: Mapping[str, str], table: str) -> None:
-    """Stage segments of a stream and have the upload function archive them. Raises CannotMeasureError."""
+    """Stage segments of a stream, and let the upload function archive them. Raises CannotMeasureError."""
     with environment(sdk):
         objects = S3Objects(BUCKET)
         events = [sqs_event(stage(segment, of, objects, Keys())) for segment in segments]
