@@ -87,7 +87,7 @@ def _nobody() -> Iterator[None]:
     yield None
 
 
-def _run(broker: Broker, streams: StreamConnection, name: str, load: str, agent: AgentProcess | None) -> _Run:
+def _run(broker: Broker, streams: StreamConnection, name: str, load: str, agent: AgentProcess | None) -> _LoadRun:
     """Publish a load to a new stream, and delete the stream."""
     node = broker.process_ids[0]
     streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)

@@ -56,8 +56,8 @@ def describe(section: Section | str) -> Iterator[str]:
 def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
-    yield "`make bench` writes this page: edits are lost. Do not compare figures of different runs. Compare ratios: both"
-    yield "sides of each were measured in the same run, in turns, and each counts with its median run."
+    yield "`make bench` writes this page: edits are lost. Compare the ratios of different runs, not their figures: both"
+    yield "sides of a ratio were measured in the same run, in turns, and each counts with its median run."
     yield ""
     yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
     yield f"- Commit: {_commit()}"
