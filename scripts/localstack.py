@@ -1,6 +1,6 @@
-"""LocalStack and DynamoDB Local, with the template's resources and its functions running. `make localstack`.
+"""Run template.yaml on LocalStack and DynamoDB Local: `make localstack`.
 
-The settings, and commands to paste, are printed; Ctrl-C ends everything.
+It prints the settings and commands to paste. Ctrl-C ends everything.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ COMMANDS = """
 
 
 def main() -> int:
-    """Run until told to stop; return 1 where something is missing."""
+    """Run until Ctrl-C or SIGTERM. Return 1 if something is missing or fails."""
     if find_localstack() is None or find_dynamodb_local() is None:
-        print("LocalStack or DynamoDB Local is not here, which wants Java 17: run `make localstack`", file=sys.stderr)
+        print("LocalStack, DynamoDB Local or its Java 17 is missing: run `make localstack`", file=sys.stderr)
         return 1
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -43,7 +43,7 @@ def main() -> int:
                 print("# Ctrl-C here ends everything.", flush=True)
                 while not stopped.wait(1):
                     for function in stack.check():
-                        print(f"{function}: its process died and was started again", file=sys.stderr)
+                        print(f"{function}: its process died and was restarted", file=sys.stderr)
     except ColdstreamError as err:
         print(f"localstack: {err}", file=sys.stderr)
         return 1
