@@ -173,9 +173,7 @@ def from_a_broker(stack: EmulatedStack) -> Tally:
             archive.wait_for(1)  # otherwise FIRST could attach at the first offset that the broker still has
             follow(broker, archive, tally)
             archive.wait_for(rolled_until)
-            say(
-                f"the agent has archived everything up to offset {rolled_until - 1}, and still pins {pins(state)} segments"
-            )
+            say(f"the agent has archived all offsets up to {rolled_until - 1}, and still pins {pins(state)} segments")
     compare(archive, tally, should_be_archived=rolled_until)
     look_up(archive)
     return tally
@@ -261,8 +259,8 @@ def compare(archive: DemoArchive, tally: Tally, *, should_be_archived: int) -> N
     tally.lost = sum(1 for offset in range(max(tally.archived, should_be_archived)) if offset not in seen)
     tally.duplicated = seen.total() - len(seen)
     say(
-        f"read {tally.read_back} archived messages, {bytes_read / MIB:.0f} MiB, in {seconds:.1f} s; the broker continues at"
-        f" offset {tail}"
+        f"read {tally.read_back} archived messages, {bytes_read / MIB:.0f} MiB, in {seconds:.1f} s;"
+        f" the broker continues at offset {tail}"
     )
 
 
