@@ -96,7 +96,7 @@ def test_advice_for_denied_access_is_about_credentials() -> None:
     assert "credentials" in (advice(AccessDeniedError("S3")) or "")
 
 
-def test_what_nobody_expected_is_one_line_and_a_traceback_only_for_who_asks(
+def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -146,7 +146,7 @@ def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli, url: str) -> 
     assert "is not an http or https URL" in done.err
 
 
-def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_reported_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest
     assert (done.code, done.err) == (1, "coldstream: [Errno 28] No space left on device\n")
 
 
-def test_the_version_is_told_wherever_it_is_asked_for(cli: Cli) -> None:
+def test_the_version_is_reported_wherever_it_is_asked_for(cli: Cli) -> None:
     for arguments in (("--version",), ("streams", "--version"), ("--debug", "read", "orders", "--version")):
         done = cli(*arguments)
         assert (done.code, done.out) == (0, f"coldstream {coldstream.__version__}\n")
@@ -210,7 +210,7 @@ NO_SHELL_AROUND = ("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
 """Of what the tests were started from, Typer would take the shell that it finds there."""
 
 
-def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_shown_for_installing_it_by_hand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*NO_SHELL_AROUND)
     done = cli("--show-completion", "bash")
     assert done.code == 0
@@ -254,7 +254,7 @@ def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.M
     )
 
 
-def test_what_may_not_be_read_is_told_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
+def test_what_may_not_be_read_is_reported_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
     (tmp_path / "stream").mkdir(mode=0)
     for arguments in (("announce", tmp_path / "stream"), ("agent", "--data", tmp_path / "stream")):
         done = cli(*arguments)

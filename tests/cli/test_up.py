@@ -89,13 +89,13 @@ def test_a_port_that_cannot_be_is_refused(cli: Cli) -> None:
     assert "--port" in done.err
 
 
-def test_a_template_that_is_not_there_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_a_template_that_is_not_there_is_reported(cli: Cli, tmp_path: Path) -> None:
     done = cli("up", "--template", tmp_path / "none.yaml")
     assert done.code == 2
     assert "none.yaml; name the template with --template" in done.err
 
 
-def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_is_reported(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     env_file = tmp_path / "env"
     env_file.write_text("somebody else's")
@@ -110,7 +110,7 @@ def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pyt
     assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
 
 
-def test_settings_that_cannot_be_written_are_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_settings_are_reported(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     done = cli("up", "--port", "0", "--template", ROOT / "template.yaml", "--env-file", tmp_path / "none" / "env")
     assert done.code == 2

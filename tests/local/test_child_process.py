@@ -58,7 +58,7 @@ def test_stopping_leaves_no_thread(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
-def test_one_that_ends_before_it_is_ready_is_told_with_its_status(tmp_path: Path) -> None:
+def test_one_that_ends_before_it_is_ready_is_reported_with_its_status(tmp_path: Path) -> None:
     process = ChildProcess("child", environment=environment(tmp_path, "raise SystemExit(3)"), request={})
     with pytest.raises(UnavailableError, match="ended before it was ready, with status 3"):
         process.ready()

@@ -97,7 +97,7 @@ def test_a_queue_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
     assert sqs.deleted == ["a"]
 
 
-def test_messages_stay_hidden_for_as_long_as_they_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_stay_hidden_while_they_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.local.poller.HIDDEN_S", 0.06)
     sqs, _ = poll_all(lambda _: time.sleep(0.2), ["a"])
     assert sqs.asked["VisibilityTimeout"] == 0.06

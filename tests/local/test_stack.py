@@ -176,7 +176,7 @@ def test_a_handler_that_raises_ends_in_the_dead_letter_queue_too(running: Runnin
     assert running.stack.dead_letters() == before + 1
 
 
-def test_waiting_for_what_is_not_done_in_time_says_so(running: Running) -> None:
+def test_waiting_too_long_is_an_error(running: Running) -> None:
     running.put(fail=1)
     with pytest.raises(UnavailableError, match="still has messages to handle after 0 s"):
         running.stack.wait_idle(0)
@@ -215,7 +215,7 @@ def test_stopping_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
             assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
 
-def test_a_function_that_cannot_be_imported_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_imported_is_reported_and_everything_is_ended(tmp_path: Path) -> None:
     threads = threading.active_count()
     template = write_project(tmp_path, worker="import no_such_module")
     with pytest.raises(UnavailableError, match="Worker: ModuleNotFoundError: No module named 'no_such_module'"):
@@ -268,7 +268,7 @@ def test_a_parameter_that_the_template_does_not_have_is_refused(tmp_path: Path) 
         EmulatedStack(template=template, parameters={"Farewell": "bye"}, inherited={})
 
 
-def test_a_template_that_the_emulator_cannot_make_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+def test_a_template_that_the_emulator_cannot_make_is_reported_and_everything_is_ended(tmp_path: Path) -> None:
     threads = threading.active_count()
     template = write_project(tmp_path)
     template.write_text(template.read_text().replace("!Ref Bucket", "!Ref Bucked"))
