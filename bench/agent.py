@@ -47,12 +47,13 @@ PLAIN = "upload_file, one after the other"
 COPY = "cp on the disk"
 
 HOW = f"""\
-{SEGMENTS} rolled segments of {SEGMENT_BYTES // MB} MB, each of another stream, staged to S3 as the agent does it:
-slots, threads, bandwidth limiter, `coldstream.ingest.stage`, and nothing else. Against it, boto3's
-`upload_file` of the same files, ten threads each as is its default, and `cp` of them to another directory. Each in a
-new process, the files in the page cache, {ROUNDS} rounds, in turns; creating clients does not count. The S3 servers are
-those of the upload: without limits, the shared processor is what is measured. The agent sums each part and has S3
-check the whole; `upload_file` sums parts; neither signs payloads. `cp` ends when the page cache has it."""
+{SEGMENTS} rolled segments of {SEGMENT_BYTES // MB} MB, each of another stream, are staged to S3 by the agent's own
+parts: slots, threads, bandwidth limiter and `coldstream.ingest.stage`. The baselines are boto3's `upload_file` of
+the same files, with its default of ten threads for each, and `cp` to another directory. Each run is a new process
+with the files in the page cache; there are {ROUNDS} rounds, in turns; creating clients does not count. The S3
+servers are those of the upload: without limits, the shared processor is what is measured. The agent computes a
+checksum of each part, and S3 checks the whole; `upload_file` computes checksums of parts; neither signs payloads.
+`cp` ends when the page cache has the bytes."""
 
 
 def measure() -> Section:
@@ -99,7 +100,7 @@ def _race(server: str, sources: list[str], sdk: dict[str, str]) -> dict[str, Chi
         PLAIN: lambda: cached(lambda: in_child("bench.agent:upload_plainly", {"sources": sources}, sdk)),
         COPY: lambda: cached(lambda: in_child("bench.agent:copy", {"sources": sources})),
     }
-    return median_runs(in_turns(contenders, rounds=ROUNDS, where=f"{server}: "))
+    return median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))
 
 
 def _staged(sources: list[str], sdk: dict[str, str]) -> ChildRun:

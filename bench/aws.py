@@ -76,25 +76,25 @@ def counted_requests() -> Iterator[Counter[str]]:
     """Count the HTTP requests to AWS, by service and operation: `dynamodb Query`, `s3 GET`."""
     counts: Counter[str] = Counter()
     lock = threading.Lock()
-    send, ask = URLLib3Session.send, LeanTable._send  # noqa: SLF001  # botocore's attempts, and the lean reader's
+    send, send_operation = URLLib3Session.send, LeanTable._send  # noqa: SLF001  # botocore's attempts, and the lean reader's
 
     def counted(self: URLLib3Session, request: AWSPreparedRequest) -> Any:
         with lock:
             counts[_kind(request)] += 1
         return send(self, request)
 
-    def asked(self: LeanTable, operation: Operation, body: bytes, what: str) -> Any:
+    def counted_operation(self: LeanTable, operation: Operation, body: bytes, what: str) -> Any:
         with lock:
             counts[f"dynamodb {operation}"] += 1
-        return ask(self, operation, body, what)
+        return send_operation(self, operation, body, what)
 
     URLLib3Session.send = counted  # type: ignore[assignment, method-assign] # botocore has no hook for each attempt
-    LeanTable._send = asked  # type: ignore[method-assign]  # noqa: SLF001
+    LeanTable._send = counted_operation  # type: ignore[method-assign]  # noqa: SLF001
     try:
         yield counts
     finally:
         URLLib3Session.send = send  # type: ignore[method-assign]
-        LeanTable._send = ask  # type: ignore[method-assign]  # noqa: SLF001
+        LeanTable._send = send_operation  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def _kind(request: AWSPreparedRequest) -> str:

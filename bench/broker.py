@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.brokers import BODY_BYTES, MESSAGE, aws_behind, new_broker
+from bench.brokers import BODY_BYTES, MESSAGE, background_aws, new_broker
 from bench.harness import MB, CannotMeasureError, Cell, Section, median_run, say
 from bench.usage import cpu_s
 from coldstream.local.stack import EmulatedStack
@@ -30,11 +30,12 @@ FAST = "as fast as it goes"
 ALONE, BESIDE = "broker alone", "agent beside it"
 
 HOW = f"""\
-A real broker, messages of {BODY_BYTES} bytes to a new stream of segments of {SEGMENT_BYTES // MB} MB, of which
-retention keeps {RETENTION_BYTES // MB} MB: first {PACED_S} s at a given rate, then {FAST_MESSAGES:,} messages as fast
-as they are confirmed; without an agent and with one that pins, proves, stages and announces what rolls, in turns,
-{ROUNDS} rounds. The broker's CPU is that of its process, from the first message to the last confirm, and so the
-agent's. Publisher, broker and agent share the machine; the emulated AWS and the functions have what these leave."""
+Messages of {BODY_BYTES} bytes are published to a new stream of a real broker, with segments of
+{SEGMENT_BYTES // MB} MB and a retention of {RETENTION_BYTES // MB} MB: first {PACED_S} s at a given rate, then
+{FAST_MESSAGES:,} messages as fast as they are confirmed. This is done without an agent, and with one that pins,
+proves, stages and announces the segments that roll, in turns, {ROUNDS} rounds. CPU is that of the broker's and of
+the agent's process, from the first message to the last confirm. Publisher, broker and agent share the machine; the
+emulated AWS and the functions run at the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def measure() -> Section:
     runs: dict[tuple[str, str], list[_LoadRun]] = {(load, who): [] for load in (PACED, FAST) for who in (ALONE, BESIDE)}
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
-        aws = stack.enter_context(aws_behind())
+        aws = stack.enter_context(background_aws())
         home = Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-")))
         streams = stack.enter_context(broker.connect())
         for number in range(ROUNDS):

@@ -38,7 +38,7 @@ def publish_segment(broker: Broker, name: str, message: bytes, segment_bytes: in
 
 
 @contextmanager
-def aws_behind() -> Iterator[EmulatedStack]:
+def background_aws() -> Iterator[EmulatedStack]:
     """Run the emulated AWS and the functions at the lowest priority: in production they run on other machines."""
     before = set(children())
     with EmulatedStack() as stack:

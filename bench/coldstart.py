@@ -35,11 +35,11 @@ AIM = 0.4
 SEGMENT_BYTES = MB
 
 HOW = f"""\
-Each run is a new interpreter, whose own start does not count, with byte code and files in the machine's caches. The
-import of the handler is measured, and that with an invocation after it: of the resolver with `events/resolver.json`
-for another stream, of the upload function with a segment of {SEGMENT_BYTES // MB} MB. AWS is moto behind a relay; the
-time from the arrival of a request there to its answer is taken off. {RUNS} runs of each, in turns; the figures are the
-best runs'."""
+Each run is a new interpreter, whose own start does not count, with byte code and files in the machine's caches. One
+figure is the import of the handler; the other includes an invocation after it. The resolver answers
+`events/resolver.json` for another stream; the upload function archives a segment of {SEGMENT_BYTES // MB} MB. AWS
+is moto behind a relay: the time from a request's arrival there to its answer is subtracted. There are {RUNS} runs
+of each, in turns; the figures are those of the fastest."""
 
 PROGRAM = """
 import time

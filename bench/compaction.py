@@ -57,13 +57,14 @@ READ_MESSAGES = 100
 COPY, MERGE, COMPRESS = "copy through this process", "merge, identity", "rewrite, zstd level 3"
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived by the upload function in fragments of
-64 MiB, becomes one fragment: merged by parts that S3 copies itself, or read, verified and compressed. The copy GETs
-the same objects in ranges of 8 MiB and PUTs them as the parts of one, {CONNECTIONS} connections each way, and verifies
-nothing. Nothing is committed, so each of {ROUNDS} rounds finds the same; each run in a new process, in turns. What
-passes the process is what S3 has sent and taken. Then the compressed one is committed, and {READS} runs of
-{READ_MESSAGES} messages each, at offsets spread over the stream, are planned from the manifest, read and verified;
-the same of a like stream that was left as it is; of the S3 with a latency."""
+The upload function archives a stream of {SEGMENT_BYTES // MB} MB of JSON orders of about 400 bytes in fragments of
+64 MiB. Compaction makes one fragment of them: by parts that S3 copies itself, or by reading, verifying and
+compressing. The baseline GETs the same objects in ranges of 8 MiB and PUTs them as the parts of one object, with
+{CONNECTIONS} connections each way, and verifies nothing. Nothing is committed, so each of {ROUNDS} rounds finds the
+same state; each run is a new process, in turns. The bytes through the process are those that S3 sent and received.
+Then the compressed fragment is committed, and {READS} runs of {READ_MESSAGES} messages, at offsets spread over the
+stream, are planned from the manifest, read and verified; the same is done on an equal stream without compaction.
+These reads use the S3 with a latency."""
 
 
 def measure() -> Section:
@@ -223,4 +224,4 @@ def _race(server: str, s3: LocalS3, sdk: dict[str, str], table: str, incarnation
         MERGE: lambda: run("compact", encoding=Encoding.IDENTITY),
         COMPRESS: lambda: run("compact", encoding=Encoding.ZSTD_SEEKABLE),
     }
-    return median_runs(in_turns(contenders, rounds=ROUNDS, where=f"{server}: "))
+    return median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))

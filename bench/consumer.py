@@ -49,14 +49,14 @@ BASELINES = {RICH_ARCHIVE: RICH_PLAIN, RICH_PLAIN: RICH_PLAIN}
 """The baseline of each contender, if it is not PLAIN."""
 
 HOW = f"""\
-A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, messages of {BODY_BYTES} bytes, read from its
-first message to its last by iterating `messages()` and reading each body: by `coldstream.Consumer` out of the archive,
-where the upload function has put it, by the resolver behind a local HTTP server and an S3 with 10 ms of latency and
-90 MiB/s a connection; by `coldstream.Consumer` from the broker, of a like stream that is not archived; and by plain
-rstream from the broker, with its `amqp_decoder`, and with its callback given the encoded messages. Then the same of
-messages whose bodies are as large, with four properties and four application properties. Connecting counts.
-Each in a new process, {ROUNDS} rounds, in turns; the broker shares the machine. That the archive was read, and that it
-was not, is checked by what S3 sent."""
+A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, with messages of {BODY_BYTES} bytes, is read
+from the first message to the last by iterating `messages()` and reading each body. `coldstream.Consumer` reads it
+from the archive, through the resolver behind a local HTTP server and an S3 with 10 ms of latency and 90 MiB/s a
+connection; it reads an equal stream that is not archived from the broker; and plain rstream reads that from the
+broker, once with its `amqp_decoder`, and once with a callback that gets the encoded messages. Then messages with
+bodies of the same size, four properties and four application properties are read in the same ways. Connecting
+counts. Each run is a new process, {ROUNDS} rounds, in turns; the broker shares the machine. The bytes that S3 sent
+prove which runs read the archive."""
 
 
 def measure() -> Section:

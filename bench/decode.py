@@ -27,10 +27,11 @@ ROUNDS = 5
 SUB_BATCH = 10
 
 HOW = f"""\
-{CHUNKS * MESSAGES_A_CHUNK:,} messages of {BODY_BYTES} bytes in chunks of {MESSAGES_A_CHUNK}, in memory, until what the
-row names has been read of each message. Decoding alone begins at chunks that are parsed: coldstream's `messages`
-against rstream's `Deliver.get_messages` and `amqp_decoder`. From bytes begins before that: `iter_chunks`, which checks
-the CRC, against `decode_frame`, which does not. In turns, {ROUNDS} rounds each; messages a second."""
+{CHUNKS * MESSAGES_A_CHUNK:,} messages of {BODY_BYTES} bytes in chunks of {MESSAGES_A_CHUNK} are decoded in memory,
+until the parts that the row names have been read of each message. Decoding begins at parsed chunks: coldstream's
+`messages` against rstream's `Deliver.get_messages` and `amqp_decoder`. "From bytes" includes parsing the chunks:
+`iter_chunks`, which checks the CRC, against `decode_frame`, which does not. {ROUNDS} rounds, in turns; messages a
+second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,12 +133,12 @@ def run_as_child() -> None:
 
 
 def in_turns(
-    contenders: Mapping[str, Callable[[], _Result]], *, rounds: int, where: str = ""
+    contenders: Mapping[str, Callable[[], _Result]], *, rounds: int, label: str = ""
 ) -> dict[str, list[_Result]]:
     """Run each contender once a round, in turns, so that a machine that grows slower is slower for all of them."""
     runs: dict[str, list[_Result]] = {name: [] for name in contenders}
     for number in range(rounds):
-        say(f"{where}round {number + 1} of {rounds}")
+        say(f"{label}round {number + 1} of {rounds}")
         for name, run in contenders.items():
             runs[name].append(run())
     return runs

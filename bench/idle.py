@@ -30,15 +30,15 @@ SCRAPES = 10
 FOLLOWS_WITHIN_S = 120
 
 HOW = f"""\
-An agent beside a real broker with {STREAMS:,} streams of a message each, and at the same time another, the baseline,
-on copies of the directories of {FEW_STREAMS} of them. Both know every stream by name and have found that nothing is to
-be archived; nothing is published, and the agent looks at every stream each {SCAN_S} s, as is its default. CPU is that
-of its process, in per cent of one core: the median of {WINDOWS} windows of {SCAN_S} s, with the least and the most.
-Memory is what it holds at the end. A scrape is one GET of /metrics, the median of {SCRAPES}, in turns."""
+An agent runs beside a real broker with {STREAMS:,} streams of one message each. At the same time another one, the
+baseline, runs on copies of the directories of {FEW_STREAMS} of them. Both know every stream by name and have found
+nothing to archive; nothing is published, and the agents look at every stream each {SCAN_S} s, their default. CPU is
+that of the process, in per cent of one core: the median of {WINDOWS} windows of {SCAN_S} s, with the least and the
+most. Memory is measured at the end. A scrape is one GET of /metrics, the median of {SCRAPES}, in turns."""
 
 
 @dataclass(slots=True)
-class _Case:
+class _MeasuredAgent:
     """An agent, and its figures."""
 
     streams: int
@@ -87,11 +87,11 @@ def measure() -> Section:
         settings = dict.fromkeys(("COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"), "bench")
         environment = {**aws_environment({}, moto.url), **settings}
 
-        def start(streams: int, data: Path) -> _Case:
+        def start(streams: int, data: Path) -> _MeasuredAgent:
             (port,) = free_ports(1)
             options = ("--data", data, "--scan", f"{SCAN_S}s", "--listen", f"{HOST}:{port}")
             process = AgentProcess(environment, home / f"agent-{streams}", broker.stream_uri, *options)
-            case = _Case(streams, stack.enter_context(process), port)
+            case = _MeasuredAgent(streams, stack.enter_context(process), port)
             process.wait_ready()
             say(f"waiting until the agent knows {streams:,} streams")
             case.wait_known()
@@ -126,7 +126,7 @@ def _make_streams(broker: Broker) -> None:
             streams.publish(f"idle-{number:04}", [MESSAGE])
 
 
-def _watch(cases: list[_Case]) -> None:
+def _watch(cases: list[_MeasuredAgent]) -> None:
     """Record what the agents use, in the same windows of time."""
     for number in range(WINDOWS):
         say(f"window {number + 1} of {WINDOWS}")
@@ -136,7 +136,7 @@ def _watch(cases: list[_Case]) -> None:
             case.cpu_percent.append(100 * (cpu_s(case.process.pid) - used) / (time.monotonic() - began))
 
 
-def _figures(case: _Case) -> list[tuple[str, float]]:
+def _figures(case: _MeasuredAgent) -> list[tuple[str, float]]:
     median: Callable[[list[float]], float] = statistics.median_low
     return [
         ("CPU, % of a core", median(case.cpu_percent)),

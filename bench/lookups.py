@@ -21,11 +21,11 @@ LOOKUPS = 500
 WARM_UP = 50
 
 HOW = f"""\
-Requests `GET /ranges`, one after the other, given to the resolver function's handler in a new process as API
-Gateway does, for random places in a stream that is named with its incarnation; default bounds, so each answer has
-four ranges with a presigned URL each. The manifest is in DynamoDB Local, whose own time for a Query, some 5 ms, is
-part of the figures; no object exists. {LOOKUPS} lookups after {WARM_UP} that do not count; every answer is checked.
-Requests are what the SDK sent, retries included."""
+`GET /ranges` requests go to the resolver function's handler in a new process, one after the other, in API Gateway's
+form, for random places in a stream that is named with its incarnation. Bounds are the defaults, so each answer has
+four ranges with a presigned URL each. The manifest is in DynamoDB Local, whose own time for a Query, about 5 ms, is
+part of the figures; no object exists. {LOOKUPS} lookups count, after {WARM_UP} that do not; every answer is
+checked. Requests are those that the SDK sent, including retries."""
 
 Query = dict[str, str | int]
 

@@ -45,12 +45,12 @@ CHUNKS = "reader, chunks"
 MESSAGES = "reader, messages and their bodies"
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, read from its first offset to its tail. The
-reader gets all it knows from the resolver, behind a local HTTP server: it asks for ranges, fetches, checks every
-chunk's CRC, and gives chunks, or messages of which the body is read (the bytes are then those of the bodies).
-Against it, urllib3 GETs the ranges that the resolver gives, known beforehand, each whole into memory, and checks
-nothing. The reader's ranges have about 8 MiB. Each in a new process; {ROUNDS} rounds, in turns; S3 servers as for
-the upload: without limits, the shared processor is what is measured."""
+A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, is read from its first offset to its tail.
+The reader knows only the resolver, behind a local HTTP server: it asks for ranges, fetches them, checks every
+chunk's CRC, and returns chunks, or messages whose bodies are read (the bytes are then those of the bodies). The
+baseline is urllib3, which GETs the resolver's ranges, known beforehand, each into memory as a whole, and checks
+nothing. The reader's ranges have about 8 MiB. Each run is a new process; {ROUNDS} rounds, in turns. The S3 servers
+are those of the upload: without limits, the shared processor is what is measured."""
 
 
 def measure() -> Section:
@@ -136,7 +136,7 @@ def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
         SEVERAL: run("get_plainly", connections=CONNECTIONS, range_bytes=RANGE_BYTES),
         MESSAGES: run("read", messages=True),
     }
-    runs = median_runs(in_turns(contenders, rounds=ROUNDS, where=f"{server}: "))
+    runs = median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))
     sizes = {runs[what].answer["bytes"] for what in (CHUNKS, FRAGMENTS, ONE, SEVERAL)}
     if len(sizes) != 1:
         raise CannotMeasureError(f"the reader and plain GETs did not read the same bytes: {sizes}")

@@ -45,13 +45,13 @@ ROUNDS = 3
 RAW, DECODED, PLAIN = "replay, as it is", "replay, through a function", "rstream"
 
 HOW = f"""\
-A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, messages of {BODY_BYTES} bytes, archived by the
-upload function, and replayed into a fresh stream of the same broker, from the first message to the confirm of the last.
-The manifest is read from DynamoDB, the fragments from an S3 with 10 ms of latency and 90 MiB/s a connection. Then the
-same through a function that changes nothing, for which each message is unpacked and packed again. Against it, rstream
-publishes {RSTREAM_MESSAGES:,} of the same messages out of memory, encoded already, by `send_batch` of
-{RSTREAM_BATCH:,}, one by one as it does unless told to pack them, until all are confirmed. Connecting counts.
-Each in a new process, {ROUNDS} rounds, in turns; the broker shares the machine."""
+A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, with messages of {BODY_BYTES} bytes, is
+archived by the upload function and replayed into a fresh stream of the same broker, from the first message to the
+confirm of the last. The manifest is read from DynamoDB, the fragments from an S3 with 10 ms of latency and 90 MiB/s
+a connection. A second replay passes a function that changes nothing, so that each message is unpacked and packed
+again. The baseline is rstream, which publishes {RSTREAM_MESSAGES:,} of the same messages from memory, already
+encoded, by `send_batch` of {RSTREAM_BATCH:,}, as single entries, its default, until all are confirmed. Connecting
+counts. Each run is a new process, {ROUNDS} rounds, in turns; the broker shares the machine."""
 
 
 def measure() -> Section:

@@ -36,12 +36,13 @@ ASK_EVERY_S = 0.01
 RESOLVABLE_WITHIN_S = 30
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // 1000:,} KB segments at a real broker, messages of {BODY_BYTES} bytes published until one
-rolls, an agent with its defaults beside it, the functions of template.yaml behind an embedded moto: how long from the
-next segment's file until the resolver's HTTP API gives a range for the rolled segment, asked every
-{1000 * ASK_EVERY_S:.0f} ms. Against it, what is left without an agent: the same segment staged and announced by hand as
-another stream, from the first byte until it can be resolved. In turns, {ROLLS} rolls each after {WARM_UP} that do not
-count, nothing else under way. On AWS, EventBridge and SQS take their own time in both."""
+Messages of {BODY_BYTES} bytes are published to a real broker's stream with segments of {SEGMENT_BYTES // 1000:,} KB
+until one rolls. An agent with its defaults runs beside the broker, and the functions of template.yaml on an
+embedded moto. The figure is the time from the next segment's file until the resolver's HTTP API returns a range of
+the rolled segment; it is asked every {1000 * ASK_EVERY_S:.0f} ms. The baseline has no agent: the same segment is
+staged and announced by hand as another stream, and the time runs from its first byte. {ROLLS} rolls each, in turns,
+after {WARM_UP} that do not count, with nothing else running. On AWS, EventBridge and SQS add their own time to
+both."""
 
 
 def measure() -> Section:

@@ -21,7 +21,7 @@ class InvalidPartError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Upload:
+class _StoredUpload:
     path: str
     is_summed_whole: bool
     parts: dict[int, tuple[Body, str]] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class Uploads:
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._uploads: dict[str, _Upload] = {}
+        self._uploads: dict[str, _StoredUpload] = {}
         self._numbers = itertools.count(1)
         self._lock = Lock()
 
     def create(self, path: str, *, is_summed_whole: bool) -> str:
         """Begin an upload and return its id. `is_summed_whole`: the object gets a CRC-32 of all its bytes."""
         upload_id = f"upload-{next(self._numbers)}"
-        self._uploads[upload_id] = _Upload(path, is_summed_whole)
+        self._uploads[upload_id] = _StoredUpload(path, is_summed_whole)
         return upload_id
 
     def put(self, path: str, upload_id: str, number: int, body: Body) -> str:
@@ -88,7 +88,7 @@ class Uploads:
         self._get(path, upload_id)
         self._uploads.pop(upload_id, None)
 
-    def _get(self, path: str, upload_id: str) -> _Upload:
+    def _get(self, path: str, upload_id: str) -> _StoredUpload:
         upload = self._uploads.get(upload_id)
         if upload is None or upload.path != path:
             raise NoSuchUploadError

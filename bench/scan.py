@@ -32,11 +32,11 @@ SOURCE, PARQUET, ALL, ALL_PARQUET = (
 )
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived by the upload function, scanned by Spark
-on {CORES} cores (`local[{CORES}]`, one session) into its `noop` sink, which takes every row and keeps none: with the
-columns {", ".join(COLUMNS)}, and with all. Against it, the same from the Parquet files that Spark
-has written of it (snappy, on the local disk). The fragments come from an S3 without limits that shares the machine.
-Once to warm up, then {ROUNDS} rounds, in turns; medians."""
+Spark scans a stream of {SEGMENT_BYTES // MB} MB of JSON orders of about 400 bytes, archived by the upload function,
+on {CORES} cores (`local[{CORES}]`, one session) into its `noop` sink, which takes every row and keeps none: with
+the columns {", ".join(COLUMNS)}, and with all. The baseline is the same scan of Parquet files that Spark has
+written of it (snappy, on the local disk). The fragments come from an S3 without limits that shares the machine. One
+round to warm up, then {ROUNDS} rounds, in turns; medians."""
 
 
 def measure() -> Section:

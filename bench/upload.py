@@ -46,16 +46,15 @@ MESSAGE_BYTES = (200, 4000)
 ROUNDS = 3
 
 HOW = f"""\
-One `Segment Rolled` event for a segment of {SEGMENT_BYTES // MB} MB, messages of {MESSAGE_BYTES[0]} to
-{MESSAGE_BYTES[1]} bytes, given to the upload function's handler in a new process: it reads the staged segment from
-S3, checks every chunk's CRC, cuts fragments of 64 MiB, PUTs them, commits them to the manifest (DynamoDB,
-emulated), and deletes the staged object. Against it, a new process that PUTs those same fragments from files by
-boto3's `put_object`, one after the other, which reads nothing from S3 and checks nothing; once with boto3's own
-default, a CRC-32 of each body, and once without any checksum. Neither side signs payloads, as boto3 does not over
-HTTPS. The time is that of the calls, making the clients included. S3 is a local server: without limits, and with a
-latency and a rate a connection like S3's. Without limits it is the processor that limits, which the server shares:
-there the function, which moves every byte twice, is held against one that moves it once. {ROUNDS} rounds, in turns;
-bytes are those of the fragments."""
+The upload function's handler gets one `Segment Rolled` event for a segment of {SEGMENT_BYTES // MB} MB, with
+messages of {MESSAGE_BYTES[0]} to {MESSAGE_BYTES[1]} bytes, in a new process. It reads the staged segment from S3,
+checks every chunk's CRC, cuts fragments of 64 MiB, PUTs them, commits them to the manifest (DynamoDB, emulated),
+and deletes the staged object. The baseline is a new process that PUTs the same fragments from files by boto3's
+`put_object`, one after the other: it reads nothing from S3 and checks nothing. It runs once with boto3's default, a
+CRC-32 of each body, and once without a checksum. Neither side signs payloads, as boto3 does not over HTTPS. The
+time is that of the calls, including the creation of clients. S3 is a local server: without limits, and with a
+latency and a rate for each connection like S3's. Without limits, the shared processor is the limit, and the
+function moves every byte twice, the baseline once. {ROUNDS} rounds, in turns; bytes are those of the fragments."""
 
 
 def measure() -> Section:
@@ -71,7 +70,7 @@ def measure() -> Section:
             with LocalS3(**limits, warm_mib=3 * SEGMENT_BYTES // MIB) as s3:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
                 with environment(sdk):
-                    case = _Case(name, segment, Path(directory), sdk, dynamodb.table)
+                    case = _UploadRounds(name, segment, Path(directory), sdk, dynamodb.table)
                     ours, summed, bare = case.run(streams)
             rows += case.rows(ours, summed, bare)
             peak = max(peak, ours.peak_rss_bytes)
@@ -88,7 +87,7 @@ def measure() -> Section:
     )
 
 
-class _Case:
+class _UploadRounds:
     """The rounds against one S3 server."""
 
     def __init__(self, name: str, segment: SegmentSlice, directory: Path, sdk: dict[str, str], table: str) -> None:
@@ -108,7 +107,7 @@ class _Case:
             "summed": lambda: self._put(checksum=True),
             "bare": lambda: self._put(checksum=False),
         }
-        runs = median_runs(in_turns(contenders, rounds=ROUNDS, where=f"{self._name}: "))
+        runs = median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{self._name}: "))
         return runs["ours"], runs["summed"], runs["bare"]
 
     def rows(self, ours: ChildRun, summed: ChildRun, bare: ChildRun) -> Iterator[tuple[Cell, ...]]:
