@@ -1,4 +1,4 @@
-"""Measure: `python -m bench [names]`. Without names, measure everything and write docs/benchmarks.md."""
+"""The benchmarks: `python -m bench [names]`. Without names, all of them run and docs/benchmarks.md is written."""
 
 from __future__ import annotations
 
@@ -30,18 +30,26 @@ MEASUREMENTS = (
 
 
 def main() -> int:
-    """Return 0 if everything asked for was measured, whether or not the aims were met."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure coldstream against plain tools.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASUREMENTS)}; default: all")
-    asked: list[str] = parser.parse_args().names
-    if unknown := set(asked) - set(MEASUREMENTS):
-        parser.error(f"no measurement is called {', '.join(sorted(unknown))}")
+    """Return 0 if all measurements could be made, whether or not their aims were met."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure coldstream against plain tools. Without names, write docs/benchmarks.md.",
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help=f"any of {', '.join(MEASUREMENTS)}; default: all",
+    )
+    names: list[str] = parser.parse_args().names
+    if unknown := set(names) - set(MEASUREMENTS):
+        parser.error(f"there is no measurement called {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.path.insert(0, str(LAYER))
     began = time.monotonic()
-    sections = {name: measure(name) for name in asked or MEASUREMENTS}
+    sections = {name: measure(name) for name in names or MEASUREMENTS}
     report.write_json(CACHE / "benchmarks.json", sections)
-    if not asked:
+    if not names:
         path = ROOT / "docs" / "benchmarks.md"
         report.write(path, sections, seconds=time.monotonic() - began)
         print(f"wrote {path}")
@@ -49,7 +57,7 @@ def main() -> int:
 
 
 def measure(name: str) -> Section | str:
-    """Make one measurement and print it; return why not when it cannot be made."""
+    """Make one measurement and print it. Return the reason instead if it cannot be made."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     try:
         section: Section | str = importlib.import_module(f"bench.{name}").measure()
@@ -57,7 +65,7 @@ def measure(name: str) -> Section | str:
         section = str(err)
     except ModuleNotFoundError as err:
         section = f"it needs {err.name}, which is not installed"
-    except Exception as err:  # noqa: BLE001 - one that breaks must not take the others with it
+    except Exception as err:  # noqa: BLE001  a measurement that breaks must not end the others
         traceback.print_exc()
         section = f"it failed: {type(err).__name__}: {err}"
     print(f"\n{section.title if isinstance(section, Section) else name}\n", *report.describe(section), "", sep="\n")

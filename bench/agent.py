@@ -16,9 +16,22 @@ import boto3
 from botocore.config import Config
 
 from bench.aws import BUCKET, function_environment, sdk_environment
-from bench.harness import MB, MIB, Aim, Cell, ChildRun, Section, Stopwatch, environment, in_child, median_run, say
+from bench.harness import (
+    MB,
+    MIB,
+    Aim,
+    Cell,
+    ChildRun,
+    Section,
+    Stopwatch,
+    environment,
+    in_child,
+    in_turns,
+    median_runs,
+    say,
+)
 from bench.load import make_segment, stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import SERVERS, LocalS3
 from coldstream.ingest.stage import find_rolled
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
@@ -29,21 +42,18 @@ SEGMENT_BYTES = 80_000_000
 MESSAGE_BYTES = (200, 4000)
 UPLOADS = 4
 ROUNDS = 3
-SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
-    ("no limits", {}),
-    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
-)
 AGENT = f"agent, {UPLOADS} segments at a time"
 PLAIN = "upload_file, one after the other"
 COPY = "cp on the disk"
 
 HOW = f"""\
-{SEGMENTS} rolled segments of {SEGMENT_BYTES // MB} MB, each of another stream, staged to S3 as the agent does it:
-slots, threads, bandwidth limiter, `coldstream.ingest.stage`, and nothing around them. Against it, boto3's
-`upload_file` of the same files, ten threads each as is its default, and `cp` of them to another directory. Each in a
-new process, the files in the page cache, {ROUNDS} rounds, in turns; making clients does not count. S3 servers as for
-the upload: without limits, what is measured is the processor that both share. The agent sums each part and has S3
-check the whole; `upload_file` sums parts; neither signs payloads. `cp` ends when the page cache has it."""
+{SEGMENTS} rolled segments of {SEGMENT_BYTES // MB} MB, each of another stream, are staged to S3 by the agent's own
+parts: slots, threads, bandwidth limiter and `coldstream.ingest.stage`. The baselines are boto3's `upload_file` of
+the same files, with its default of ten threads for each, and `cp` to another directory. Each run is a new process
+with the files in the page cache; there are {ROUNDS} rounds, in turns; creating clients does not count. The S3
+servers are those of the upload: without limits, the shared processor is what is measured. The agent computes a
+checksum of each part, and S3 checks the whole; `upload_file` computes checksums of parts; neither signs payloads.
+`cp` ends when the page cache has the bytes."""
 
 
 def measure() -> Section:
@@ -63,10 +73,10 @@ def measure() -> Section:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=s3.url)
                 runs = _race(name, [str(source) for source in sources], sdk)
             for what, run in runs.items():
-                ratios = (_seconds(runs[baseline]) / _seconds(run) for baseline in (PLAIN, COPY))
-                memory = f"{run.peak_rss_bytes / MB:.0f}"
-                rows.append((name, what, size_bytes / MB / _seconds(run), *ratios, float(run.answer["cpu_s"]), memory))
-            ratio = _seconds(runs[PLAIN]) / _seconds(runs[AGENT])
+                ratios = (runs[baseline].seconds / run.seconds for baseline in (PLAIN, COPY))
+                memory = run.peak_memory_mb
+                rows.append((name, what, size_bytes / MB / run.seconds, *ratios, run.cpu_s, memory))
+            ratio = runs[PLAIN].seconds / runs[AGENT].seconds
             aims.append(Aim(f"1.0x of upload_file or more; S3 with {name}", f"{ratio:.2f}x", ratio >= 1))
     return Section(
         title="Agent: staging",
@@ -79,19 +89,18 @@ def measure() -> Section:
 
 def _race(server: str, sources: list[str], sdk: dict[str, str]) -> dict[str, ChildRun]:
     """Return the median run of each contender."""
+
+    def cached(run: Callable[[], ChildRun]) -> ChildRun:
+        for source in sources:  # staging told the kernel that these pages are not needed any more
+            find_rolled(Path(source))[0].path.read_bytes()
+        return run()
+
     contenders: dict[str, Callable[[], ChildRun]] = {
-        AGENT: lambda: _staged(sources, sdk),
-        PLAIN: lambda: in_child("bench.agent:upload_plainly", {"sources": sources}, sdk),
-        COPY: lambda: in_child("bench.agent:copy", {"sources": sources}),
+        AGENT: lambda: cached(lambda: _staged(sources, sdk)),
+        PLAIN: lambda: cached(lambda: in_child("bench.agent:upload_plainly", {"sources": sources}, sdk)),
+        COPY: lambda: cached(lambda: in_child("bench.agent:copy", {"sources": sources})),
     }
-    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
-    for number in range(ROUNDS):
-        say(f"{server}: round {number + 1} of {ROUNDS}")
-        for what, run in contenders.items():
-            for source in sources:  # staging tells the kernel that it has no more use for the pages
-                find_rolled(Path(source))[0].path.read_bytes()
-            runs[what].append(run())
-    return {what: median_run(found, _seconds) for what, found in runs.items()}
+    return median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))
 
 
 def _staged(sources: list[str], sdk: dict[str, str]) -> ChildRun:
@@ -107,8 +116,8 @@ def _staged(sources: list[str], sdk: dict[str, str]) -> ChildRun:
 
 
 def stage_as_agent(sources: list[str]) -> dict[str, float]:
-    """Stage a rolled segment of each directory as the agent does; to be called by `harness.in_child`."""
-    from coldstream.agent.archive import ArchiveClient  # noqa: PLC0415 - the other sides do without
+    """Stage a rolled segment of each directory as the agent does. Called by `harness.in_child`."""
+    from coldstream.agent.archive import ArchiveClient  # noqa: PLC0415  the other sides do not need it
     from coldstream.agent.upload_slots import UploadSlots  # noqa: PLC0415
     from coldstream.flow.bandwidth import BandwidthLimit  # noqa: PLC0415
 
@@ -130,7 +139,7 @@ def stage_as_agent(sources: list[str]) -> dict[str, float]:
 
 
 def upload_plainly(sources: list[str]) -> dict[str, float]:
-    """Upload a rolled segment of each directory as anybody would; to be called by `harness.in_child`."""
+    """Upload a rolled segment of each directory with boto3 alone. Called by `harness.in_child`."""
     client: Any = boto3.client("s3", config=Config(s3={"payload_signing_enabled": False}))
     with Stopwatch() as stopwatch:
         for number, source in enumerate(sources):
@@ -141,7 +150,7 @@ def upload_plainly(sources: list[str]) -> dict[str, float]:
 
 
 def copy(sources: list[str]) -> dict[str, float]:
-    """Copy a rolled segment of each directory to a directory beside them; to be called by `harness.in_child`."""
+    """Copy a rolled segment of each directory to a directory beside them. Called by `harness.in_child`."""
     with tempfile.TemporaryDirectory(dir=Path(sources[0]).parent) as target:
         pairs = [(find_rolled(Path(source))[0].path, Path(target) / str(n)) for n, source in enumerate(sources)]
         with Stopwatch() as stopwatch:
@@ -149,7 +158,3 @@ def copy(sources: list[str]) -> dict[str, float]:
                 subprocess.run(["cp", "--reflink=never", path, to], check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"seconds": stopwatch.seconds, "cpu_s": used.ru_utime + used.ru_stime}
-
-
-def _seconds(run: ChildRun) -> float:
-    return float(run.answer["seconds"])

@@ -1,4 +1,4 @@
-"""A function as it runs on AWS: its handler, in a process with its environment, against the local services."""
+"""A function as it runs on AWS: its handler in a process with its environment, with local services."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.httpsession import URLLib3Session
 
 from bench.harness import LAYER, ROOT, Stopwatch
-from coldstream.local.invocation import Invoker
-from coldstream.local.messages import FunctionConfig
+from coldstream.local.function_protocol import FunctionConfig
+from coldstream.local.invoker import Invoker
 from coldstream.store.fast_reads import FastTable
 from coldstream.store.reads import Operation
 
@@ -23,7 +23,7 @@ Event = dict[str, Any]
 
 
 def sdk_environment(*, s3_url: str, dynamodb_url: str) -> dict[str, str]:
-    """Return what tells an SDK where S3 and DynamoDB are."""
+    """Return the variables that lead an SDK to S3 and DynamoDB."""
     return {
         "AWS_ENDPOINT_URL_S3": s3_url,
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_url,
@@ -37,7 +37,7 @@ def sdk_environment(*, s3_url: str, dynamodb_url: str) -> dict[str, str]:
 
 
 def function_environment(name: str, *, table: str) -> dict[str, str]:
-    """Return what a function of functions/ has on top of `sdk_environment`: its code's path and its settings."""
+    """Return the variables that a function of functions/ has besides `sdk_environment`: its path and settings."""
     return {
         "PYTHONPATH": os.pathsep.join((str(ROOT / "functions" / name), str(ROOT), str(LAYER))),
         "COLDSTREAM_BUCKET": BUCKET,
@@ -48,16 +48,16 @@ def function_environment(name: str, *, table: str) -> dict[str, str]:
 
 
 def function_config(name: str, handler: str, *, http: bool = False) -> FunctionConfig:
-    """Describe a function to what runs it."""
+    """Return the config that describes a function to its runner."""
     arn = f"arn:aws:lambda:us-east-1:000000000000:function:{name}"
     return FunctionConfig(name=name, arn=arn, handler=handler, timeout_s=900, memory_mb=1024, queues=(), http=http)
 
 
 def call_handler(name: str, handler: str, events: list[Event], warm_up: int = 0) -> dict[str, Any]:
-    """Call a handler for one event after the other; to be called by `harness.in_child`.
+    """Call a handler for one event after the other. Called by `harness.in_child`.
 
-    Returns, without the first `warm_up` events: `answers`, `seconds` (of each), `cpu_s` (of all), and `requests`, the
-    AWS requests by kind.
+    Returns `answers`, `seconds` (of each), `cpu_s` (of all), and `requests`, the AWS requests by kind. The first
+    `warm_up` events do not count.
     """
     invoke = Invoker(function_config(name, handler))
     for event in events[:warm_up]:
@@ -76,25 +76,25 @@ def counted_requests() -> Iterator[Counter[str]]:
     """Count the HTTP requests to AWS, by service and operation: `dynamodb Query`, `s3 GET`."""
     counts: Counter[str] = Counter()
     lock = threading.Lock()
-    send, ask = URLLib3Session.send, FastTable._send  # noqa: SLF001  # botocore's attempts, and the fast reader's
+    send, send_operation = URLLib3Session.send, FastTable._send  # noqa: SLF001  # botocore's attempts, and the fast reader's
 
     def counted(self: URLLib3Session, request: AWSPreparedRequest) -> Any:
         with lock:
             counts[_kind(request)] += 1
         return send(self, request)
 
-    def asked(self: FastTable, operation: Operation, body: bytes, what: str) -> Any:
+    def counted_operation(self: FastTable, operation: Operation, body: bytes, what: str) -> Any:
         with lock:
             counts[f"dynamodb {operation}"] += 1
-        return ask(self, operation, body, what)
+        return send_operation(self, operation, body, what)
 
     URLLib3Session.send = counted  # type: ignore[assignment, method-assign] # botocore has no hook for each attempt
-    FastTable._send = asked  # type: ignore[method-assign]  # noqa: SLF001
+    FastTable._send = counted_operation  # type: ignore[method-assign]  # noqa: SLF001
     try:
         yield counts
     finally:
         URLLib3Session.send = send  # type: ignore[method-assign]
-        FastTable._send = ask  # type: ignore[method-assign]  # noqa: SLF001
+        FastTable._send = send_operation  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def _kind(request: AWSPreparedRequest) -> str:

@@ -1,4 +1,4 @@
-"""What an agent beside it costs a broker: its CPU seconds and what it takes from publishers."""
+"""The cost of an agent to its broker: CPU seconds, and throughput of publishers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.brokers import BODY_BYTES, MESSAGE, aws_behind, new_broker
+from bench.brokers import BODY_BYTES, MESSAGE, background_aws, new_broker
 from bench.harness import MB, CannotMeasureError, Cell, Section, median_run, say
 from bench.usage import cpu_s
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.agent import AgentProcess
 from tests.support.broker import Broker
 from tests.support.streams import StreamConnection
@@ -30,16 +30,17 @@ FAST = "as fast as it goes"
 ALONE, BESIDE = "broker alone", "agent beside it"
 
 HOW = f"""\
-A real broker, messages of {BODY_BYTES} bytes to a new stream of segments of {SEGMENT_BYTES // MB} MB, of which
-retention keeps {RETENTION_BYTES // MB} MB: first {PACED_S} s at a given rate, then {FAST_MESSAGES:,} messages as fast
-as they are confirmed; without an agent and with one that pins, proves, stages and announces what rolls, in turns,
-{ROUNDS} rounds. The broker's CPU is that of its process, from the first message to the last confirm, and so the
-agent's. Publisher, broker and agent share the machine; the emulated AWS and the functions have what these leave."""
+Messages of {BODY_BYTES} bytes are published to a new stream of a real broker, with segments of
+{SEGMENT_BYTES // MB} MB and a retention of {RETENTION_BYTES // MB} MB: first {PACED_S} s at a given rate, then
+{FAST_MESSAGES:,} messages as fast as they are confirmed. This is done without an agent, and with one that pins,
+proves, stages and announces the segments that roll, in turns, {ROUNDS} rounds. CPU is that of the broker's and of
+the agent's process, from the first message to the last confirm. Publisher, broker and agent share the machine; the
+emulated AWS and the functions run at the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """One load, with an agent or without: messages a second, CPU seconds."""
+class _LoadRun:
+    """One load, with or without an agent: messages a second, and CPU seconds."""
 
     rate: float
     broker_cpu_s: float
@@ -48,10 +49,10 @@ class _Run:
 
 def measure() -> Section:
     """Measure two loads, each alone and with an agent."""
-    runs: dict[tuple[str, str], list[_Run]] = {(load, who): [] for load in (PACED, FAST) for who in (ALONE, BESIDE)}
+    runs: dict[tuple[str, str], list[_LoadRun]] = {(load, who): [] for load in (PACED, FAST) for who in (ALONE, BESIDE)}
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
-        aws = stack.enter_context(aws_behind())
+        aws = stack.enter_context(background_aws())
         home = Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-")))
         streams = stack.enter_context(broker.connect())
         for number in range(ROUNDS):
@@ -62,7 +63,9 @@ def measure() -> Section:
                         name = f"{number} {who} {load}".replace(" ", "-").replace("/", "-").replace(",", "")
                         runs[load, who].append(_run(broker, streams, name, load, agent))
                     if agent is not None:
-                        aws.wait_idle(SETTLE_S)  # so that the other side does not share the machine with what is left
+                        aws.wait_idle(
+                            SETTLE_S
+                        )  # otherwise the other side would share the machine with its leftover work
     return Section(
         title="Agent: load on the broker",
         how=HOW,
@@ -73,7 +76,7 @@ def measure() -> Section:
 
 
 @contextmanager
-def _agent(aws: LocalStack, broker: Broker, state: Path) -> Iterator[AgentProcess]:
+def _agent(aws: EmulatedStack, broker: Broker, state: Path) -> Iterator[AgentProcess]:
     options = ("--data", broker.data_directory, "--scan", "10s")
     with AgentProcess(aws.environment, state, broker.stream_uri, *options) as agent:
         agent.wait_ready()
@@ -85,8 +88,8 @@ def _nobody() -> Iterator[None]:
     yield None
 
 
-def _run(broker: Broker, streams: StreamConnection, name: str, load: str, agent: AgentProcess | None) -> _Run:
-    """Publish a load to a new stream, which is deleted afterwards."""
+def _run(broker: Broker, streams: StreamConnection, name: str, load: str, agent: AgentProcess | None) -> _LoadRun:
+    """Publish a load to a new stream, and delete the stream."""
     node = broker.process_ids[0]
     streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)
     broker_before, agent_before = cpu_s(node), 0.0 if agent is None else cpu_s(agent.pid)
@@ -98,7 +101,7 @@ def _run(broker: Broker, streams: StreamConnection, name: str, load: str, agent:
     if agent is not None and load == PACED:
         _wait_archived(agent)
     streams.delete_stream(name)
-    return _Run(messages / seconds, broker_cpu, agent_cpu)
+    return _LoadRun(messages / seconds, broker_cpu, agent_cpu)
 
 
 def _publish_paced(streams: StreamConnection, name: str) -> int:
@@ -115,7 +118,7 @@ def _publish_fast(streams: StreamConnection, name: str) -> int:
 
 
 def _wait_archived(agent: AgentProcess) -> None:
-    """Wait until only the active segment is pinned, so that the next load begins with nothing to do."""
+    """Wait until only the active segment is pinned, so that the next load begins with an idle agent."""
     deadline = time.monotonic() + SETTLE_S
     while len(list(agent.state.glob("pins/*/*.segment"))) > 1:
         if time.monotonic() > deadline:
@@ -123,7 +126,7 @@ def _wait_archived(agent: AgentProcess) -> None:
         time.sleep(0.1)
 
 
-def _rows(load: str, alone: list[_Run], beside: list[_Run]) -> Iterator[tuple[Cell, ...]]:
+def _rows(load: str, alone: list[_LoadRun], beside: list[_LoadRun]) -> Iterator[tuple[Cell, ...]]:
     rate = _median(alone, lambda run: run.rate)
     cpu = _median(alone, lambda run: run.broker_cpu_s)
     for who, runs in ((ALONE, alone), (BESIDE, beside)):
@@ -133,7 +136,7 @@ def _rows(load: str, alone: list[_Run], beside: list[_Run]) -> Iterator[tuple[Ce
         yield load, who, its_rate, its_rate / rate, its_cpu, its_cpu / cpu, agent_cpu if who == BESIDE else ""
 
 
-def _spread(load: str, alone: list[_Run], beside: list[_Run]) -> str:
+def _spread(load: str, alone: list[_LoadRun], beside: list[_LoadRun]) -> str:
     rates = [with_it.rate / without.rate for without, with_it in zip(alone, beside, strict=True)]
     cpus = [with_it.broker_cpu_s / without.broker_cpu_s for without, with_it in zip(alone, beside, strict=True)]
     return (
@@ -142,5 +145,5 @@ def _spread(load: str, alone: list[_Run], beside: list[_Run]) -> str:
     )
 
 
-def _median(runs: list[_Run], key: Callable[[_Run], float]) -> float:
+def _median(runs: list[_LoadRun], key: Callable[[_LoadRun], float]) -> float:
     return key(median_run(runs, key))

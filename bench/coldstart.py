@@ -1,4 +1,4 @@
-"""Cold starts: what a function's process does before it can answer, and up to its first answer."""
+"""Cold starts: the time that a function's process needs to import its handler, and to give its first answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from urllib.parse import urlencode, urlsplit
 
 import boto3
 
-from bench.archived import archive
+from bench.archive import archive
 from bench.aws import BUCKET, Event, function_environment, sdk_environment
 from bench.dynamodb import Moto
 from bench.harness import MB, ROOT, Aim, CannotMeasureError, Cell, Section, Stopwatch, environment, say
@@ -35,11 +35,11 @@ AIM = 0.4
 SEGMENT_BYTES = MB
 
 HOW = f"""\
-Each run is a new interpreter, whose own start does not count, with byte code and files in the machine's caches. The
-import of the handler is measured, and that with an invocation after it: of the resolver with `events/resolver.json`
-for another stream, of the upload function with a segment of {SEGMENT_BYTES // MB} MB. AWS is moto behind a relay; the
-time from the arrival of a request there to its answer is taken off. {RUNS} runs of each, in turns; the figures are the
-best runs'."""
+Each run is a new interpreter, whose own start does not count, with byte code and files in the machine's caches. One
+figure is the import of the handler; the other includes an invocation after it. The resolver answers
+`events/resolver.json` for another stream; the upload function archives a segment of {SEGMENT_BYTES // MB} MB. AWS
+is moto behind a relay: the time from a request's arrival there to its answer is subtracted. There are {RUNS} runs
+of each, in turns; the figures are those of the fastest."""
 
 PROGRAM = """
 import time
@@ -52,9 +52,9 @@ context = types.SimpleNamespace(
     function_name="bench", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1",
     get_remaining_time_in_millis=lambda: 60_000,
 )
-asked = time.perf_counter()
+called = time.perf_counter()
 answer = lambda_handler(event, context)
-print(json.dumps([imported - began, time.perf_counter() - asked, answer]))
+print(json.dumps([imported - began, time.perf_counter() - called, answer]))
 """
 
 BASELINE = """
@@ -68,7 +68,7 @@ print(time.perf_counter() - began)
 
 
 def measure() -> Section:
-    """Measure both functions, and what they are measured against."""
+    """Measure both functions, and the baseline."""
     runs = dict[str, list[Run]](resolver=[], upload=[])
     with Moto() as moto, Relay(moto.url) as relay, tempfile.TemporaryDirectory() as directory:
         sdk = sdk_environment(s3_url=relay.url, dynamodb_url=relay.url)
@@ -76,7 +76,7 @@ def measure() -> Section:
             boto3.session.Session().client("s3").create_bucket(Bucket=BUCKET)
         segment = make_segment(Path(directory), size_bytes=SEGMENT_BYTES, message_bytes=(200, 4000))
         archive([segment], stream(0), sdk, moto.table)
-        _baseline()  # the first run of each warms the caches, and does not count
+        _baseline()  # the first run of each warms the caches and does not count
         for name, event in _events(segment, 1, sdk):
             _run(name, event, sdk, moto.table, relay)
         say(f"starting {RUNS} times")
@@ -90,14 +90,14 @@ def measure() -> Section:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One cold start: seconds of the import, and with those of the first answer, AWS's own taken off."""
+    """One cold start: the seconds of the import, and up to the first answer, without AWS's own time."""
 
     import_s: float
     first_answer_s: float
 
 
 class Relay(ThreadingHTTPServer):
-    """A server before another, at `url`, which sums up the `seconds` that the other takes to answer."""
+    """A proxy at `url`, which sums up the `seconds` that the server behind it takes to answer."""
 
     daemon_threads = True
 
@@ -146,7 +146,7 @@ class _Relayed(BaseHTTPRequestHandler):
 
 
 def _events(segment: SegmentSlice, number: int, sdk: Mapping[str, str]) -> Iterator[tuple[str, Event]]:
-    """Yield an event for each function: of the archived stream, and of the segment staged as that of another."""
+    """Yield an event for each function: a query of the archived stream, and the segment staged for another stream."""
     event = json.loads((ROOT / "events" / "resolver.json").read_text(encoding="utf-8"))
     query = {"vhost": stream(0).vhost, "name": stream(0).name, "timestamp": str(FIRST_TIMESTAMP)}
     yield "resolver", event | {"rawQueryString": urlencode(query), "queryStringParameters": query}
@@ -168,7 +168,7 @@ def _run(name: str, event: Event, sdk: Mapping[str, str], table: str, relay: Rel
 
 
 def _python(program: str, event: Event, variables: Mapping[str, str]) -> str:
-    """Run a program in an environment of these variables alone, as Lambda's is; return what it prints."""
+    """Run a program with only these variables, as on Lambda, and return what it prints."""
     process = subprocess.run(
         [sys.executable, "-c", program],
         input=json.dumps(event),

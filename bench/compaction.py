@@ -1,17 +1,18 @@
-"""Compaction, merged within S3 and compressed, against copying the same bytes; and what reading its results costs."""
+"""Compaction, merged within S3 and compressed, against copying the same bytes; and the cost of reads after it."""
 
 from __future__ import annotations
 
 import tempfile
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from bench.archived import archive
+from bench.archive import archive
 from bench.aws import BUCKET, sdk_environment
 from bench.dynamodb import any_dynamodb
 from bench.harness import (
@@ -23,21 +24,23 @@ from bench.harness import (
     Section,
     Stopwatch,
     in_child,
-    median_run,
+    in_turns,
+    median_runs,
     percentile,
     say,
 )
 from bench.load import stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import SERVERS, LocalS3
 from bench.orders import make_orders
 from coldstream.compact.commit import commit
 from coldstream.compact.write import write_group
+from coldstream.flow.window import Window, map_ahead
 from coldstream.format.amqp.message import messages
 from coldstream.format.checksum import combine_crc32
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
-from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.read.scan import plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart
@@ -50,20 +53,17 @@ CONNECTIONS = 4
 ROUNDS = 3
 READS = 50
 READ_MESSAGES = 100
-SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
-    ("no limits", {}),
-    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
-)
 COPY, MERGE, COMPRESS = "copy through this process", "merge, identity", "rewrite, zstd level 3"
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived by the upload function in fragments of
-64 MiB, becomes one fragment: merged by parts that S3 copies itself, or read, verified and compressed. The copy GETs
-the same objects in ranges of 8 MiB and PUTs them as the parts of one, {CONNECTIONS} connections each way, and verifies
-nothing. Nothing is committed, so each of {ROUNDS} rounds finds the same; each run in a new process, in turns. What
-passes the process is what S3 has sent and taken. Then the compressed one is committed, and {READS} runs of
-{READ_MESSAGES} messages each, at offsets spread over the stream, are planned from the manifest, read and verified;
-the same of a like stream that was left as it is; of the S3 with a latency."""
+The upload function archives a stream of {SEGMENT_BYTES // MB} MB of JSON orders of about 400 bytes in fragments of
+64 MiB. Compaction makes one fragment of them: by parts that S3 copies itself, or by reading, verifying and
+compressing. The baseline GETs the same objects in ranges of 8 MiB and PUTs them as the parts of one object, with
+{CONNECTIONS} connections each way, and verifies nothing. Nothing is committed, so each of {ROUNDS} rounds finds the
+same state; each run is a new process, in turns. The bytes through the process are those that S3 sent and received.
+Then the compressed fragment is committed, and {READS} runs of {READ_MESSAGES} messages, at offsets spread over the
+stream, are planned from the manifest, read and verified; the same is done on an equal stream without compaction.
+These reads use the S3 with a latency."""
 
 
 def measure() -> Section:
@@ -79,14 +79,14 @@ def measure() -> Section:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
                 archive([segment], stream(number), sdk, dynamodb.table)
                 runs = _race(name, s3, sdk, dynamodb.table, stream(number).incarnation)
-                baseline = _seconds(runs[COPY])
+                baseline = runs[COPY].seconds
                 for what, run in runs.items():
-                    rate = run.answer["bytes"] / MB / _seconds(run)
+                    rate = run.answer["bytes"] / MB / run.seconds
                     through = run.answer["through"] / run.answer["bytes"]
                     sizes = f"{through:.2%}", f"{run.answer['object_bytes'] / run.answer['bytes']:.2f}"
-                    memory = f"{run.peak_rss_bytes / MB:.0f}"
-                    ratio = baseline / _seconds(run)
-                    rows.append((name, what, rate, ratio, *sizes, float(run.answer["cpu_s"]), memory))
+                    memory = run.peak_memory_mb
+                    ratio = baseline / run.seconds
+                    rows.append((name, what, rate, ratio, *sizes, run.cpu_s, memory))
                 aims += _aims(name, runs)
                 if limits:
                     archive([segment], stream(10), sdk, dynamodb.table)
@@ -112,7 +112,7 @@ def measure() -> Section:
 
 def _aims(server: str, runs: dict[str, ChildRun]) -> list[Aim]:
     through = runs[MERGE].answer["through"] / runs[MERGE].answer["bytes"]
-    speed = _seconds(runs[COPY]) / _seconds(runs[COMPRESS])
+    speed = runs[COPY].seconds / runs[COMPRESS].seconds
     return [
         Aim(f"under 2 % of the bytes through the process, merging; S3 with {server}", f"{through:.2%}", through < 0.02),
         Aim(f"half the speed of the copy or more, compressing; S3 with {server}", f"{speed:.2f}x", speed >= 0.5),
@@ -120,7 +120,7 @@ def _aims(server: str, runs: dict[str, ChildRun]) -> list[Aim]:
 
 
 def copy(table: str, incarnation: str, number: int) -> dict[str, float]:
-    """Copy all fragments of a stream into one object through this process; to be called by `harness.in_child`."""
+    """Copy all fragments of a stream into one object through this process. Called by `harness.in_child`."""
     objects, key = S3Objects(BUCKET, connections=2 * CONNECTIONS), f"copies/{incarnation}-{number}"
     entries = _entries(table, incarnation)
     ranges = [
@@ -128,8 +128,7 @@ def copy(table: str, incarnation: str, number: int) -> dict[str, float]:
         for entry in entries
         for start in range(0, entry.object_bytes, PART_BYTES)
     ]
-    # Parts of less than 5 MiB are none of S3's: the end of a fragment goes with what comes before.
-    parts: deque[Future[UploadedPart]] = deque()
+    parts: list[UploadedPart] = []
     whole = 0
     with (
         Stopwatch() as stopwatch,
@@ -137,33 +136,22 @@ def copy(table: str, incarnation: str, number: int) -> dict[str, float]:
         ThreadPoolExecutor(CONNECTIONS) as putting,
     ):
         upload_id = objects.create_upload(key)
-        reads: deque[Future[bytes]] = deque()
-        done: list[UploadedPart] = []
-
-        def put_next() -> None:
-            nonlocal whole
-            data = reads.popleft().result()
+        puts: Window[UploadedPart] = Window(putting, max_calls=CONNECTIONS)
+        blocks = map_ahead(getting, lambda part: _get(objects, *part), ranges, max_calls=CONNECTIONS)
+        for part_number, data in enumerate(blocks, 1):
             checksum = crc32(data)
             whole = combine_crc32(whole, checksum, len(data))
-            parts.append(
-                putting.submit(objects.put_part, key, upload_id, len(done) + len(parts) + 1, data, crc32=checksum)
-            )
-            if len(parts) == CONNECTIONS:
-                done.append(parts.popleft().result())
-
-        for source, byte_range in ranges:
-            reads.append(getting.submit(_get, objects, source, byte_range))
-            if len(reads) == CONNECTIONS:
-                put_next()
-        while reads:
-            put_next()
-        done.extend(part.result() for part in parts)
-        objects.complete_upload(key, upload_id, done, crc32=whole)
-    return _measured(stopwatch, entries, sum(part.size_bytes for part in done))
+            if not puts.has_room():
+                parts.append(puts.take())
+            puts.submit(partial(objects.put_part, key, upload_id, part_number, data, crc32=checksum))
+        while len(puts):
+            parts.append(puts.take())
+        objects.complete_upload(key, upload_id, parts, crc32=whole)
+    return _measured(stopwatch, entries, sum(part.size_bytes for part in parts))
 
 
 def compact(table: str, incarnation: str, encoding: str) -> dict[str, float]:
-    """Make one fragment of all those of a stream, without committing it; to be called by `harness.in_child`."""
+    """Write one fragment out of all of a stream, without a commit. Called by `harness.in_child`."""
     objects = S3Objects(BUCKET, connections=2 * CONNECTIONS)
     entries = _entries(table, incarnation)
     with Stopwatch() as stopwatch:
@@ -172,7 +160,7 @@ def compact(table: str, incarnation: str, encoding: str) -> dict[str, float]:
 
 
 def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
-    """Read some messages here and there; `compresses` the stream before. To be called by `harness.in_child`."""
+    """Read messages at some offsets, with `compresses` after compressing the stream. Called by `harness.in_child`."""
     objects, manifest, of = S3Objects(BUCKET, connections=2 * CONNECTIONS), DynamoTable(table), stream(number)
     if compresses:
         group = Group(_entries(table, of.incarnation))
@@ -186,7 +174,7 @@ def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
         start = Offset(head.next_offset * (2 * step + 1) // (2 * READS))
         with Stopwatch() as stopwatch:
             for part in plan_scan(manifest, of, start, Offset(start + READ_MESSAGES)):
-                assert isinstance(part, ScanSlice)
+                assert isinstance(part, Slice)
                 stored += len(part.byte_range)
                 for chunk in read_slice(objects, part):
                     for _ in messages(chunk, source=part.key, from_offset=part.start):
@@ -220,24 +208,19 @@ def _measured(stopwatch: Stopwatch, entries: tuple[FragmentEntry, ...], object_b
 
 def _race(server: str, s3: LocalS3, sdk: dict[str, str], table: str, incarnation: str) -> dict[str, ChildRun]:
     """Return the median run of each contender."""
-    contenders: dict[str, tuple[str, dict[str, Any]]] = {
-        COPY: ("copy", {}),
-        MERGE: ("compact", {"encoding": Encoding.IDENTITY}),
-        COMPRESS: ("compact", {"encoding": Encoding.ZSTD_SEEKABLE}),
+    copies = count()
+
+    def run(function: str, **options: Any) -> ChildRun:
+        s3.stats(reset=True)
+        arguments = {"table": table, "incarnation": incarnation, **options}
+        result = in_child(f"bench.compaction:{function}", arguments, sdk)
+        sent = s3.stats()
+        result.answer["through"] = sent["bytes in"] + sent["bytes out"]
+        return result
+
+    contenders = {
+        COPY: lambda: run("copy", number=next(copies)),
+        MERGE: lambda: run("compact", encoding=Encoding.IDENTITY),
+        COMPRESS: lambda: run("compact", encoding=Encoding.ZSTD_SEEKABLE),
     }
-    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
-    for number in range(ROUNDS):
-        say(f"{server}: round {number + 1} of {ROUNDS}")
-        for what, (function, options) in contenders.items():
-            s3.stats(reset=True)
-            more = {"number": number} if function == "copy" else {}
-            arguments = {"table": table, "incarnation": incarnation, **options, **more}
-            run = in_child(f"bench.compaction:{function}", arguments, sdk)
-            sent = s3.stats()
-            run.answer["through"] = sent["bytes in"] + sent["bytes out"]
-            runs[what].append(run)
-    return {what: median_run(found, _seconds) for what, found in runs.items()}
-
-
-def _seconds(run: ChildRun) -> float:
-    return float(run.answer["seconds"])
+    return median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))

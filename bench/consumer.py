@@ -1,18 +1,18 @@
-"""Messages per second of `coldstream.Consumer`, out of the archive and live, against plain rstream."""
+"""Messages per second of `coldstream.Consumer`, from the archive and live, against plain rstream."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import rstream
 
-from bench.archived import archive, resolver
+from bench.archive import archive, resolver
 from bench.aws import sdk_environment
-from bench.brokers import BODY_BYTES, MESSAGE, new_broker
+from bench.brokers import BODY_BYTES, MESSAGE, new_broker, publish_segment
 from bench.decode import rich_messages
 from bench.dynamodb import any_dynamodb
 from bench.harness import (
@@ -25,22 +25,18 @@ from bench.harness import (
     Section,
     Stopwatch,
     in_child,
+    in_turns,
     median_run,
     say,
 )
-from bench.locals3 import LocalS3
+from bench.local_s3 import LIKE_S3, LocalS3
 from coldstream import Consumer
-from coldstream.ingest.slice import SegmentSlice
-from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.spec import FIRST
-from coldstream.manifest.stream import StreamId, incarnation
 from tests.support.broker import Broker
 
 SEGMENT_BYTES = 100_000_000
-BATCH = 50_000
 ROUNDS = 3
-S3 = {"latency_ms": 10, "connection_mib_s": 90}
 ARCHIVED, UNARCHIVED, RICH = "archived", "unarchived", "with properties"
 RICH_MESSAGE = next(rich_messages())
 ARCHIVE = "Consumer, archive"
@@ -50,17 +46,17 @@ BARE = "rstream, not decoded"
 RICH_ARCHIVE = "with properties: Consumer, archive"
 RICH_PLAIN = "with properties: rstream, decoded"
 BASELINES = {RICH_ARCHIVE: RICH_PLAIN, RICH_PLAIN: RICH_PLAIN}
-"""Of each contender; else PLAIN."""
+"""The baseline of each contender, if it is not PLAIN."""
 
 HOW = f"""\
-A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, messages of {BODY_BYTES} bytes, read from its
-first message to its last by iterating `messages()` and reading each body: by `coldstream.Consumer` out of the archive,
-where the upload function has put it, by the resolver behind a local HTTP server and an S3 with 10 ms of latency and
-90 MiB/s a connection; by `coldstream.Consumer` from the broker, of a like stream that is not archived; and by plain
-rstream from the broker, with its `amqp_decoder`, and with its callback given the encoded messages. Then the same of
-messages whose bodies are as large, with four properties and four application properties. Connecting counts.
-Each in a new process, {ROUNDS} rounds, in turns; the broker shares the machine. That the archive was read, and that it
-was not, is checked by what S3 sent."""
+A segment of {SEGMENT_BYTES // MB} MB that a real broker has rolled, with messages of {BODY_BYTES} bytes, is read
+from the first message to the last by iterating `messages()` and reading each body. `coldstream.Consumer` reads it
+from the archive, through the resolver behind a local HTTP server and an S3 with 10 ms of latency and 90 MiB/s a
+connection; it reads an equal stream that is not archived from the broker; and plain rstream reads that from the
+broker, once with its `amqp_decoder`, and once with a callback that gets the encoded messages. Then messages with
+bodies of the same size, four properties and four application properties are read in the same ways. Connecting
+counts. Each run is a new process, {ROUNDS} rounds, in turns; the broker shares the machine. The bytes that S3 sent
+prove which runs read the archive."""
 
 
 def measure() -> Section:
@@ -68,23 +64,24 @@ def measure() -> Section:
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
         dynamodb = stack.enter_context(any_dynamodb())
-        s3 = stack.enter_context(LocalS3(**S3, warm_mib=3 * SEGMENT_BYTES // MIB))
+        s3 = stack.enter_context(LocalS3(**LIKE_S3, warm_mib=3 * SEGMENT_BYTES // MIB))
         sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
         say("publishing")
-        _publish(broker, UNARCHIVED, MESSAGE)
+        publish_segment(broker, UNARCHIVED, MESSAGE, SEGMENT_BYTES)
         messages = {}
         for name, message in ((ARCHIVED, MESSAGE), (RICH, RICH_MESSAGE)):
-            segment, stream = _publish(broker, name, message)
+            segment, stream = publish_segment(broker, name, message, SEGMENT_BYTES)
             archive([segment], stream, sdk, dynamodb.table)
             messages[name] = int(segment.next_offset)
         url = stack.enter_context(resolver(sdk, dynamodb.table))
         runs = _race(broker, url, s3, messages)
-    rates = {what: [_rate(run) for run in found] for what, found in runs.items()}
-    medians = {what: median_run(found, _rate) for what, found in runs.items()}
-    ratios = {what: _rate(run) / _rate(medians[BASELINES.get(what, PLAIN)]) for what, run in medians.items()}
+    rates = {what: [run.messages_per_s for run in found] for what, found in runs.items()}
+    medians = {what: median_run(found, lambda run: run.messages_per_s) for what, found in runs.items()}
+    ratios = {
+        what: run.messages_per_s / medians[BASELINES.get(what, PLAIN)].messages_per_s for what, run in medians.items()
+    }
     rows: list[tuple[Cell, ...]] = [
-        (what, _rate(run), ratios[what], float(run.answer["cpu_s"]), f"{run.peak_rss_bytes / MB:.0f}")
-        for what, run in medians.items()
+        (what, run.messages_per_s, ratios[what], run.cpu_s, run.peak_memory_mb) for what, run in medians.items()
     ]
     aims = tuple(
         Aim(f"rstream's rate or more; {what}", f"{ratios[what]:.2f}x", ratios[what] >= 1)
@@ -102,7 +99,7 @@ def measure() -> Section:
 
 
 def consume(url: str, broker: str, stream: str, messages: int) -> dict[str, float]:
-    """Read the first messages of a stream with `coldstream.Consumer`; to be called by `harness.in_child`."""
+    """Read the first messages of a stream with `coldstream.Consumer`. Called by `harness.in_child`."""
 
     async def run() -> int:
         total = count = 0
@@ -118,12 +115,12 @@ def consume(url: str, broker: str, stream: str, messages: int) -> dict[str, floa
 
 
 def consume_plainly(broker: str, stream: str, messages: int, *, decoded: bool) -> dict[str, float]:
-    """Read the first messages of a stream with rstream; to be called by `harness.in_child`."""
+    """Read the first messages of a stream with rstream. Called by `harness.in_child`."""
     host, port = BrokerAddress.from_uri(broker).hosts[0]
 
     async def run() -> int:
         total = count = 0
-        done = asyncio.Event()
+        finished = asyncio.Event()
 
         def take(message: Any, _: rstream.MessageContext) -> None:
             nonlocal total, count
@@ -131,9 +128,9 @@ def consume_plainly(broker: str, stream: str, messages: int, *, decoded: bool) -
                 total += len(message.body) if decoded else len(message)
                 count += 1
                 if count == messages:
-                    done.set()
+                    finished.set()
 
-        consumer = rstream.Consumer(host, port, username="guest", password="guest")  # noqa: S106 - of our own broker
+        consumer = rstream.Consumer(host, port, username="guest", password="guest")  # noqa: S106  of our own broker
         await consumer.start()
         await consumer.subscribe(
             stream,
@@ -141,7 +138,7 @@ def consume_plainly(broker: str, stream: str, messages: int, *, decoded: bool) -
             decoder=rstream.amqp_decoder if decoded else None,
             offset_specification=rstream.ConsumerOffsetSpecification(rstream.OffsetType.FIRST),
         )
-        await done.wait()
+        await finished.wait()
         await consumer.close()
         return total
 
@@ -152,16 +149,6 @@ def _timed(run: Callable[[], Any], messages: int) -> dict[str, float]:
     with Stopwatch() as stopwatch:
         total = asyncio.run(run())
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": total, "messages": messages}
-
-
-def _publish(broker: Broker, name: str, message: bytes) -> tuple[SegmentSlice, StreamId]:
-    """Publish a message until a segment has rolled; return that."""
-    with broker.connect() as streams:
-        streams.create_stream(name, max_segment_bytes=SEGMENT_BYTES)
-        directory: Path = broker.stream_directory(name)
-        while not (rolled := find_rolled(directory)):
-            streams.publish(name, [message] * BATCH)
-    return rolled[0], StreamId("/", name, incarnation(directory.name))
 
 
 def _race(broker: Broker, url: str, s3: LocalS3, archived: dict[str, int]) -> dict[str, list[ChildRun]]:
@@ -175,22 +162,16 @@ def _race(broker: Broker, url: str, s3: LocalS3, archived: dict[str, int]) -> di
         RICH_ARCHIVE: ("consume", {"url": url, "stream": RICH}),
         RICH_PLAIN: ("consume_plainly", {"stream": RICH, "decoded": True}),
     }
-    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
-    for number in range(ROUNDS):
-        say(f"round {number + 1} of {ROUNDS}")
-        for what, (function, options) in contenders.items():
-            s3.stats(reset=True)
-            messages = archived.get(options["stream"], archived[ARCHIVED])
-            run = in_child(f"{module}:{function}", {"broker": uri, "messages": messages, **options})
-            body_bytes = messages * (len(MESSAGE) if what == BARE else BODY_BYTES)
-            sent = s3.stats()["bytes out"]
-            if run.answer["bytes"] != body_bytes or (sent >= messages * BODY_BYTES) is not (
-                function == "consume" and what != LIVE
-            ):
-                raise CannotMeasureError(f"{what} read {run.answer['bytes']} bytes of {body_bytes}; S3 sent {sent}")
-            runs[what].append(run)
-    return runs
 
+    def run(what: str, function: str, options: dict[str, Any]) -> ChildRun:
+        s3.stats(reset=True)
+        messages = archived.get(options["stream"], archived[ARCHIVED])
+        result = in_child(f"{module}:{function}", {"broker": uri, "messages": messages, **options})
+        body_bytes = messages * (len(MESSAGE) if what == BARE else BODY_BYTES)
+        sent = s3.stats()["bytes out"]
+        is_from_archive = function == "consume" and what != LIVE
+        if result.answer["bytes"] != body_bytes or (sent >= messages * BODY_BYTES) is not is_from_archive:
+            raise CannotMeasureError(f"{what} read {result.answer['bytes']} bytes of {body_bytes}; S3 sent {sent}")
+        return result
 
-def _rate(run: ChildRun) -> float:
-    return float(run.answer["messages"] / run.answer["seconds"])
+    return in_turns({what: partial(run, what, *contender) for what, contender in contenders.items()}, rounds=ROUNDS)

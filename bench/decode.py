@@ -1,4 +1,4 @@
-"""Messages decoded per second: from chunks to what a consumer reads, against rstream doing the same."""
+"""Messages decoded per second, from chunks to what a consumer reads, against rstream."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ ROUNDS = 5
 SUB_BATCH = 10
 
 HOW = f"""\
-{CHUNKS * MESSAGES_A_CHUNK:,} messages of {BODY_BYTES} bytes in chunks of {MESSAGES_A_CHUNK}, in memory, until what the
-row names has been read of each message. Decoding alone begins at chunks that are parsed: coldstream's `messages`
-against rstream's `Deliver.get_messages` and `amqp_decoder`. From bytes begins before that: `iter_chunks`, which checks
-the CRC, against `decode_frame`, which does not. In turns, {ROUNDS} rounds each; messages a second."""
+{CHUNKS * MESSAGES_A_CHUNK:,} messages of {BODY_BYTES} bytes in chunks of {MESSAGES_A_CHUNK} are decoded in memory,
+until the parts that the row names have been read of each message. Decoding begins at parsed chunks: coldstream's
+`messages` against rstream's `Deliver.get_messages` and `amqp_decoder`. "From bytes" includes parsing the chunks:
+`iter_chunks`, which checks the CRC, against `decode_frame`, which does not. {ROUNDS} rounds, in turns; messages a
+second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row: messages as stored in chunks, what is read of them, and whether parsing the chunks counts."""
+    """A row: the messages in chunks, what is read of them, and whether parsing the chunks counts."""
 
     name: str
     chunks: list[bytes]
@@ -61,18 +62,18 @@ def measure() -> Section:
         our_rate, their_rate = _race(case)
         rows.append((case.name, our_rate, their_rate, our_rate / their_rate))
         ratios.append(our_rate / their_rate)
-    wanted = "messages of one data section decoded at 10x rstream's rate or more"
+    aim = "messages of one data section decoded at 10x rstream's rate or more"
     return Section(
         title="Decoding messages",
         how=HOW,
         columns=("messages; what is read", "coldstream", "rstream", "ratio"),
         rows=tuple(rows),
-        aims=(Aim(wanted, f"{ratios[0]:.1f}x", ratios[0] >= 10),),
+        aims=(Aim(aim, f"{ratios[0]:.1f}x", ratios[0] >= 10),),
     )
 
 
 def _body(read: Iterable[Any]) -> int:
-    """Read the body of each message, ours or theirs."""
+    """Read the body of each message, ours or rstream's."""
     return sum(len(message.body) for message in read)
 
 

@@ -1,4 +1,4 @@
-"""DynamoDB Local, AWS's own emulator, for measurements: it keeps its pace with a million items, where moto does not."""
+"""DynamoDB for measurements: AWS's own emulator, whose speed does not depend on the number of items, or moto."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Self
 from bench.harness import LAYER, ROOT, CannotMeasureError, say
 from bench.template import table_properties
 from coldstream.errors import UnavailableError
+from coldstream.local.child_process import ChildProcess
 from coldstream.local.environment import aws_environment, client
-from coldstream.local.process import Process
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 
 HEAP = "2g"
-"""For Java's own; the items lie outside of the heap, about 2.5 KB each with their copy in the index by time."""
+"""Java's heap. The items lie outside of it, about 2.5 KB each with their copy in the index by time."""
 
 
 @contextmanager
 def any_dynamodb() -> Iterator[LocalDynamoDB | Moto]:
-    """Start DynamoDB Local, or moto where that cannot be had, for measurements that do not hang on its pace."""
+    """Start DynamoDB Local, or moto if it cannot run here, for measurements that do not depend on its speed."""
     with ExitStack() as stack:
         dynamodb: LocalDynamoDB | Moto
         try:
@@ -34,9 +34,9 @@ def any_dynamodb() -> Iterator[LocalDynamoDB | Moto]:
 
 
 class LocalDynamoDB:
-    """The emulator, for as long as the context lasts, with the table of template.yaml in it, empty.
+    """DynamoDB Local with template.yaml's table, empty. A context manager.
 
-    Raises CannotMeasureError on entry where it cannot be had.
+    Entering it raises CannotMeasureError if it cannot run here.
     """
 
     name = "DynamoDB Local"
@@ -49,7 +49,7 @@ class LocalDynamoDB:
     def __enter__(self) -> Self:
         subprocess.run([ROOT / "scripts" / "dynamodb-local" / "fetch"], check=True)
         if find_dynamodb_local() is None:
-            raise CannotMeasureError("DynamoDB Local is not there, or Java is not; see above")
+            raise CannotMeasureError("DynamoDB Local or Java is missing; see above")
         try:
             self._server.start()
         except UnavailableError as err:
@@ -68,7 +68,7 @@ class LocalDynamoDB:
 
 
 class Moto:
-    """The DynamoDB of `coldstream up`'s embedded emulation, in the same way."""
+    """The embedded emulation of `coldstream up`, with the same table. A context manager."""
 
     name = "moto"
     table = "bench"
@@ -77,7 +77,7 @@ class Moto:
     def __enter__(self) -> Self:
         path = os.pathsep.join((str(ROOT), str(LAYER)))
         environment = {**os.environ, "PYTHONPATH": path}
-        self._process = Process("coldstream.local.emulator", environment=environment, request={})
+        self._process = ChildProcess("coldstream.local.emulator", environment=environment, request={})
         try:
             self.url = self._process.ready()["url"]
             _create_table(self.url, self.table)

@@ -1,4 +1,4 @@
-"""What every measurement is made of: runs in processes of their own, medians, aims, and a section of the report."""
+"""What all measurements share: runs in processes of their own, rounds, medians, aims, and sections of the report."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ CACHE = ROOT / ".cache"
 MB = 1_000_000
 MIB = 1 << 20
 
-_Run = TypeVar("_Run")
+_Result = TypeVar("_Result")
 Cell = str | int | float
 
 
 class CannotMeasureError(Exception):
-    """A measurement that cannot be made here, and why."""
+    """A measurement cannot be made here. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What was wanted of a measurement, and what came out."""
+    """An aim of a measurement, and the result."""
 
-    wanted: str
-    found: str
+    text: str
+    result: str
     met: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One measurement in the report: how it was made, a table of figures, what else was seen, the aims."""
+    """One measurement in the report: the method, a table of figures, notes, and the aims."""
 
     title: str
     how: str
@@ -53,19 +53,39 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """A call that was made in a process of its own.
+    """A call in a process of its own.
 
-    `peak_rss_bytes` is the most that the process has ever held in memory, interpreter and libraries included. `log` is
-    what it printed.
+    `peak_rss_bytes` is the most memory that the process ever held, interpreter and libraries included. `log` is what it
+    printed.
     """
 
     answer: Any
     peak_rss_bytes: int
     log: str
 
+    @property
+    def seconds(self) -> float:
+        """The seconds that the call says it took."""
+        return float(self.answer["seconds"])
+
+    @property
+    def cpu_s(self) -> float:
+        """The CPU seconds that the call says it took."""
+        return float(self.answer["cpu_s"])
+
+    @property
+    def peak_memory_mb(self) -> str:
+        """The most memory that the process ever held, for a table."""
+        return f"{self.peak_rss_bytes / MB:.0f}"
+
+    @property
+    def messages_per_s(self) -> float:
+        """The rate, if the call says how many messages it handled."""
+        return float(self.answer["messages"] / self.answer["seconds"])
+
 
 class Stopwatch:
-    """A context manager that measures what happens in it: seconds, and CPU seconds of the process, all threads."""
+    """A context manager that measures its block: seconds, and CPU seconds of all threads of the process."""
 
     seconds = 0.0
     cpu_s = 0.0
@@ -80,10 +100,10 @@ class Stopwatch:
 
 
 def in_child(function: str, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> ChildRun:
-    """Call `package.module:function` with keyword arguments in a new process; all goes through JSON.
+    """Call `package.module:function` with keyword arguments in a new process. Arguments and answer pass as JSON.
 
-    `environment` comes on top of this process's, with the repository and the layer on the path unless it has a path.
-    Raises CannotMeasureError, with what the process said, when it fails.
+    `environment` is added to this process's. The repository and the layer are on the path, unless it has a path itself.
+    Raises CannotMeasureError with the process's output if it fails.
     """
     path = os.pathsep.join((str(ROOT), str(LAYER)))
     process = subprocess.run(
@@ -101,7 +121,7 @@ def in_child(function: str, arguments: Mapping[str, Any], environment: Mapping[s
 
 
 def run_as_child() -> None:
-    """Make the call that `in_child` has asked for. What it prints goes to standard error."""
+    """Make the call that `in_child` asks for. What it prints goes to standard error."""
     request = json.load(sys.stdin)
     module, _, name = request["function"].partition(":")
     answers = os.fdopen(os.dup(1), "w")
@@ -112,20 +132,37 @@ def run_as_child() -> None:
     answers.close()
 
 
-def median_run(runs: list[_Run], key: Callable[[_Run], float]) -> _Run:
-    """Return the run whose figure is the median; of an even number, the lower one of the two in the middle."""
+def in_turns(
+    contenders: Mapping[str, Callable[[], _Result]], *, rounds: int, label: str = ""
+) -> dict[str, list[_Result]]:
+    """Run each contender once a round, in turns, so that a machine that grows slower is slower for all of them."""
+    runs: dict[str, list[_Result]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        say(f"{label}round {number + 1} of {rounds}")
+        for name, run in contenders.items():
+            runs[name].append(run())
+    return runs
+
+
+def median_runs(runs: Mapping[str, list[ChildRun]]) -> dict[str, ChildRun]:
+    """Return the run of median duration of each contender."""
+    return {name: median_run(found, lambda run: run.seconds) for name, found in runs.items()}
+
+
+def median_run(runs: list[_Result], key: Callable[[_Result], float]) -> _Result:
+    """Return the run with the median figure, the lower one of two."""
     middle = statistics.median_low(map(key, runs))
     return next(run for run in runs if key(run) == middle)
 
 
 def percentile(values: list[float], percent: int) -> float:
-    """Return the value that `percent` of the values do not exceed."""
+    """Return the least value that `percent` of the values do not exceed."""
     return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
 
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for as long as the context lasts."""
+    """Set environment variables while the block runs."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -139,13 +176,13 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tell whoever waits what is going on."""
+    """Report progress to whoever is waiting."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def _peak_rss_bytes() -> int:
-    # Not ru_maxrss: a child inherits its parent's until it outgrows it.
+    # Not ru_maxrss: a child begins with its parent's figure.
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise CannotMeasureError("/proc/self/status does not say how much memory the process has held")
+    raise CannotMeasureError("/proc/self/status has no VmHWM, the peak memory of the process")

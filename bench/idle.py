@@ -1,4 +1,4 @@
-"""The agent with a thousand quiet streams: processor, memory and a scrape of its metrics."""
+"""An agent with a thousand quiet streams: CPU, memory, and the cost of a scrape."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ SCRAPES = 10
 FOLLOWS_WITHIN_S = 120
 
 HOW = f"""\
-An agent beside a real broker with {STREAMS:,} streams of a message each, and at the same time another, the baseline,
-on copies of the directories of {FEW_STREAMS} of them. Both know every stream by name and have found that nothing is to
-be archived; nothing is published, and the agent looks at every stream each {SCAN_S} s, as is its default. CPU is that
-of its process, in per cent of one core: the median of {WINDOWS} windows of {SCAN_S} s, with the least and the most.
-Memory is what it holds at the end. A scrape is one GET of /metrics, the median of {SCRAPES}, in turns."""
+An agent runs beside a real broker with {STREAMS:,} streams of one message each. At the same time another one, the
+baseline, runs on copies of the directories of {FEW_STREAMS} of them. Both know every stream by name and have found
+nothing to archive; nothing is published, and the agents look at every stream each {SCAN_S} s, their default. CPU is
+that of the process, in per cent of one core: the median of {WINDOWS} windows of {SCAN_S} s, with the least and the
+most. Memory is measured at the end. A scrape is one GET of /metrics, the median of {SCRAPES}, in turns."""
 
 
 @dataclass(slots=True)
-class _Case:
-    """An agent, and what was seen of it."""
+class _MeasuredAgent:
+    """An agent, and its figures."""
 
     streams: int
     process: AgentProcess
@@ -50,7 +50,7 @@ class _Case:
     scrape_bytes: int = 0
 
     def wait_known(self) -> None:
-        """Wait until it follows every stream and knows its name."""
+        """Wait until the agent follows every stream and knows its name."""
         began = time.monotonic()
         while self._known() < self.streams:
             if time.monotonic() - began > FOLLOWS_WITHIN_S:
@@ -59,7 +59,7 @@ class _Case:
         self.known_s = time.monotonic() - began
 
     def scrape(self) -> None:
-        """Get its metrics once."""
+        """Get the metrics once."""
         began = time.perf_counter()
         with urllib.request.urlopen(f"http://{HOST}:{self.port}/metrics") as answer:
             self.scrape_bytes = len(answer.read())
@@ -87,11 +87,11 @@ def measure() -> Section:
         settings = dict.fromkeys(("COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"), "bench")
         environment = {**aws_environment({}, moto.url), **settings}
 
-        def start(streams: int, data: Path) -> _Case:
+        def start(streams: int, data: Path) -> _MeasuredAgent:
             (port,) = free_ports(1)
             options = ("--data", data, "--scan", f"{SCAN_S}s", "--listen", f"{HOST}:{port}")
             process = AgentProcess(environment, home / f"agent-{streams}", broker.stream_uri, *options)
-            case = _Case(streams, stack.enter_context(process), port)
+            case = _MeasuredAgent(streams, stack.enter_context(process), port)
             process.wait_ready()
             say(f"waiting until the agent knows {streams:,} streams")
             case.wait_known()
@@ -126,8 +126,8 @@ def _make_streams(broker: Broker) -> None:
             streams.publish(f"idle-{number:04}", [MESSAGE])
 
 
-def _watch(cases: list[_Case]) -> None:
-    """Note what the agents use in windows of time, the same for all."""
+def _watch(cases: list[_MeasuredAgent]) -> None:
+    """Record what the agents use, in the same windows of time."""
     for number in range(WINDOWS):
         say(f"window {number + 1} of {WINDOWS}")
         began, before = time.monotonic(), [cpu_s(case.process.pid) for case in cases]
@@ -136,7 +136,7 @@ def _watch(cases: list[_Case]) -> None:
             case.cpu_percent.append(100 * (cpu_s(case.process.pid) - used) / (time.monotonic() - began))
 
 
-def _figures(case: _Case) -> list[tuple[str, float]]:
+def _figures(case: _MeasuredAgent) -> list[tuple[str, float]]:
     median: Callable[[list[float]], float] = statistics.median_low
     return [
         ("CPU, % of a core", median(case.cpu_percent)),

@@ -27,7 +27,7 @@ def stream(number: int) -> StreamId:
 
 
 def make_segment(directory: Path, *, size_bytes: int, message_bytes: tuple[int, int]) -> SegmentSlice:
-    """Write a segment of at least `size_bytes`, of AMQP messages whose bodies have sizes between two bounds."""
+    """Write a segment of at least `size_bytes`: AMQP messages with bodies of sizes between two bounds."""
     dice = random.Random(1)
     noise = dice.randbytes(1 << 20)
     with SegmentWriter(directory, max_segment_bytes=size_bytes) as writer:
@@ -45,7 +45,7 @@ def make_segment(directory: Path, *, size_bytes: int, message_bytes: tuple[int, 
 
 
 def sqs_event(segment: SegmentRolled) -> dict[str, Any]:
-    """Make what the upload function is given: the event, as it comes from EventBridge by way of SQS."""
+    """Return the event for the upload function, as it comes from EventBridge through SQS."""
     envelope = {
         "version": "0",
         "id": "00000000-0000-0000-0000-000000000000",

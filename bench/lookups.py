@@ -1,4 +1,4 @@
-"""Lookups through the resolver function's handler, in a log of a thousand fragments and in one of a million."""
+"""Lookups by the resolver function's handler, in logs of a thousand and of a million fragments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.aws import Event, function_environment, sdk_environment
 from bench.dynamodb import LocalDynamoDB
 from bench.harness import Aim, CannotMeasureError, Cell, ChildRun, Section, in_child, percentile, say
 from bench.load import FIRST_TIMESTAMP, stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import LocalS3
 from bench.log import MS_A_FRAGMENT, OFFSETS_A_FRAGMENT, write_log
 from bench.template import handler_of
 from coldstream.local.http_api import Request, http_event
@@ -21,11 +21,11 @@ LOOKUPS = 500
 WARM_UP = 50
 
 HOW = f"""\
-Requests `GET /ranges`, one after the other, given to the resolver function's handler in a new process as API
-Gateway does, for random places in a stream that is named with its incarnation; default bounds, so each answer has
-four ranges with a presigned URL each. The manifest is in DynamoDB Local, whose own time for a Query, some 5 ms, is
-part of the figures; no object exists. {LOOKUPS} lookups after {WARM_UP} that do not count; every answer is checked.
-Requests are what the SDK sent, retries included."""
+`GET /ranges` requests go to the resolver function's handler in a new process, one after the other, in API Gateway's
+form, for random places in a stream that is named with its incarnation. Bounds are the defaults, so each answer has
+four ranges with a presigned URL each. The manifest is in DynamoDB Local, whose own time for a Query, about 5 ms, is
+part of the figures; no object exists. {LOOKUPS} lookups count, after {WARM_UP} that do not; every answer is
+checked. Requests are those that the SDK sent, including retries."""
 
 Query = dict[str, str | int]
 

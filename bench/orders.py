@@ -1,4 +1,4 @@
-"""Segments of messages as applications send them: small JSON documents that resemble one another."""
+"""Segments of messages such as applications send: small, similar JSON documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POOL = 20_000
 
 
 def make_orders(directory: Path, *, size_bytes: int) -> SegmentSlice:
-    """Write a segment of at least `size_bytes`: orders of 250 to 500 bytes, 20,000 different ones, in any order."""
+    """Write a segment of at least `size_bytes`: random choices of 20,000 orders of 250 to 500 bytes."""
     dice = random.Random(1)
     pool = [_message(dice) for _ in range(POOL)]
     with SegmentWriter(directory, max_segment_bytes=size_bytes) as writer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from bench.archived import archive, resolver
+from bench.archive import archive, resolver
 from bench.aws import sdk_environment
 from bench.dynamodb import any_dynamodb
 from bench.harness import (
@@ -24,11 +24,12 @@ from bench.harness import (
     Section,
     Stopwatch,
     in_child,
-    median_run,
+    in_turns,
+    median_runs,
     say,
 )
 from bench.load import make_segment, stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import SERVERS, LocalS3
 from coldstream.manifest.spec import FIRST
 from coldstream.manifest.stream import StreamId
 
@@ -37,10 +38,6 @@ MESSAGE_BYTES = (200, 4000)
 RANGE_BYTES = 8 * MIB
 CONNECTIONS = 4
 ROUNDS = 3
-SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
-    ("no limits", {}),
-    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
-)
 FRAGMENTS = "GETs of whole fragments, one connection"
 ONE = "GETs of 8 MiB, one connection"
 SEVERAL = f"GETs of 8 MiB, {CONNECTIONS} connections"
@@ -48,12 +45,12 @@ CHUNKS = "reader, chunks"
 MESSAGES = "reader, messages and their bodies"
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, read from its first offset to its tail. The
-reader gets all it knows from the resolver, behind a local HTTP server: it asks for ranges, fetches, checks every
-chunk's CRC, and gives chunks, or messages of which the body is read (the bytes are then those of the bodies).
-Against it, urllib3 GETs the ranges that the resolver gives, known beforehand, each whole into memory, and checks
-nothing. The reader's ranges have about 8 MiB. Each in a new process; {ROUNDS} rounds, in turns; S3 servers as for
-the upload: without limits, what is measured is the processor that both share."""
+A stream of {SEGMENT_BYTES // MB} MB, archived by the upload function, is read from its first offset to its tail.
+The reader knows only the resolver, behind a local HTTP server: it asks for ranges, fetches them, checks every
+chunk's CRC, and returns chunks, or messages whose bodies are read (the bytes are then those of the bodies). The
+baseline is urllib3, which GETs the resolver's ranges, known beforehand, each into memory as a whole, and checks
+nothing. The reader's ranges have about 8 MiB. Each run is a new process; {ROUNDS} rounds, in turns. The S3 servers
+are those of the upload: without limits, the shared processor is what is measured."""
 
 
 def measure() -> Section:
@@ -69,13 +66,13 @@ def measure() -> Section:
                 archive([segment], stream(number), sdk, dynamodb.table)
                 with resolver(sdk, dynamodb.table) as url:
                     runs = _race(name, url, stream(number))
-            best = min(_seconds(runs[what]) for what in (FRAGMENTS, ONE, SEVERAL))
+            best = min(runs[what].seconds for what in (FRAGMENTS, ONE, SEVERAL))
             for what, run in runs.items():
-                rate = run.answer["bytes"] / MB / _seconds(run)
-                ratios = _seconds(runs[ONE]) / _seconds(run), best / _seconds(run)
-                rows.append((name, what, rate, *ratios, float(run.answer["cpu_s"]), f"{run.peak_rss_bytes / MB:.0f}"))
-            for baseline, seconds in ((ONE, _seconds(runs[ONE])), ("the best GETs", best)):
-                ratio = seconds / _seconds(runs[CHUNKS])
+                rate = run.answer["bytes"] / MB / run.seconds
+                ratios = runs[ONE].seconds / run.seconds, best / run.seconds
+                rows.append((name, what, rate, *ratios, run.cpu_s, run.peak_memory_mb))
+            for baseline, seconds in ((ONE, runs[ONE].seconds), ("the best GETs", best)):
+                ratio = seconds / runs[CHUNKS].seconds
                 aims.append(Aim(f"0.9x of {baseline}, or more; S3 with {name}", f"{ratio:.2f}x", ratio >= 0.9))
     return Section(
         title="Reader",
@@ -87,8 +84,8 @@ def measure() -> Section:
 
 
 def read(url: str, vhost: str, name: str, *, messages: bool) -> dict[str, float]:
-    """Read a stream by the reader; to be called by `harness.in_child`."""
-    from coldstream.read.reader import Reader  # noqa: PLC0415 - the other side does without
+    """Read a stream with `Reader`. Called by `harness.in_child`."""
+    from coldstream.read.reader import Reader  # noqa: PLC0415  the other side does not need it
 
     total = 0
     with Stopwatch() as stopwatch, Reader(url, vhost, name, FIRST) as reader:
@@ -102,7 +99,7 @@ def read(url: str, vhost: str, name: str, *, messages: bool) -> dict[str, float]
 
 
 def get_plainly(url: str, vhost: str, name: str, *, connections: int, range_bytes: int | None) -> dict[str, float]:
-    """GET all ranges of a stream as anybody would; to be called by `harness.in_child`."""
+    """GET all ranges of a stream with urllib3 alone. Called by `harness.in_child`."""
     size = {} if range_bytes is None else {"range_bytes": range_bytes}
     ranges = list(_ranges(url, {"vhost": vhost, "name": name, **size}))
     http = urllib3.PoolManager(maxsize=connections)
@@ -115,10 +112,10 @@ def get_plainly(url: str, vhost: str, name: str, *, connections: int, range_byte
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "bytes": total}
 
 
-def _ranges(url: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _ranges(url: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     start = {"spec": "first"}
     while True:
-        answer = urllib3.request("GET", f"{url}/ranges?{urlencode({**asked, **start})}").json()
+        answer = urllib3.request("GET", f"{url}/ranges?{urlencode({**query, **start})}").json()
         yield from answer["ranges"]
         if answer["cursor"] is None:
             return
@@ -127,25 +124,20 @@ def _ranges(url: str, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _race(server: str, url: str, of: StreamId) -> dict[str, ChildRun]:
     """Return the median run of each contender."""
-    contenders: dict[str, tuple[str, dict[str, Any]]] = {
-        CHUNKS: ("read", {"messages": False}),
-        FRAGMENTS: ("get_plainly", {"connections": 1, "range_bytes": None}),
-        ONE: ("get_plainly", {"connections": 1, "range_bytes": RANGE_BYTES}),
-        SEVERAL: ("get_plainly", {"connections": CONNECTIONS, "range_bytes": RANGE_BYTES}),
-        MESSAGES: ("read", {"messages": True}),
+
+    def run(function: str, **options: Any) -> Callable[[], ChildRun]:
+        arguments = {"url": url, "vhost": of.vhost, "name": of.name, **options}
+        return lambda: in_child(f"bench.reader:{function}", arguments)
+
+    contenders = {
+        CHUNKS: run("read", messages=False),
+        FRAGMENTS: run("get_plainly", connections=1, range_bytes=None),
+        ONE: run("get_plainly", connections=1, range_bytes=RANGE_BYTES),
+        SEVERAL: run("get_plainly", connections=CONNECTIONS, range_bytes=RANGE_BYTES),
+        MESSAGES: run("read", messages=True),
     }
-    runs: dict[str, list[ChildRun]] = {what: [] for what in contenders}
-    for number in range(ROUNDS):
-        say(f"{server}: round {number + 1} of {ROUNDS}")
-        for what, (function, options) in contenders.items():
-            runs[what].append(
-                in_child(f"bench.reader:{function}", {"url": url, "vhost": of.vhost, "name": of.name, **options})
-            )
-    sizes = {runs[what][0].answer["bytes"] for what in (CHUNKS, FRAGMENTS, ONE, SEVERAL)}
+    runs = median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{server}: "))
+    sizes = {runs[what].answer["bytes"] for what in (CHUNKS, FRAGMENTS, ONE, SEVERAL)}
     if len(sizes) != 1:
         raise CannotMeasureError(f"the reader and plain GETs did not read the same bytes: {sizes}")
-    return {what: median_run(found, _seconds) for what, found in runs.items()}
-
-
-def _seconds(run: ChildRun) -> float:
-    return float(run.answer["seconds"])
+    return runs

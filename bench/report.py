@@ -1,4 +1,4 @@
-"""Write what was measured: docs/benchmarks.md for people, a JSON file beside the cache for programs."""
+"""The report: docs/benchmarks.md for people, a JSON file in .cache for programs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PACKAGES = ("awscrt", "boto3", "botocore", "cramjam", "numpy", "pyarrow", "pynam
 
 
 def write(path: Path, sections: Mapping[str, Section | str], *, seconds: float) -> None:
-    """Write the whole report. `sections` are by name; a text says why one could not be measured."""
+    """Write the whole report. `sections` are by name; a text in place of a section says why there is none."""
     path.write_text("\n".join(_document(sections, seconds)) + "\n", encoding="utf-8")
 
 
 def write_json(path: Path, sections: Mapping[str, Section | str]) -> None:
-    """Write the figures as they are."""
+    """Write the figures, not rounded."""
     path.parent.mkdir(parents=True, exist_ok=True)
     measured = {name: asdict(section) for name, section in sections.items() if isinstance(section, Section)}
     document = {"date": _now(), "commit": _commit(), "machine": list(_machine()), "sections": measured}
@@ -31,7 +31,7 @@ def write_json(path: Path, sections: Mapping[str, Section | str]) -> None:
 
 
 def describe(section: Section | str) -> Iterator[str]:
-    """Yield the lines of a section, without its heading."""
+    """Yield the lines of a section without its heading."""
     if isinstance(section, str):
         yield f"**Not measured**: {section}"
         return
@@ -50,14 +50,14 @@ def describe(section: Section | str) -> Iterator[str]:
     for note in section.notes:
         yield f"- {note}"
     for aim in section.aims:
-        yield f"- {'Met' if aim.met else '**Missed**'}: {aim.wanted}; measured {aim.found}."
+        yield f"- {'Met' if aim.met else '**Missed**'}: {aim.text}; measured {aim.result}."
 
 
 def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
-    yield "Written by `make bench`; changes by hand are lost. Figures of different runs do not compare. Ratios do: both"
-    yield "sides of each were measured in the same run, in turns, and are those of their median runs."
+    yield "`make bench` writes this page: edits are lost. Compare the ratios of different runs, not their figures: both"
+    yield "sides of a ratio were measured in the same run, in turns, and each counts with its median run."
     yield ""
     yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
     yield f"- Commit: {_commit()}"
@@ -99,14 +99,14 @@ def _now() -> str:
 
 
 def _commit() -> str:
-    """Return what was measured: the commit that is checked out, and whether files differ from it."""
+    """Return the commit that was measured, and whether files differ from it."""
     describe = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=, with changes"]
-    done = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "not known"
+    result = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "not known"
 
 
 def _text(cell: Cell) -> str:
-    """Write a figure with three digits that mean something."""
+    """Return a figure with three significant digits."""
     if isinstance(cell, float):
         digits = 0 if cell >= 100 else 1 if cell >= 10 else 2
         return f"{cell:,.{digits}f}"

@@ -1,4 +1,4 @@
-"""How long after a segment rolled its messages can be resolved, with a real broker, an agent and the functions."""
+"""The time from a segment's roll until its messages can be resolved: a real broker, an agent, the functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coldstream.errors import StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import AtOffset
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.read.client import ResolverClient
@@ -36,19 +36,20 @@ ASK_EVERY_S = 0.01
 RESOLVABLE_WITHIN_S = 30
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // 1000:,} KB segments at a real broker, messages of {BODY_BYTES} bytes published until one
-rolls, an agent with its defaults beside it, the functions of template.yaml behind an embedded moto: how long from the
-next segment's file until the resolver's HTTP API gives a range for the rolled segment, asked every
-{1000 * ASK_EVERY_S:.0f} ms. Against it, what is left without an agent: the same segment staged and announced by hand as
-another stream, from the first byte until it can be resolved. In turns, {ROLLS} rolls each after {WARM_UP} that do not
-count, nothing else under way. On AWS, EventBridge and SQS take their own time in both."""
+Messages of {BODY_BYTES} bytes are published to a real broker's stream with segments of {SEGMENT_BYTES // 1000:,} KB
+until one rolls. An agent with its defaults runs beside the broker, and the functions of template.yaml on an
+embedded moto. The figure is the time from the next segment's file until the resolver's HTTP API returns a range of
+the rolled segment; it is asked every {1000 * ASK_EVERY_S:.0f} ms. The baseline has no agent: the same segment is
+staged and announced by hand as another stream, and the time runs from its first byte. {ROLLS} rolls each, in turns,
+after {WARM_UP} that do not count, with nothing else running. On AWS, EventBridge and SQS add their own time to
+both."""
 
 
 def measure() -> Section:
-    """Measure rolls, one by one."""
+    """Measure rolls one by one."""
     with ExitStack() as stack:
         broker = stack.enter_context(new_broker())
-        aws = stack.enter_context(LocalStack())
+        aws = stack.enter_context(EmulatedStack())
         stack.enter_context(environment(aws.environment))
         home = Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-")))
         streams = stack.enter_context(broker.connect())
@@ -88,8 +89,8 @@ def _section(agents: list[float], hands: list[float]) -> Section:
     )
 
 
-def _putter(aws: LocalStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
-    """Return what stages and announces a segment as one of `stream`."""
+def _putter(aws: EmulatedStack, stream: StreamId) -> Callable[[SegmentSlice], None]:
+    """Return a function that stages and announces a segment as one of `stream`."""
     objects = S3Objects(aws.environment["COLDSTREAM_BUCKET"])
     bus = EventBridgeBus(aws.environment["COLDSTREAM_EVENT_BUS"])
     keys = Keys(aws.environment.get("COLDSTREAM_PREFIX", ""))
@@ -102,7 +103,7 @@ def _putter(aws: LocalStack, stream: StreamId) -> Callable[[SegmentSlice], None]
 
 
 def _publish_until_roll(streams: StreamConnection, directory: Path) -> tuple[float, SegmentSlice]:
-    """Publish until the stream rolls; return when that was seen, some ms late at most, and what has rolled."""
+    """Publish until the stream rolls. Return the time, at most some ms late, and the segment."""
     before = len(find_rolled(directory))
     while True:
         streams.publish(STREAM, [MESSAGE] * STEP)
@@ -112,7 +113,7 @@ def _publish_until_roll(streams: StreamConnection, directory: Path) -> tuple[flo
 
 
 def _wait_resolvable(client: ResolverClient, name: str, segment: SegmentSlice) -> float:
-    """Wait until the resolver gives ranges for the last offset of a segment; return when it did."""
+    """Wait until the resolver returns ranges for the last offset of a segment, and return the time."""
     query = RangesQuery("/", name, AtOffset(Offset(segment.next_offset - 1)))
     deadline = time.monotonic() + RESOLVABLE_WITHIN_S
     while time.monotonic() < deadline:
@@ -122,4 +123,4 @@ def _wait_resolvable(client: ResolverClient, name: str, segment: SegmentSlice) -
         except StreamNotFoundError:
             pass
         time.sleep(ASK_EVERY_S)
-    raise CannotMeasureError(f"{segment.path.name} was not to be resolved within {RESOLVABLE_WITHIN_S} s")
+    raise CannotMeasureError(f"{segment.path.name} could not be resolved within {RESOLVABLE_WITHIN_S} s")

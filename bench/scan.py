@@ -1,4 +1,4 @@
-"""Rows a second of the data source for Spark, against Spark reading the same rows from Parquet."""
+"""Rows per second of the data source for Spark, against Spark reading the same rows from Parquet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.archived import archive
+from bench.archive import archive
 from bench.aws import BUCKET, sdk_environment
 from bench.dynamodb import any_dynamodb
 from bench.harness import LAYER, MB, MIB, ROOT, Aim, CannotMeasureError, Cell, Section, Stopwatch, in_child, say
 from bench.load import stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import LocalS3
 from bench.orders import make_orders
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ SOURCE, PARQUET, ALL, ALL_PARQUET = (
 )
 
 HOW = f"""\
-A stream of {SEGMENT_BYTES // MB} MB of JSON orders of some 400 bytes, archived by the upload function, scanned by Spark
-on {CORES} cores (`local[{CORES}]`, one session) into its `noop` sink, which takes every row and keeps none: with the
-columns {", ".join(COLUMNS)}, and with all. Against it, the same from the Parquet files that Spark
-has written of it (snappy, on the local disk). The fragments come from an S3 without limits that shares the machine.
-Once to warm up, then {ROUNDS} rounds, in turns; medians."""
+Spark scans a stream of {SEGMENT_BYTES // MB} MB of JSON orders of about 400 bytes, archived by the upload function,
+on {CORES} cores (`local[{CORES}]`, one session) into its `noop` sink, which takes every row and keeps none: with
+the columns {", ".join(COLUMNS)}, and with all. The baseline is the same scan of Parquet files that Spark has
+written of it (snappy, on the local disk). The fragments come from an S3 without limits that shares the machine. One
+round to warm up, then {ROUNDS} rounds, in turns; medians."""
 
 
 def measure() -> Section:
@@ -79,8 +79,8 @@ def measure() -> Section:
 
 
 def scan(name: str, directory: str) -> dict[str, dict[str, Any]]:
-    """Scan a stream and its Parquet in turns; to be called by `harness.in_child`. Returns seconds, and rows."""
-    from coldstream_spark import register  # noqa: PLC0415 - only this process needs Spark
+    """Scan a stream and its Parquet in turns. Called by `harness.in_child`. Returns seconds, and rows."""
+    from coldstream_spark import register  # noqa: PLC0415  only this process needs Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     spark: SparkSession = (

@@ -1,11 +1,11 @@
-"""What template.yaml says of functions and table, so that it is measured as it is deployed."""
+"""Functions and table as template.yaml declares them, so that the measured system is the deployed one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bench.harness import ROOT, CannotMeasureError
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 
 

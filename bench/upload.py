@@ -1,4 +1,4 @@
-"""The upload function on a segment of 500 MB, against plain `put_object` of the fragments that come out of it."""
+"""The upload function on a segment of 500 MB, against plain `put_object` of the fragments that it makes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from bench.harness import (
     Stopwatch,
     environment,
     in_child,
-    median_run,
+    in_turns,
+    median_runs,
     say,
 )
 from bench.load import make_segment, sqs_event, stream
-from bench.locals3 import LocalS3
+from bench.local_s3 import SERVERS, LocalS3
 from bench.template import handler_of
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.slice import SegmentSlice
@@ -43,22 +44,17 @@ from coldstream.units import Offset
 SEGMENT_BYTES = 500_000_000
 MESSAGE_BYTES = (200, 4000)
 ROUNDS = 3
-SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
-    ("no limits", {}),
-    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
-)
 
 HOW = f"""\
-One `Segment Rolled` event for a segment of {SEGMENT_BYTES // MB} MB, messages of {MESSAGE_BYTES[0]} to
-{MESSAGE_BYTES[1]} bytes, given to the upload function's handler in a new process: it reads the staged segment from
-S3, checks every chunk's CRC, cuts fragments of 64 MiB, PUTs them, commits them to the manifest (DynamoDB,
-emulated), and deletes the staged object. Against it, a new process that PUTs those same fragments from files by
-boto3's `put_object`, one after the other, which reads nothing from S3 and checks nothing; once with boto3's own
-default, a CRC-32 of each body, and once without any checksum. Neither side signs payloads, as boto3 does not over
-HTTPS. The time is that of the calls, making the clients included. S3 is a local server: without limits, and with a
-latency and a rate a connection like S3's. Without limits it is the processor that limits, which the server shares:
-there the function, which moves every byte twice, is held against one that moves it once. {ROUNDS} rounds, in turns;
-bytes are those of the fragments."""
+The upload function's handler gets one `Segment Rolled` event for a segment of {SEGMENT_BYTES // MB} MB, with
+messages of {MESSAGE_BYTES[0]} to {MESSAGE_BYTES[1]} bytes, in a new process. It reads the staged segment from S3,
+checks every chunk's CRC, cuts fragments of 64 MiB, PUTs them, commits them to the manifest (DynamoDB, emulated),
+and deletes the staged object. The baseline is a new process that PUTs the same fragments from files by boto3's
+`put_object`, one after the other: it reads nothing from S3 and checks nothing. It runs once with boto3's default, a
+CRC-32 of each body, and once without a checksum. Neither side signs payloads, as boto3 does not over HTTPS. The
+time is that of the calls, including the creation of clients. S3 is a local server: without limits, and with a
+latency and a rate for each connection like S3's. Without limits, the shared processor is the limit, and the
+function moves every byte twice, the baseline once. {ROUNDS} rounds, in turns; bytes are those of the fragments."""
 
 
 def measure() -> Section:
@@ -74,11 +70,11 @@ def measure() -> Section:
             with LocalS3(**limits, warm_mib=3 * SEGMENT_BYTES // MIB) as s3:
                 sdk = sdk_environment(s3_url=s3.url, dynamodb_url=dynamodb.url)
                 with environment(sdk):
-                    case = _Case(name, segment, Path(directory), sdk, dynamodb.table)
+                    case = _UploadRounds(name, segment, Path(directory), sdk, dynamodb.table)
                     ours, summed, bare = case.run(streams)
             rows += case.rows(ours, summed, bare)
             peak = max(peak, ours.peak_rss_bytes)
-            ratio = _seconds(summed) / _seconds(ours)
+            ratio = summed.seconds / ours.seconds
             aims.append(Aim(f"1.0x of put_object or more; S3 with {name}", f"{ratio:.2f}x", ratio >= 1))
         notes = (_requests(ours, case.fragments), f"The manifest was in {dynamodb.name}")
     return Section(
@@ -91,8 +87,8 @@ def measure() -> Section:
     )
 
 
-class _Case:
-    """The rounds against one server."""
+class _UploadRounds:
+    """The rounds against one S3 server."""
 
     def __init__(self, name: str, segment: SegmentSlice, directory: Path, sdk: dict[str, str], table: str) -> None:
         self._name = name
@@ -106,20 +102,20 @@ class _Case:
 
     def run(self, streams: Iterator[StreamId]) -> tuple[ChildRun, ChildRun, ChildRun]:
         """Return the median runs: the handler, `put_object` with boto3's checksum, and without any."""
-        ours, summed, bare = [], [], []
-        for number in range(ROUNDS):
-            say(f"{self._name}: round {number + 1} of {ROUNDS}")
-            ours.append(self._upload(next(streams)))
-            summed.append(self._put(checksum=True))
-            bare.append(self._put(checksum=False))
-        return median_run(ours, _seconds), median_run(summed, _seconds), median_run(bare, _seconds)
+        contenders = {
+            "ours": lambda: self._upload(next(streams)),
+            "summed": lambda: self._put(checksum=True),
+            "bare": lambda: self._put(checksum=False),
+        }
+        runs = median_runs(in_turns(contenders, rounds=ROUNDS, label=f"{self._name}: "))
+        return runs["ours"], runs["summed"], runs["bare"]
 
     def rows(self, ours: ChildRun, summed: ChildRun, bare: ChildRun) -> Iterator[tuple[Cell, ...]]:
         """Yield the rows of the table."""
         for what, run in (("upload function", ours), ("put_object", summed), ("put_object, no checksum", bare)):
-            rate = self._bytes / MB / _seconds(run)
-            ratio = _seconds(summed) / _seconds(run)
-            yield self._name, what, rate, ratio, float(run.answer["cpu_s"]), f"{run.peak_rss_bytes / MB:.0f}"
+            rate = self._bytes / MB / run.seconds
+            ratio = summed.seconds / run.seconds
+            yield self._name, what, rate, ratio, run.cpu_s, run.peak_memory_mb
 
     def _upload(self, of: StreamId) -> ChildRun:
         segment = self._stage_again(of)
@@ -137,7 +133,7 @@ class _Case:
         return run
 
     def _stage_again(self, of: StreamId) -> SegmentRolled:
-        """Make the segment that of another stream, without moving its bytes."""
+        """Stage the segment for another stream, without moving its bytes."""
         master = self._master
         key = Keys().staged(of.incarnation, master.first_offset, master.next_offset)
         info = self._objects.info(master.staged_key)
@@ -146,7 +142,7 @@ class _Case:
         return replace(master, stream=of, staged_key=key)
 
     def _keep(self, entries: tuple[FragmentEntry, ...]) -> None:
-        """Move the fragments to files, for the other side, once."""
+        """Download the fragments once, for the other side, and delete their objects."""
         self.fragments = len(entries)
         self._bytes = sum(entry.object_bytes for entry in entries)
         client = boto3.client("s3")
@@ -165,7 +161,7 @@ class _Case:
 
 
 def put_plainly(paths: list[str], *, checksum: bool) -> dict[str, float]:
-    """PUT files as anybody would; to be called by `harness.in_child`."""
+    """PUT files with boto3 alone. Called by `harness.in_child`."""
     with Stopwatch() as stopwatch:
         client = boto3.client(
             "s3",
@@ -178,10 +174,6 @@ def put_plainly(paths: list[str], *, checksum: bool) -> dict[str, float]:
             with Path(path).open("rb") as body:
                 client.put_object(Bucket=BUCKET, Key=f"plain/{Path(path).name}", Body=body)
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s}
-
-
-def _seconds(run: ChildRun) -> float:
-    return float(run.answer["seconds"])
 
 
 def _requests(ours: ChildRun, fragments: int) -> str:

@@ -1,4 +1,4 @@
-"""What other processes take of the machine, as Linux counts it, and who goes first."""
+"""CPU and memory of other processes, as Linux counts them, and their priority."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def cpu_s(process_id: int) -> float:
     """Return the CPU seconds of a process up to now, user and system, all threads; in steps of 10 ms."""
-    # The name, in brackets, may have spaces. Behind it comes field 3; 14 and 15 are utime and stime.
+    # The name, in brackets, may have spaces. Field 3 comes after it; 14 and 15 are utime and stime.
     fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def rss_bytes(process_id: int) -> int:
-    """Return what a process holds in memory now."""
+    """Return the memory that a process holds now."""
     lines = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * KIB for line in lines if line.startswith("VmRSS:"))
 
 
 def children() -> list[int]:
-    """Return the processes that this one has started, and that still run."""
+    """Return the child processes of this one."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -38,10 +38,10 @@ def children() -> list[int]:
 
 
 def put_last(process_id: int) -> None:
-    """Let a process, of a session of its own, have the processor only as far as nobody else wants it."""
+    """Let a process in a session of its own run only while nothing else needs the processor."""
     for thread in Path(f"/proc/{process_id}/task").iterdir():
         os.setpriority(os.PRIO_PROCESS, int(thread.name), NICEST)
-    # Where sessions are scheduled as groups, a priority counts within its own alone.
+    # If Linux schedules sessions as groups, the priority of a thread counts only within its group.
     group = Path(f"/proc/{process_id}/autogroup")
     if group.exists():
         group.write_text(str(NICEST), encoding="ascii")

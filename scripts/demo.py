@@ -1,11 +1,12 @@
-"""The main job of coldstream on real input: archive a stream that its broker forgets, and read all of it as one.
+"""coldstream's main job on real input: archive a stream that its broker forgets, and read all of it as one.
 
-A RabbitMQ of the demo's own gets over 200,000 messages in a stream of small segments, of which retention keeps a few.
-An agent beside it pins what rolls, stages and announces it; the functions of template.yaml, running against an emulated
-AWS, archive it. A consumer reads everything: what the broker has deleted from S3, then on live. At the end all that is
-archived is read back once more, by the resolver's HTTP API and S3 alone. Both are compared with what was published.
+The demo starts its own RabbitMQ and publishes over 200,000 messages to a stream of small segments, of which retention
+keeps a few. An agent beside the broker pins, stages and announces the segments that roll. The functions of
+template.yaml, on an emulated AWS, archive them. A consumer reads everything: deleted messages from S3, then the rest
+live. At the end the whole archive is read once more through the resolver's HTTP API and S3 alone. Both are compared
+with what was published.
 
-Where there is no RabbitMQ, segments recorded from a real one stand in for it, and the demo says so.
+Without RabbitMQ, the demo uses segments that were recorded from a real one, and says so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.read.client import ResolverClient
@@ -47,7 +48,7 @@ ROUND_BYTES = 2 * MIB
 SEGMENT_BYTES = 1_000_000
 RETENTION_BYTES = 8_000_000
 PAUSE_S = 0.1
-"""After each round: two cores have to run broker, agent, functions and an emulated AWS besides."""
+"""A pause after each round: broker, agent, functions and the emulated AWS may share two cores."""
 
 LOOKUPS = 20
 SETTLE_S = 120
@@ -56,7 +57,7 @@ STREAM_NAME = "demo: orders/заказы"
 
 @dataclass(slots=True)
 class Tally:
-    """What was published, as digests by offset, and what came back."""
+    """The digests of published messages, by offset, and counts of what came back."""
 
     published: list[str] = field(default_factory=list)
     archived: int = 0
@@ -67,7 +68,7 @@ class Tally:
 
     @property
     def is_perfect(self) -> bool:
-        """Tell whether every archived message came back once, as it was."""
+        """Tell whether every archived message came back once and unchanged."""
         harm = self.lost + self.duplicated + self.corrupted
         return self.archived > 0 and self.read_back == self.archived and harm == 0
 
@@ -79,14 +80,14 @@ class Tally:
 
 
 def say(text: str) -> None:
-    """Tell the reader of the demo what is going on."""
+    """Report progress to whoever watches the demo."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-class Archive:
-    """The client's side of an archive: stage, announce, read."""
+class DemoArchive:
+    """A client of the archive: it stages, announces and reads."""
 
-    def __init__(self, stack: LocalStack, stream: StreamId) -> None:
+    def __init__(self, stack: EmulatedStack, stream: StreamId) -> None:
         self.stream = stream
         self.resolver_url = stack.resolver_url
         self._stack = stack
@@ -95,7 +96,7 @@ class Archive:
         self._announced = -1
 
     def announce(self, directory: Path) -> int:
-        """Stage and announce the segments that rolled since the last time; return how many."""
+        """Stage and announce the segments that rolled since the last call; return how many."""
         new = [segment for segment in find_rolled(directory) if segment.first_offset > self._announced]
         for segment in new:
             rolled = stage(
@@ -106,7 +107,7 @@ class Archive:
         return len(new)
 
     def wait_for(self, offset: int) -> None:
-        """Wait until everything below `offset` is archived."""
+        """Wait until all offsets below `offset` are archived."""
         deadline = time.monotonic() + SETTLE_S
         with ResolverClient(self.resolver_url) as client:
             while self._tail(client) < offset:
@@ -121,10 +122,10 @@ class Archive:
             return 0
 
     def settle(self) -> None:
-        """Wait until everything announced has been archived."""
+        """Wait until everything that was announced is archived."""
         self._stack.wait_idle(120)
         if dead := self._stack.dead_letters():
-            raise SystemExit(f"{dead} announcements ended in the dead-letter queue")
+            raise SystemExit(f"{dead} announcements failed and are in the dead-letter queue")
 
     def read(self, spec: OffsetSpec) -> Reader:
         """Return a reader from an offset spec to the tail."""
@@ -134,11 +135,13 @@ class Archive:
 def main() -> int:
     """Run the demo; return 0 if nothing was lost, duplicated or corrupted."""
     started = time.monotonic()
-    logging.getLogger("coldstream").setLevel(logging.ERROR)  # a consumer that is ahead of the archive says so
-    with LocalStack() as stack:
+    logging.getLogger("coldstream").setLevel(
+        logging.ERROR
+    )  # the consumer warns when it is ahead of the archive, which is normal here
+    with EmulatedStack() as stack:
         os.environ.update(stack.environment)
         if find_rabbitmq() is None:
-            say("no RabbitMQ here (make broker installs Debian's): using segments recorded from a real one")
+            say("RabbitMQ is not installed (`make broker` installs Debian's): using segments recorded from a real one")
             tally = from_recorded_segments(stack)
         else:
             tally = from_a_broker(stack)
@@ -147,18 +150,18 @@ def main() -> int:
     return 0 if tally.is_perfect else 1
 
 
-def from_a_broker(stack: LocalStack) -> Tally:
-    """Publish while an agent archives what rolls, and read all of it as one stream."""
+def from_a_broker(stack: EmulatedStack) -> Tally:
+    """Publish while an agent archives, and read everything as one stream."""
     tally = Tally()
-    # The names of the demo are not ones that a directory's name keeps: the agent asks the management API.
+    # A directory's name does not keep the demo's stream name: the agent asks the management API for it.
     with Broker(management=True) as broker, broker.connect() as streams, TemporaryDirectory(prefix="demo-") as state:
         options = ("--data", broker.data_directory, "--management", broker.management_url)
         with AgentProcess(stack.environment, Path(state) / "agent", broker.stream_uri, *options) as agent:
             agent.wait_ready()
             streams.create_stream(STREAM_NAME, max_segment_bytes=SEGMENT_BYTES, max_length_bytes=RETENTION_BYTES)
             directory = broker.stream_directory(STREAM_NAME)
-            archive = Archive(stack, StreamId("/", STREAM_NAME, incarnation(directory.name)))
-            say(f"broker {broker.node}, {archive.stream}, an agent beside it")
+            archive = DemoArchive(stack, StreamId("/", STREAM_NAME, incarnation(directory.name)))
+            say(f"broker {broker.node} runs, with an agent beside it; publishing to {archive.stream}")
             began = time.monotonic()
             for entries in rounds(tally.published):
                 streams.publish(STREAM_NAME, entries)
@@ -167,23 +170,25 @@ def from_a_broker(stack: LocalStack) -> Tally:
             on_disk = sorted(directory.glob("*.segment"))
             kept_from, rolled_until = int(on_disk[0].stem), int(on_disk[-1].stem)
             say(f"the broker has deleted offsets 0 to {kept_from - 1}; {rolled_until} and later have not rolled yet")
-            archive.wait_for(1)  # else the first offset there is would be the broker's
+            archive.wait_for(1)  # otherwise FIRST could attach at the first offset that the broker still has
             follow(broker, archive, tally)
             archive.wait_for(rolled_until)
-            say(f"the agent has archived everything up to offset {rolled_until - 1}, and holds {pins(state)} pins")
+            say(f"the agent has archived all offsets up to {rolled_until - 1}, and still pins {pins(state)} segments")
     compare(archive, tally, should_be_archived=rolled_until)
     look_up(archive)
     return tally
 
 
-def follow(broker: Broker, archive: Archive, tally: Tally) -> None:
-    """Read the whole stream, what the broker has deleted and what it has, up to the last message published."""
+def follow(broker: Broker, archive: DemoArchive, tally: Tally) -> None:
+    """Read the whole stream up to the last message published, whether the broker still has it or not."""
     began = time.monotonic()
     expected = 0
     with BlockingConsumer(STREAM_NAME, FIRST, resolver=archive.resolver_url, broker=broker.stream_uri) as consumer:
         for message in consumer.messages():
             if message.offset != expected or digest(message.raw) != tally.published[message.offset]:
-                raise SystemExit(f"the consumer gave offset {message.offset}, and not offset {expected} as published")
+                raise SystemExit(
+                    f"the consumer returned offset {message.offset} instead of {expected}, or not as published"
+                )
             expected += 1
             if expected == len(tally.published):
                 break
@@ -191,15 +196,15 @@ def follow(broker: Broker, archive: Archive, tally: Tally) -> None:
 
 
 def pins(state: str) -> int:
-    """Count the segments that the agent holds."""
+    """Count the segments that the agent pins."""
     return len(list(Path(state).glob("agent/pins/*/*.segment")))
 
 
-def from_recorded_segments(stack: LocalStack) -> Tally:
-    """Archive recorded segments of a real broker, and read them back."""
+def from_recorded_segments(stack: EmulatedStack) -> Tally:
+    """Archive segments that were recorded from a real broker, and read them back."""
     log = next(log for log in golden_logs() if log.stream == "plain")
     tally = Tally(published=list(log.messages))
-    archive = Archive(stack, StreamId(log.vhost, log.stream, incarnation(log.incarnation)))
+    archive = DemoArchive(stack, StreamId(log.vhost, log.stream, incarnation(log.incarnation)))
     say(f"announced {archive.announce(log.directory)} recorded segments")
     archive.settle()
     compare(archive, tally, should_be_archived=int(log.segments[-1].stem))
@@ -208,7 +213,10 @@ def from_recorded_segments(stack: LocalStack) -> Tally:
 
 
 def rounds(published: list[str]) -> Iterator[list[bytes | SubBatch]]:
-    """Make messages of mixed sizes, plain and in sub-batches of every compression; note their digests in order."""
+    """Yield rounds of messages of mixed sizes, plain and in sub-batches of every compression.
+
+    Their digests are appended to `published` in order.
+    """
     rng = random.Random(20261121)
 
     def message() -> bytes:
@@ -233,8 +241,8 @@ def rounds(published: list[str]) -> Iterator[list[bytes | SubBatch]]:
         yield entries
 
 
-def compare(archive: Archive, tally: Tally, *, should_be_archived: int) -> None:
-    """Read everything from the first offset, and hold each message against what was published."""
+def compare(archive: DemoArchive, tally: Tally, *, should_be_archived: int) -> None:
+    """Read everything from the first offset on, and compare each message with what was published."""
     began = time.monotonic()
     seen: Counter[int] = Counter()
     bytes_read = 0
@@ -251,12 +259,13 @@ def compare(archive: Archive, tally: Tally, *, should_be_archived: int) -> None:
     tally.lost = sum(1 for offset in range(max(tally.archived, should_be_archived)) if offset not in seen)
     tally.duplicated = seen.total() - len(seen)
     say(
-        f"read {tally.read_back} messages, {bytes_read / MIB:.0f} MiB, in {seconds:.1f} s; the broker goes on at {tail}"
+        f"read {tally.read_back} archived messages, {bytes_read / MIB:.0f} MiB, in {seconds:.1f} s;"
+        f" the broker continues at offset {tail}"
     )
 
 
-def look_up(archive: Archive) -> None:
-    """Attach at offsets and timestamps chosen at random, and see that each begins where it must."""
+def look_up(archive: DemoArchive) -> None:
+    """Attach at random offsets and timestamps, and check where each begins."""
     with archive.read(FIRST) as reader:
         chunks = [
             (chunk.header.timestamp, chunk.header.chunk_id, chunk.header.next_offset) for chunk in reader.chunks()
@@ -276,7 +285,7 @@ def look_up(archive: Archive) -> None:
         if found != expected:
             raise SystemExit(f"attached at timestamp {timestamp}, the first message is {found}, not {expected}")
     seconds = time.monotonic() - began
-    say(f"looked up {LOOKUPS} offsets and {LOOKUPS} timestamps in {seconds:.1f} s: each begins where it must")
+    say(f"looked up {LOOKUPS} offsets and {LOOKUPS} timestamps in {seconds:.1f} s: each begins at the right message")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""LocalStack and DynamoDB Local, with the template's resources and its functions running. `make localstack`.
+"""Run template.yaml on LocalStack and DynamoDB Local: `make localstack`.
 
-The settings, and commands to paste, are printed; Ctrl-C ends everything.
+It prints the settings and commands to paste. Ctrl-C ends everything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 
 from coldstream.errors import ColdstreamError
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 from tests.support.localstack import LocalStackServer, find_localstack
 
@@ -26,9 +26,9 @@ COMMANDS = """
 
 
 def main() -> int:
-    """Run until told to stop; return 1 where something is missing."""
+    """Run until Ctrl-C or SIGTERM. Return 1 if something is missing or fails."""
     if find_localstack() is None or find_dynamodb_local() is None:
-        print("LocalStack or DynamoDB Local is not here, which wants Java 17: run `make localstack`", file=sys.stderr)
+        print("LocalStack, DynamoDB Local or its Java 17 is missing: run `make localstack`", file=sys.stderr)
         return 1
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -37,13 +37,13 @@ def main() -> int:
         print("starting LocalStack and DynamoDB Local", file=sys.stderr)
         with LocalStackServer() as localstack, DynamoDBLocal() as dynamodb:
             aws = localstack.environment_of_clients(dynamodb.url)
-            with LocalStack(inherited={**os.environ, **aws}, port=PORT) as stack:
+            with EmulatedStack(inherited={**os.environ, **aws}, port=PORT) as stack:
                 lines = [f"export {name}={shlex.quote(value)}" for name, value in {**aws, **stack.environment}.items()]
                 print("# In another terminal, in this directory:", *lines, COMMANDS, sep="\n")
                 print("# Ctrl-C here ends everything.", flush=True)
                 while not stopped.wait(1):
                     for function in stack.check():
-                        print(f"{function}: its process died and was started again", file=sys.stderr)
+                        print(f"{function}: its process died and was restarted", file=sys.stderr)
     except ColdstreamError as err:
         print(f"localstack: {err}", file=sys.stderr)
         return 1

@@ -1,8 +1,8 @@
-"""Say what a build consists of, as CycloneDX has it: each package of others, with its version and its hashes.
+"""Write a build's bill of materials in CycloneDX: each third-party package with its version and hashes.
 
-`make sbom` writes one for each build into build/sbom; `make spark-package`, `make sam-build` and `make wheel` put
-theirs beside or into what they build. They follow from the pins alone, and are the same each time. The hashes are those
-of all files of a version, one of which was installed. A package that no Linux needs is left out.
+`make sbom` writes one for each build into build/sbom. `make spark-package`, `make sam-build` and `make wheel` put
+theirs beside or into what they build. A bill follows from the pins alone, so it is the same each time. The hashes are
+those of all files of a version, one of which was installed. Packages that Linux does not need are left out.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"
 
 
 def find_tool() -> Path | None:
-    """Return cyclonedx-py, or None where `make tools` has not put it there."""
+    """Return cyclonedx-py, or None if `make tools` has not installed it."""
     return TOOL if (TOOL.parents[1] / ".ready").is_file() else None
 
 
 def pinned(requirements: Path) -> Iterator[str]:
-    """Yield what a file pins for Linux, each with its hashes on one line."""
+    """Yield the pins of a file that apply to Linux, each with its hashes on one line."""
     for line in requirements.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         if not line.startswith("#"):
             marker = Requirement(line.partition("--hash")[0]).marker
@@ -46,32 +46,32 @@ def pinned(requirements: Path) -> Iterator[str]:
 def write_sbom(build: str, target: Path) -> None:
     """Write the bill of materials of a build."""
     options = ["--of", "JSON", "--output-reproducible", "--pyproject", str(ROOT / "pyproject.toml"), "-"]
-    done = subprocess.run(
+    result = subprocess.run(
         [TOOL, "requirements", *options],
         input="\n".join(pinned(BUILDS[build])),
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},  # of a graph that a list of pins does not have
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},  # it warns that a list of pins has no dependency graph
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    document = json.loads(done.stdout)
-    document["metadata"]["component"]["version"] = coldstream.__version__  # which pyproject.toml does not say
+    document = json.loads(result.stdout)
+    document["metadata"]["component"]["version"] = coldstream.__version__  # pyproject.toml does not have it
     for component in document["components"]:
-        del component["description"]  # the line of the file, once more
+        del component["description"]  # it only repeats the pin
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write one, or all; return the exit code."""
-    parser = argparse.ArgumentParser(description="Write what a build consists of, as CycloneDX.")
-    parser.add_argument("build", nargs="?", choices=BUILDS, help="all, unless named")
-    parser.add_argument("--to", type=Path, metavar="FILE", help="where to; build/sbom/BUILD.cdx.json unless told")
+    """Write one bill, or all; return the exit code."""
+    parser = argparse.ArgumentParser(description="Write a build's bill of materials in CycloneDX.")
+    parser.add_argument("build", nargs="?", choices=BUILDS, help="default: all")
+    parser.add_argument("--to", type=Path, metavar="FILE", help="default: build/sbom/BUILD.cdx.json")
     options = parser.parse_args(arguments)
     if options.to is not None and options.build is None:
         parser.error("--to is for one build")
     if find_tool() is None:
-        parser.exit(1, "cyclonedx-py is not there: make tools\n")
+        parser.exit(1, "cyclonedx-py is missing: run `make tools`\n")
     for build in [options.build] if options.build else BUILDS:
         target = options.to or ROOT / f"build/sbom/{build}.cdx.json"
         write_sbom(build, target)

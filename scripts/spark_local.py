@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from coldstream.errors import ColdstreamError
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from scripts import spark_package
 from tests.support.broker import Broker, BrokerError, find_rabbitmq
 from tests.support.spark import find_spark
@@ -42,7 +42,7 @@ def main() -> int:
         with (
             contextlib.ExitStack() as broker,
             tempfile.TemporaryDirectory(prefix="spark-local-") as tables,
-            LocalStack(parameters={"FragmentBytes": str(FRAGMENT_BYTES)}, port=PORT) as stack,
+            EmulatedStack(parameters={"FragmentBytes": str(FRAGMENT_BYTES)}, port=PORT) as stack,
         ):
             uri = replay_target(broker)
             given = {**stack.environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rstream import CompressionType
 
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset
 from coldstream.read.reader import Reader
 from coldstream.units import Offset
@@ -27,8 +27,8 @@ MESSAGES = 4000
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(inherited={}, parameters={"FragmentBytes": "65536", "Prefix": "tests/archive/"}) as running:
+def stack() -> Iterator[EmulatedStack]:
+    with EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536", "Prefix": "tests/archive/"}) as running:
         yield running
 
 
@@ -59,7 +59,7 @@ def directory(broker: Broker, published: list[bytes]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tail(stack: LocalStack, directory: Path) -> int:
+def tail(stack: EmulatedStack, directory: Path) -> int:
     """The offset up to which the broker has rolled, and the archive has everything."""
     segments = sorted(directory.glob("*.segment"))
     assert len(segments) > 5
@@ -68,7 +68,7 @@ def tail(stack: LocalStack, directory: Path) -> int:
     return int(segments[-1].stem)
 
 
-def coldstream(stack: LocalStack, *arguments: str | Path) -> bytes:
+def coldstream(stack: EmulatedStack, *arguments: str | Path) -> bytes:
     """Run the command line as its user does."""
     command = [sys.executable, "-m", "coldstream.cli.main", *map(str, arguments)]
     environment = os.environ | stack.environment | {"PYTHONPATH": str(PACKAGES)}
@@ -77,7 +77,7 @@ def coldstream(stack: LocalStack, *arguments: str | Path) -> bytes:
     return done.stdout
 
 
-def announce(stack: LocalStack, directory: Path) -> dict[str, list[object]]:
+def announce(stack: EmulatedStack, directory: Path) -> dict[str, list[object]]:
     names = ("--vhost", VHOST, "--name", STREAM)
     return json.loads(coldstream(stack, "announce", directory, *names, "--wait", "--output", "json"))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import StreamNotFoundError
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST
 from coldstream.read.reader import Reader
 from tests.support.agent import PACKAGES, AgentProcess
@@ -24,13 +24,13 @@ WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
+def stack() -> Iterator[EmulatedStack]:
+    with EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
         yield running
 
 
 @pytest.fixture
-def agent(broker: Broker, stack: LocalStack, tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
+def agent(broker: Broker, stack: EmulatedStack, tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
     """Make agents on state directories that lie on the file system of the broker's data."""
     made: list[AgentProcess] = []
 
@@ -54,7 +54,7 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.1)
 
 
-def messages(stack: LocalStack, name: str, vhost: str = "/") -> list[tuple[int, bytes]]:
+def messages(stack: EmulatedStack, name: str, vhost: str = "/") -> list[tuple[int, bytes]]:
     try:
         with Reader(stack.resolver_url, vhost, name, FIRST) as reader:
             return [(message.offset, message.raw) for message in reader.messages()]

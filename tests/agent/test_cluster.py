@@ -1,4 +1,4 @@
-"""Three nodes, agents on each, and a leader that is lost with chunks that were never committed.
+"""Three nodes, agents on each, and a leader that is lost with chunks which never were committed.
 
 The leader rolls segments while both replicas are paused: what is in them is on its disk and nowhere else. It is killed,
 the replicas elect another, which takes other messages at the same offsets, and the old leader comes back and truncates.
@@ -23,8 +23,8 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.local.environment import client
-from coldstream.local.messages import Handled
-from coldstream.local.stack import LocalStack
+from coldstream.local.function_protocol import InvocationReport
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST
 from coldstream.read.reader import Reader
 from tests.support.agent import AgentProcess
@@ -44,7 +44,7 @@ WAIT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A stream at the end: as a consumer gets it, on the nodes' disks, in the archive; and what was announced.
+    """A stream at the end: as a consumer is given it, on the nodes' disks, in the archive; and what was announced.
 
     `rolled_to` is where the newest segment begins; `lost_segments` are those of the leader that was lost, and
     `announced_before` the offsets announced by then.
@@ -64,10 +64,10 @@ class Outcome:
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     if find_rabbitmq() is None:
         do_without("RabbitMQ")
-    handled: list[Handled] = []
+    handled: list[InvocationReport] = []
     with (
         Cluster() as cluster,
-        LocalStack(inherited={}, parameters={"FragmentBytes": "65536"}, on_handled=handled.append) as stack,
+        EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536"}, on_invocation=handled.append) as stack,
         contextlib.ExitStack() as agents,
     ):
         for name, options in STREAMS.items():
@@ -78,8 +78,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
         return lose_a_leader(cluster, stack, handled)
 
 
-def lose_a_leader(cluster: Cluster, stack: LocalStack, handled: list[Handled]) -> dict[str, Outcome]:
-    """Run the story, for all streams at once."""
+def lose_a_leader(cluster: Cluster, stack: EmulatedStack, handled: list[InvocationReport]) -> dict[str, Outcome]:
+    """Run the story; the same for all streams at once."""
     with cluster.nodes[0].connect() as streams:
         for name in STREAMS:
             streams.create_stream(name, max_segment_bytes=100_000)
@@ -229,7 +229,7 @@ async def delivered(node: Broker, stream: str, next_offset: int) -> list[Chunk]:
     return found
 
 
-def archived(stack: LocalStack, stream: str) -> list[Chunk]:
+def archived(stack: EmulatedStack, stream: str) -> list[Chunk]:
     try:
         with Reader(stack.resolver_url, "/", stream, FIRST) as reader:
             return list(reader.chunks())
@@ -237,18 +237,18 @@ def archived(stack: LocalStack, stream: str) -> list[Chunk]:
         return []
 
 
-def tail(stack: LocalStack, stream: str) -> int:
+def tail(stack: EmulatedStack, stream: str) -> int:
     chunks = archived(stack, stream)
     return chunks[-1].header.next_offset if chunks else 0
 
 
-def announced(handled: list[Handled], stream: str) -> list[tuple[int, int]]:
+def announced(handled: list[InvocationReport], stream: str) -> list[tuple[int, int]]:
     details = [json.loads(each.event)["detail"] for each in handled if each.event.startswith("{")]
     slices = [detail["segment"] for detail in details if detail["stream"]["name"] == stream]
     return [(slice_["first_offset"], slice_["next_offset"]) for slice_ in slices]
 
 
-def objects(stack: LocalStack, incarnation: str) -> dict[str, bytes]:
+def objects(stack: EmulatedStack, incarnation: str) -> dict[str, bytes]:
     s3, bucket = client("s3", stack.environment), stack.environment["COLDSTREAM_BUCKET"]
     keys = [found["Key"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
     return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys if incarnation in key}

@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import coldstream
+from coldstream.local.child_process import ChildProcess
 from coldstream.local.environment import client, process_environment
-from coldstream.local.process import Process
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.chaos.messages import STREAM
 from tests.chaos.publisher import Publisher
 from tests.chaos.readers import Readers, Start
@@ -81,13 +81,13 @@ class World:
     def _start(self, opening: contextlib.ExitStack) -> None:
         package = {"PYTHONPATH": str(Path(coldstream.__path__[0]).parent)}
         environment = process_environment(os.environ, package)
-        emulator = Process("coldstream.local.emulator", environment=environment, request={})
+        emulator = ChildProcess("coldstream.local.emulator", environment=environment, request={})
         opening.callback(emulator.stop)
         endpoint = emulator.ready()["url"]
         self.aws = opening.enter_context(FaultyAws(endpoint, seed=self._seed))
         credentials = {"AWS_ACCESS_KEY_ID": "functions", "AWS_SECRET_ACCESS_KEY": "fake"}
         self.stack = opening.enter_context(
-            LocalStack(
+            EmulatedStack(
                 inherited={"AWS_ENDPOINT_URL": self.aws.url, **credentials},
                 parameters={"FragmentBytes": str(FRAGMENT_BYTES)},
                 log=opening.enter_context((self._directory / "functions.log").open("w")),

@@ -16,7 +16,7 @@ from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.format.writer import SegmentWriter
 from coldstream.ingest.announcer import Announcer
 from coldstream.ingest.stage import find_rolled
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.units import TimestampMs
 
@@ -93,7 +93,7 @@ class Archive:
     lacks the offsets of `gap`. Their directories are in `node`.
     """
 
-    stack: LocalStack
+    stack: EmulatedStack
     node: Path
     borders: list[int]
     gap: tuple[int, int]
@@ -104,7 +104,7 @@ class Archive:
 
 
 @contextmanager
-def environment_of(stack: LocalStack) -> Iterator[None]:
+def environment_of(stack: EmulatedStack) -> Iterator[None]:
     """Be in the environment that `coldstream up` prints."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "COLDSTREAM_PREFIX"):
@@ -123,7 +123,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     first, following = write_segments(node / TORN)[1:3]
     # A segment without a chunk is never announced, so the archive lacks this one.
     (node / TORN / f"{first:020}.segment").write_bytes(SEGMENT_HEADER)
-    with LocalStack(template=ROOT / "template.yaml", parameters=parameters, inherited={}) as stack:
+    with EmulatedStack(template=ROOT / "template.yaml", parameters=parameters, inherited={}) as stack:
         with environment_of(stack):
             announcer = Announcer.from_environment()
             for incarnation in (ORDERS, TORN):

@@ -31,13 +31,13 @@ def test_it_is_found_once_there_is_one_whatever_other_nodes_were_here(node: Path
     assert agent._find_data(None) == node / "stream"
 
 
-def test_of_several_one_has_to_be_named(node: Path) -> None:
+def test_one_of_several_has_to_be_named(node: Path) -> None:
     (node.parent / "rabbit@former").mkdir()
-    with pytest.raises(InvalidSettingError, match="there are 2 such here"):
+    with pytest.raises(InvalidSettingError, match="this machine has 2"):
         agent._find_data(None)
 
 
-def test_where_there_is_no_broker_one_has_to_be_named(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_broker_it_has_to_be_named(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "DATA_DIRECTORIES", str(node / "none"))
-    with pytest.raises(InvalidSettingError, match="there are 0 such here"):
+    with pytest.raises(InvalidSettingError, match="this machine has 0"):
         agent._find_data(None)

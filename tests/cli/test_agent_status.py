@@ -93,7 +93,7 @@ def test_an_agent_that_cannot_be_reached_is_exit_code_6() -> None:
         err = failed(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert isinstance(err, UnavailableError)
     assert exit_code(err) is ExitCode.UNAVAILABLE
-    assert "is an agent running? `coldstream agent` is one" in (advice(err) or "")
+    assert "is an agent running? `coldstream agent` starts one" in (advice(err) or "")
     assert "coldstream up" not in (advice(err) or "")
 
 

@@ -70,7 +70,7 @@ def test_a_directory_without_segments_is_refused_with_what_to_give(archive: Arch
     assert "give a stream's directory, or a node's" in done.err
 
 
-def test_a_segment_that_fails_verification_is_told_and_the_others_are_archived(
+def test_a_segment_that_fails_verification_is_reported_and_the_others_are_archived(
     archive: Archive, cli: Cli, tmp_path: Path
 ) -> None:
     directory = tmp_path / "__bad_1763700000000000008"
@@ -126,7 +126,7 @@ def test_a_loss_that_is_put_on_the_bus_is_what_a_description_says_of_its_gap(
     assert description["gaps"] == [{"first_offset": first, "next_offset": following, "reason": "the disk was full"}]
 
 
-def test_what_is_not_archived_in_time_is_told_with_where_to_look(
+def test_what_is_not_archived_in_time_is_reported_with_where_to_look(
     archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_segments(tmp_path / "__late_1763700000000000009", chunks=60)
@@ -161,18 +161,18 @@ def test_a_setting_that_is_missing_is_named(
     assert done.err == f"coldstream: {variable}: is not set (`coldstream up` prints settings that work)\n"
 
 
-def test_a_stream_whose_one_segment_is_still_written_is_told_and_what_archives_it(
+def test_a_stream_whose_one_segment_is_still_written_is_reported_and_what_archives_it(
     archive: Archive, cli: Cli, tmp_path: Path
 ) -> None:
     write_segments(tmp_path / "__quiet_1763700000000000009", chunks=1)
     done = cli("announce", tmp_path)
     assert done.code == 0
     assert done.out.splitlines()[1].split() == ["/", "quiet", "0", "0", "0", "0"]
-    assert "stream 'quiet' in vhost '/' has no segment but the one that the broker writes to" in done.err
+    assert "stream 'quiet' in vhost '/' has only the segment that the broker writes to" in done.err
     assert "coldstream agent --max-lag" in done.err
 
 
-def test_a_cluster_archives_its_streams_and_is_told_which_are_anothers(
+def test_a_cluster_archives_its_streams_and_is_reported_which_are_anothers(
     archive: Archive, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLDSTREAM_CLUSTER", "eu")

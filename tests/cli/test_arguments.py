@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.cli.arguments import arranged
+from coldstream.cli.arguments import arrange
 
 COMMANDS = {"read", "streams"}
 OPTIONS = {"--output": True, "-o": True, "--all": False}
@@ -25,4 +25,4 @@ OPTIONS = {"--output": True, "-o": True, "--all": False}
     ],
 )
 def test_arguments_come_in_the_order_that_the_parser_wants(typed: str, wanted: str) -> None:
-    assert arranged(typed.split(), COMMANDS, OPTIONS) == wanted.split()
+    assert arrange(typed.split(), COMMANDS, OPTIONS) == wanted.split()

@@ -39,7 +39,7 @@ def test_streams_are_listed_with_sizes_times_and_age(
     assert row[5:] == [*times, "2 h", "0", ORDERS]
 
 
-def test_an_empty_archive_is_told_with_what_fills_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_archive_is_reported_with_what_fills_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", lambda *_: StreamPage((), None))
     done = cli("streams", "--resolver", "http://127.0.0.1:9")
     assert done.code == 0
@@ -63,7 +63,7 @@ def test_a_description_lists_the_gaps(archive: Archive, cli: Cli) -> None:
     assert f"{archive.gap[0]} to {archive.gap[1] - 1}: not archived yet, or lost" in out
 
 
-def test_a_stream_that_is_not_there_is_told_with_what_to_do(archive: Archive, cli: Cli) -> None:
+def test_a_stream_that_is_not_there_is_reported_with_what_to_do(archive: Archive, cli: Cli) -> None:
     for command in ("describe", "resolve", "read"):
         done = cli(command, "nothing")
         assert done.code == 3
@@ -79,7 +79,7 @@ def test_resolving_shows_ranges_and_where_the_broker_goes_on(archive: Archive, c
     assert lines[0].split("  ")[0].strip() == "first"
     assert "s3://" in lines[1]
     assert "/some/prefix/" in lines[1]
-    assert lines[-1] == f"tail: read on from the broker at offset {archive.tail}"
+    assert lines[-1] == f"tail: the broker continues at offset {archive.tail}"
 
 
 def test_an_offset_and_its_time_resolve_to_the_same_place(archive: Archive, cli: Cli) -> None:
@@ -92,7 +92,7 @@ def test_an_offset_and_its_time_resolve_to_the_same_place(archive: Archive, cli:
     assert [first[place] for place in places] == [by_time["ranges"][0][place] for place in places]
 
 
-def test_an_answer_that_is_bounded_goes_on_by_its_cursor(archive: Archive, cli: Cli) -> None:
+def test_an_answer_that_is_bounded_continues_by_its_cursor(archive: Archive, cli: Cli) -> None:
     (whole,) = cli("resolve", "orders", "--output", "json").json
     (page,) = cli("resolve", "orders", "--max-ranges", "1", "--output", "json").json
     assert len(page["ranges"]) == 1
@@ -106,7 +106,7 @@ def test_an_answer_that_is_bounded_goes_on_by_its_cursor(archive: Archive, cli: 
 
 def test_the_tail_is_an_answer_and_no_error(archive: Archive, cli: Cli) -> None:
     done = cli("resolve", "orders", "next")
-    assert (done.code, done.out) == (0, f"tail: read on from the broker at offset {archive.tail}\n")
+    assert (done.code, done.out) == (0, f"tail: the broker continues at offset {archive.tail}\n")
 
 
 def test_a_gap_has_an_exit_code_of_its_own(archive: Archive, cli: Cli) -> None:
@@ -126,7 +126,7 @@ def test_a_time_may_be_given_as_people_say_it(archive: Archive, cli: Cli) -> Non
     (whole,) = cli("resolve", "orders", "2025-11-21", "-o", "json").json
     assert whole["ranges"][0]["first_offset"] == 0
     for text in ("-1h", "yesterday", "today", "now"):
-        assert cli("resolve", "orders", text).out == f"tail: read on from the broker at offset {archive.tail}\n"
+        assert cli("resolve", "orders", text).out == f"tail: the broker continues at offset {archive.tail}\n"
     (read,) = cli("read", "orders", "--from", "2025-11-21", "--to", "-1h", "--limit", "1").json
     assert read["offset"] == 0
     assert cli("read", "orders", "--from", "-1h").out == ""

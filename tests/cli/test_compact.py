@@ -53,7 +53,7 @@ def test_a_dry_run_says_what_it_would_save_and_changes_nothing(archived: SmallFr
     assert archived.log() == before
 
 
-def test_a_dry_run_of_compression_is_said_to_be_an_estimate(archived: SmallFragments, cli: Cli) -> None:
+def test_a_dry_run_of_compression_is_called_an_estimate(archived: SmallFragments, cli: Cli) -> None:
     assert "about" in cli("compact", "orders", "--dry-run", "--encoding", "zstd-seekable").out
     (found,) = cli("compact", "--all", "--dry-run", "--encoding", "zstd-seekable", "-o", "json").json
     assert (found["dry_run"], found["is_estimate"], len(found["streams"])) == (True, True, 2)
@@ -172,7 +172,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(archived: SmallFragments, cli
 
 
 @pytest.mark.parametrize("dry_run", [("--dry-run",), ()])
-def test_a_stream_that_is_too_young_as_a_whole_is_told(
+def test_a_stream_that_is_too_young_as_a_whole_is_reported(
     archived: SmallFragments, cli: Cli, dry_run: tuple[str, ...]
 ) -> None:
     before = archived.log()

@@ -96,7 +96,7 @@ def test_an_index_is_shown_record_by_record(cli: Cli, segment: Path) -> None:
     }
 
 
-def test_a_fragment_is_told_from_a_segment_and_its_trailer_shown(cli: Cli, fragment: Path) -> None:
+def test_a_fragment_is_reported_from_a_segment_and_its_trailer_shown(cli: Cli, fragment: Path) -> None:
     items = cli("inspect", fragment.rename(fragment.with_name("renamed")), "--output", "json").json
     chunks = [item for item in items if item["what"] == "chunk"]
     summary = items[-1]

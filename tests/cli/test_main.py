@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import coldstream
-from coldstream.cli.complete import stream_names
+from coldstream.cli.options import stream_names
 from coldstream.console.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
     AccessDeniedError,
@@ -31,7 +31,13 @@ from coldstream.errors import (
 from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
-COMMANDS = ("up", "announce", "streams", "describe", "resolve", "read", "compact", "replay", "inspect")
+TASKS = {
+    "Archive streams": ("announce", "agent"),
+    "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "Maintain the archive": ("compact", "replay", "access"),
+    "Try it": ("up",),
+}
+COMMANDS = tuple(command for commands in TASKS.values() for command in commands)
 NOBODY = 65534
 RESOLVER = ("--resolver", "http://127.0.0.1:9")
 
@@ -83,14 +89,14 @@ def test_every_error_has_its_exit_code(
 
 
 def test_the_advice_for_a_gap_is_where_to_go_on() -> None:
-    assert advice(GapError("orders", 5, 10)) == "go on behind it, from offset 10"
+    assert advice(GapError("orders", 5, 10)) == "continue after the gap, from offset 10"
 
 
 def test_advice_for_denied_access_is_about_credentials() -> None:
     assert "credentials" in (advice(AccessDeniedError("S3")) or "")
 
 
-def test_what_nobody_expected_is_one_line_and_a_traceback_only_for_who_asks(
+def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -140,7 +146,7 @@ def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli, url: str) -> 
     assert "is not an http or https URL" in done.err
 
 
-def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_reported_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -149,7 +155,7 @@ def test_a_disk_that_is_full_is_told_and_is_no_bug(cli: Cli, monkeypatch: pytest
     assert (done.code, done.err) == (1, "coldstream: [Errno 28] No space left on device\n")
 
 
-def test_the_version_is_told_wherever_it_is_asked_for(cli: Cli) -> None:
+def test_the_version_is_reported_wherever_it_is_asked_for(cli: Cli) -> None:
     for arguments in (("--version",), ("streams", "--version"), ("--debug", "read", "orders", "--version")):
         done = cli(*arguments)
         assert (done.code, done.out) == (0, f"coldstream {coldstream.__version__}\n")
@@ -204,7 +210,7 @@ NO_SHELL_AROUND = ("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
 """Of what the tests were started from, Typer would take the shell that it finds there."""
 
 
-def test_completion_is_shown_for_who_installs_it_by_hand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_shown_for_installing_it_by_hand(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*NO_SHELL_AROUND)
     done = cli("--show-completion", "bash")
     assert done.code == 0
@@ -230,7 +236,7 @@ def test_a_shell_completes_names_of_streams_where_the_resolver_tells_them(
 
 
 def test_a_resolver_that_hangs_does_not_hold_up_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.cli.complete.WITHIN_S", 0.05)
+    monkeypatch.setattr("coldstream.cli.options.COMPLETE_WITHIN_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("COLDSTREAM_RESOLVER_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert stream_names("or") == []
@@ -248,7 +254,7 @@ def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.M
     )
 
 
-def test_what_may_not_be_read_is_told_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
+def test_what_may_not_be_read_is_reported_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
     (tmp_path / "stream").mkdir(mode=0)
     for arguments in (("announce", tmp_path / "stream"), ("agent", "--data", tmp_path / "stream")):
         done = cli(*arguments)
@@ -257,12 +263,12 @@ def test_what_may_not_be_read_is_told_with_who_may(cli: Cli, tmp_path: Path, unp
         assert "sudo -u rabbitmq" in done.err
 
 
-def test_help_lists_the_commands_and_the_exit_codes(cli: Cli) -> None:
+def test_help_lists_the_commands_by_task_and_the_exit_codes(cli: Cli) -> None:
     done = cli("--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]] == list(
-        COMMANDS
-    )
+    for task, commands in TASKS.items():
+        lines = done.out.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
+        assert tuple(line.split()[0] for line in lines) == commands
     assert " ".join(done.out.split()).endswith("denies access; 130 interrupted.")
 
 

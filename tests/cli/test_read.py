@@ -38,7 +38,7 @@ def test_reading_begins_and_ends_with_the_chunk_of_a_time(archive: Archive, cli:
     assert offsets(cli, "--from", format_timestamp(TimestampMs(begin - 1)), "--to", str(expected[-1] + 1)) == expected
 
 
-def test_two_readings_that_meet_at_a_time_have_every_message_once(archive: Archive, cli: Cli) -> None:
+def test_two_adjacent_reads_have_every_message_once(archive: Archive, cli: Cli) -> None:
     at = format_timestamp(TimestampMs(START + 33 * CHUNK_MS + 1))
     assert offsets(cli, "--to", at) + offsets(cli, "--from", at) == list(range(archive.tail))
 
@@ -60,7 +60,7 @@ def test_bodies_alone_are_lines(archive: Archive, cli: Cli) -> None:
     assert done.out == f"{body_of(3)}\n{body_of(4)}\n"
 
 
-def test_raw_messages_stand_behind_their_lengths(archive: Archive, cli: Cli) -> None:
+def test_raw_messages_come_after_their_lengths(archive: Archive, cli: Cli) -> None:
     messages = [amqp(body_of(offset).encode()) for offset in (3, 4)]
     expected = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
     assert cli("read", "orders", "--from", "3", "--limit", "2", "--raw").raw == expected
@@ -82,11 +82,11 @@ def test_a_gap_ends_the_reading_after_what_comes_before_it(archive: Archive, cli
     assert done.code == 4
     assert [message["offset"] for message in done.json] == list(range(first))
     assert f"offsets {first} to {following - 1}" in done.err
-    assert f"go on behind it, from offset {following}" in done.err
+    assert f"continue after the gap, from offset {following}" in done.err
     assert cli("read", "torn", "--from", str(following), "--limit", "1").json[0]["offset"] == following
 
 
-def test_a_gap_is_passed_over_where_that_is_wanted(archive: Archive, cli: Cli) -> None:
+def test_a_gap_is_passed_over_on_request(archive: Archive, cli: Cli) -> None:
     first, following = archive.gap
     done = cli("read", "torn", "--on-gap", "skip")
     assert done.code == 0
@@ -95,7 +95,7 @@ def test_a_gap_is_passed_over_where_that_is_wanted(archive: Archive, cli: Cli) -
     assert f"passed over offsets {first} to {following - 1}" in done.err
 
 
-def test_a_gap_at_the_end_that_was_asked_for_is_none_of_the_readers_business(archive: Archive, cli: Cli) -> None:
+def test_a_gap_at_the_end_of_the_read_does_not_matter(archive: Archive, cli: Cli) -> None:
     first = archive.gap[0]
     done = cli("read", "torn", "--to", str(first))
     assert done.code == 0, done.err
@@ -103,7 +103,7 @@ def test_a_gap_at_the_end_that_was_asked_for_is_none_of_the_readers_business(arc
     assert cli("read", "torn", "--to", str(first + 1)).code == 4
 
 
-def test_who_stops_listening_hears_no_complaint(archive: Archive) -> None:
+def test_a_closed_pipe_is_no_error(archive: Archive) -> None:
     environment = {**archive.stack.environment, "PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"]}
     command = [sys.executable, "-m", "coldstream.cli.main", "read", "orders"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as reading:

@@ -76,7 +76,7 @@ def test_a_table_in_s3_is_named_by_its_url(cli: Cli) -> None:
         (("--to-stream", "a", "--broker", "amqp://localhost"), "broker address"),
     ],
 )
-def test_what_means_nothing_is_refused(
+def test_a_meaningless_request_is_refused(
     arguments: tuple[str, ...], named: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from coldstream.cli import silence
-from coldstream.cli.silence import told_when_silent
+from coldstream.cli.silence import report_silence
 from tests.cli.conftest import Archive, Cli
 
 
@@ -28,7 +28,7 @@ def hanging() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", ["read", "describe", "resolve"])
-def test_a_resolver_that_hangs_is_told_before_it_is_given_up(
+def test_a_resolver_that_hangs_is_reported_before_it_is_given_up(
     command: str, hanging: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coldstream.read.client.READ_TIMEOUT_S", 0.5)
@@ -41,7 +41,7 @@ def test_a_resolver_that_hangs_is_told_before_it_is_given_up(
 
 
 @pytest.mark.parametrize("command", [("compact", "orders"), ("replay", "orders", "--to-parquet", "table")])
-def test_a_manifest_that_hangs_is_told_before_it_is_given_up(
+def test_a_manifest_that_hangs_is_reported_before_it_is_given_up(
     command: tuple[str, ...], hanging: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coldstream.store.table.READ_TIMEOUT_S", 0.5)
@@ -65,14 +65,14 @@ def test_what_comes_in_time_is_passed_without_a_word(
     assert (len(done.json), done.err) == (5, "")
 
 
-def test_who_takes_what_came_at_leisure_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with told_when_silent("nobody") as waiting:
+def test_a_slow_caller_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with report_silence("nobody") as waiting:
         for _ in waiting.each(range(3)):
             time.sleep(0.2)
     assert capsys.readouterr().err == ""
 
 
-def test_silence_between_two_things_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_silence_between_two_things_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     told = threading.Event()
 
     def slow() -> Iterator[int]:
@@ -84,6 +84,6 @@ def test_silence_between_two_things_is_told(capsys: pytest.CaptureFixture[str]) 
                 told.set()
         yield 2
 
-    with told_when_silent("S3") as waiting:
+    with report_silence("S3") as waiting:
         assert list(waiting.each(slow())) == [1, 2]
     assert told.is_set()

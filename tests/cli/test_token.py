@@ -52,7 +52,7 @@ def test_a_token_in_a_file_is_sent(gateway: str, cli: Cli, monkeypatch: pytest.M
     assert cli("streams", "--resolver", gateway).code == 0
 
 
-def test_a_token_that_is_refused_is_told_with_what_to_check(
+def test_a_token_that_is_refused_is_reported_with_what_to_check(
     gateway: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLDSTREAM_TOKEN", "another")

@@ -52,7 +52,7 @@ def test_the_settings_it_prints_work_until_ctrl_c(tmp_path: Path) -> None:
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert out == exports
-    assert "UploadFunction, ResolverFunction run; Ctrl-C ends everything." in err
+    assert "running: UploadFunction, ResolverFunction. Ctrl-C ends everything." in err
     assert "UploadFunction  / orders, offsets 0 to " in err
     assert err.endswith("ended\n")
     assert not env_file.exists()
@@ -89,13 +89,13 @@ def test_a_port_that_cannot_be_is_refused(cli: Cli) -> None:
     assert "--port" in done.err
 
 
-def test_a_template_that_is_not_there_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_a_template_that_is_not_there_is_reported(cli: Cli, tmp_path: Path) -> None:
     done = cli("up", "--template", tmp_path / "none.yaml")
     assert done.code == 2
-    assert "none.yaml; name it with --template" in done.err
+    assert "none.yaml; name the template with --template" in done.err
 
 
-def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_is_reported(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     env_file = tmp_path / "env"
     env_file.write_text("somebody else's")
@@ -105,12 +105,12 @@ def test_a_port_that_is_taken_is_told(cli: Cli, tmp_path: Path, monkeypatch: pyt
         port = str(taken.getsockname()[1])
         done = cli("up", "--port", port, "--template", ROOT / "template.yaml", "--env-file", env_file)
     assert done.code == 2
-    assert f"port: {port} cannot be used: Address already in use; does another `coldstream up` run?" in done.err
-    assert "--port 0 any that is free" in done.err
+    assert f"port: {port} cannot be used: Address already in use; is another `coldstream up` running?" in done.err
+    assert "--port 0 takes any free one" in done.err
     assert env_file.read_text() == "somebody else's", "what it did not write it does not delete"
 
 
-def test_settings_that_cannot_be_written_are_told(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_settings_are_reported(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     done = cli("up", "--port", "0", "--template", ROOT / "template.yaml", "--env-file", tmp_path / "none" / "env")
     assert done.code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.format.segment import SEGMENT_HEADER
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from tests.support.deployed import DeployedArchive
 from tests.support.golden import golden_logs
 
@@ -17,7 +17,7 @@ from tests.support.golden import golden_logs
 @pytest.fixture(scope="session")
 def archive(aws: str) -> Iterator[DeployedArchive]:
     """A stack of its own for the run, with the functions running."""
-    with LocalStack(inherited=os.environ, parameters={"FragmentBytes": "65536", "Prefix": "conformance/"}) as stack:
+    with EmulatedStack(inherited=os.environ, parameters={"FragmentBytes": "65536", "Prefix": "conformance/"}) as stack:
         deployed = DeployedArchive(stack)
         with deployed.resolver:
             yield deployed

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 from tests.support.aws import TEMPLATE, cloud
 from tests.support.fixtures import do_without

@@ -19,7 +19,7 @@ from coldstream.agent.rules import Rules
 from coldstream.agent.run import run_agent
 from coldstream.errors import ColdstreamError, GapError, IncarnationError, StreamNotFoundError
 from coldstream.live.address import BrokerAddress
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST
 from coldstream.read.client import ResolverClient
@@ -32,13 +32,13 @@ WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
+def stack() -> Iterator[EmulatedStack]:
+    with EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def quick(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(stack: EmulatedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "SUSPICION_S", 1.0)
     for name, value in stack.environment.items():
         monkeypatch.setenv(name, value)
@@ -47,7 +47,7 @@ def quick(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
 class Story:
     """A stream of which the broker keeps one segment, and an agent that comes and goes."""
 
-    def __init__(self, stack: LocalStack, broker: Broker, source: Source, state: Path) -> None:
+    def __init__(self, stack: EmulatedStack, broker: Broker, source: Source, state: Path) -> None:
         self.name = f"lost-{source}"
         self.stack = stack
         self.broker = broker
@@ -112,7 +112,7 @@ class Story:
 
 
 @pytest.fixture(params=list(Source), ids=str)
-def story(request: pytest.FixtureRequest, stack: LocalStack, broker: Broker, tmp_path: Path) -> Story:
+def story(request: pytest.FixtureRequest, stack: EmulatedStack, broker: Broker, tmp_path: Path) -> Story:
     return Story(stack, broker, request.param, tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert not waiting.is_alive(), "the consumer waits"
         (err,) = told
         if story.source is Source.PROTOCOL:
-            # The chunk that would prove that the broker has the archived incarnation is deleted.
+            # Nothing shows that what the broker has is the life that was archived: the chunk that would is deleted.
             assert isinstance(err, IncarnationError)
             with story.consumer() as consumer:
                 messages = consumer.messages()

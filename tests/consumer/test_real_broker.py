@@ -16,7 +16,7 @@ import coldstream
 from coldstream.errors import IncarnationError, InvalidInputError, StreamNotFoundError, UnavailableError
 from coldstream.ingest.announcer import Announcer
 from coldstream.ingest.stage import find_rolled
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, OffsetSpec
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.read.http import ClosedError
@@ -29,8 +29,8 @@ _NAMES = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
+def stack() -> Iterator[EmulatedStack]:
+    with EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536"}) as running:
         yield running
 
 
@@ -43,7 +43,7 @@ def streams(broker: Broker) -> Iterator[StreamConnection]:
 class Scene:
     """A stream of numbered messages, at the broker and, as far as it was told to, in the archive."""
 
-    def __init__(self, stack: LocalStack, broker: Broker, streams: StreamConnection) -> None:
+    def __init__(self, stack: EmulatedStack, broker: Broker, streams: StreamConnection) -> None:
         self.name = f"consumed {next(_NAMES)}"
         self.stack = stack
         self.broker = broker
@@ -87,7 +87,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(stack: LocalStack, broker: Broker, streams: StreamConnection) -> Scene:
+def scene(stack: EmulatedStack, broker: Broker, streams: StreamConnection) -> Scene:
     return Scene(stack, broker, streams)
 
 
@@ -308,7 +308,7 @@ def test_closing_from_another_thread_ends_a_wait(scene: Scene) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "coldstream-consumer"]
 
 
-def test_a_broker_that_comes_back_is_read_on_and_one_that_hangs_is_left_at_once(stack: LocalStack) -> None:
+def test_a_broker_that_comes_back_is_read_on_and_one_that_hangs_is_left_at_once(stack: EmulatedStack) -> None:
     with Broker() as broker:
         with broker.connect() as streams:
             scene = Scene(stack, broker, streams)

@@ -69,7 +69,7 @@ def keys(dynamodb: Any, table: str) -> set[str]:
     return {item["key"]["S"] for page in pages for item in page["Items"]}
 
 
-def test_what_one_wrote_is_not_undone_by_anothers_transaction_that_is_cancelled(dynamodb: Any, table: str) -> None:
+def test_a_cancelled_transaction_does_not_undo_the_writes_of_others(dynamodb: Any, table: str) -> None:
     dynamodb.transact_write_items(TransactItems=[put(table, "taken")])
 
     def write(writer: int) -> set[str]:
@@ -107,7 +107,7 @@ def test_a_reader_sees_all_of_a_transaction_or_nothing(dynamodb: Any, table: str
             done.result()
 
 
-def test_of_those_that_write_a_new_item_one_wins(dynamodb: Any, table: str) -> None:
+def test_one_of_several_writers_of_a_new_item_wins(dynamodb: Any, table: str) -> None:
     def write(key: int) -> bool:
         try:
             dynamodb.transact_write_items(TransactItems=[put_new(table, str(key // WRITERS))])
@@ -119,7 +119,7 @@ def test_of_those_that_write_a_new_item_one_wins(dynamodb: Any, table: str) -> N
         assert sum(pool.map(write, range(10 * WRITERS))) == 10
 
 
-def test_of_those_that_put_an_object_where_there_is_none_one_wins(environment: Mapping[str, str]) -> None:
+def test_one_of_several_conditional_puts_wins(environment: Mapping[str, str]) -> None:
     s3, bucket = client("s3", environment), f"bucket-{uuid4()}"
     s3.create_bucket(Bucket=bucket)
 

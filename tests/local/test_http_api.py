@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from coldstream.local.function_protocol import InvocationReport
 from coldstream.local.http_api import FAILED, HttpApi, Request, http_event, http_response
-from coldstream.local.messages import Handled
 
 Invoke = Callable[[dict[str, Any]], Any]
 
@@ -78,7 +78,7 @@ def test_a_response_that_makes_no_sense_is_an_internal_error(result: Any) -> Non
 
 
 @contextmanager
-def serving(invoke: Invoke, handled: list[Handled]) -> Iterator[HttpApi]:
+def serving(invoke: Invoke, handled: list[InvocationReport]) -> Iterator[HttpApi]:
     api = HttpApi(0, function="Api", invoke=invoke, report=handled.append)
     thread = threading.Thread(target=api.serve_forever)
     thread.start()
@@ -107,7 +107,7 @@ def test_requests_of_any_method_over_one_connection_reach_the_handler() -> None:
         told = {"method": event["requestContext"]["http"]["method"], "path": event["rawPath"]}
         return {"statusCode": 200, "body": json.dumps(told)}
 
-    handled: list[Handled] = []
+    handled: list[InvocationReport] = []
     with serving(invoke, handled) as api:
         answers = ask(api, ("GET", "/a?b=c", b""), ("PATCH", "/d", b"body"), ("HEAD", "/e", b""))
     assert [status for status, _ in answers] == [200, 200, 200]
@@ -126,7 +126,7 @@ def test_a_handler_that_fails_is_an_internal_error_and_the_next_request_is_answe
             raise outcome
         return outcome
 
-    handled: list[Handled] = []
+    handled: list[InvocationReport] = []
     with serving(invoke, handled) as api:
         answers = ask(api, ("GET", "/", b""), ("GET", "/", b""))
     assert answers[0] == (500, FAILED.body)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from coldstream.local.messages import Handled, QueueConfig
+from coldstream.local.function_protocol import InvocationReport, QueueConfig
 from coldstream.local.poller import failures, poll, sqs_event
 
 ARN = "arn:aws:sqs:eu-central-1:123456789012:queue"
@@ -56,10 +56,10 @@ def poll_all(
     *batches: list[str] | Exception,
     batch_size: int = 10,
     reports_failures: bool = True,
-) -> tuple[FakeSqs, list[Handled]]:
+) -> tuple[FakeSqs, list[InvocationReport]]:
     stop = threading.Event()
     sqs = FakeSqs(stop, *batches)
-    handled: list[Handled] = []
+    handled: list[InvocationReport] = []
     queue = QueueConfig("url", ARN, batch_size, reports_failures)
     poll(queue, sqs=sqs, function="F", invoke=invoke, report=handled.append, stop=stop)
     return sqs, handled
@@ -97,7 +97,7 @@ def test_a_queue_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyP
     assert sqs.deleted == ["a"]
 
 
-def test_messages_stay_hidden_for_as_long_as_they_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_stay_hidden_while_they_are_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.local.poller.HIDDEN_S", 0.06)
     sqs, _ = poll_all(lambda _: time.sleep(0.2), ["a"])
     assert sqs.asked["VisibilityTimeout"] == 0.06

@@ -17,8 +17,8 @@ from botocore.exceptions import ClientError
 
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.local.environment import aws_environment, client
-from coldstream.local.messages import Handled
-from coldstream.local.stack import LocalStack
+from coldstream.local.function_protocol import InvocationReport
+from coldstream.local.stack import EmulatedStack
 
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31
@@ -107,9 +107,9 @@ class Running:
     """A stack, and what its functions have handled."""
 
     def __init__(self, template: Path, inherited: Mapping[str, str]) -> None:
-        self.handled: list[Handled] = []
-        self.stack = LocalStack(
-            template=template, parameters={"Greeting": "hey"}, on_handled=self.handled.append, inherited=inherited
+        self.handled: list[InvocationReport] = []
+        self.stack = EmulatedStack(
+            template=template, parameters={"Greeting": "hey"}, on_invocation=self.handled.append, inherited=inherited
         )
 
     def put(self, **detail: Any) -> None:
@@ -176,9 +176,9 @@ def test_a_handler_that_raises_ends_in_the_dead_letter_queue_too(running: Runnin
     assert running.stack.dead_letters() == before + 1
 
 
-def test_waiting_for_what_is_not_done_in_time_says_so(running: Running) -> None:
+def test_waiting_too_long_is_an_error(running: Running) -> None:
     running.put(fail=1)
-    with pytest.raises(UnavailableError, match="still had messages to handle after 0 s"):
+    with pytest.raises(UnavailableError, match="still has messages to handle after 0 s"):
         running.stack.wait_idle(0)
     running.stack.wait_idle(20)
 
@@ -215,7 +215,7 @@ def test_stopping_leaves_no_thread_and_no_port(tmp_path: Path) -> None:
             assert probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2]))) != 0
 
 
-def test_a_function_that_cannot_be_imported_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_imported_is_reported_and_everything_is_ended(tmp_path: Path) -> None:
     threads = threading.active_count()
     template = write_project(tmp_path, worker="import no_such_module")
     with pytest.raises(UnavailableError, match="Worker: ModuleNotFoundError: No module named 'no_such_module'"):
@@ -265,14 +265,14 @@ def test_an_emulated_aws_that_died_is_the_end(tmp_path: Path) -> None:
 def test_a_parameter_that_the_template_does_not_have_is_refused(tmp_path: Path) -> None:
     template = write_project(tmp_path)
     with pytest.raises(InvalidSettingError, match="the template has no Farewell"):
-        LocalStack(template=template, parameters={"Farewell": "bye"}, inherited={})
+        EmulatedStack(template=template, parameters={"Farewell": "bye"}, inherited={})
 
 
-def test_a_template_that_the_emulator_cannot_make_is_told_and_everything_is_ended(tmp_path: Path) -> None:
+def test_a_template_that_the_emulator_cannot_make_is_reported_and_everything_is_ended(tmp_path: Path) -> None:
     threads = threading.active_count()
     template = write_project(tmp_path)
     template.write_text(template.read_text().replace("!Ref Bucket", "!Ref Bucked"))
-    with pytest.raises(UnavailableError, match="could not create what the template declares"):
+    with pytest.raises(UnavailableError, match="could not create the resources of the template"):
         Running(template, {}).stack.__enter__()
     assert threading.active_count() == threads
 
@@ -298,7 +298,7 @@ def test_an_interrupt_while_resources_are_made_leaves_none_of_them(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coldstream.local.deploy._resolve", interrupt)
+    monkeypatch.setattr("coldstream.local.deployment._resolve", interrupt)
     inherited = {"AWS_ENDPOINT_URL": moto_endpoint, "AWS_ENDPOINT_URL_DYNAMODB": moto_endpoint}
     s3, dynamodb = (client(service, aws_environment(inherited, moto_endpoint)) for service in ("s3", "dynamodb"))
     before = [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]], dynamodb.list_tables()["TableNames"]

@@ -157,8 +157,8 @@ def test_the_template_of_the_current_directory_comes_before_that_of_the_checkout
     assert find_template(written(tmp_path, MINIMAL)) == find_template() == tmp_path / "template.yaml"
 
 
-def test_a_template_that_is_not_there_is_told_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettingError, match=r"there is no .*absent\.yaml; name it with --template"):
+def test_a_template_that_is_not_there_is_reported_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettingError, match=r"there is no .*absent\.yaml; name the template with --template"):
         find_template(tmp_path / "absent.yaml")
 
 

@@ -33,7 +33,7 @@ DISTRIBUTIONS = {"inotify-simple": "inotify_simple", "PyYAML": "yaml", "promethe
 """What is imported by another name than it is installed by."""
 
 OF_EXTRA = {
-    "cli": ["coldstream.cli.main", "coldstream.cli.bar"],
+    "cli": ["coldstream.cli.main", "coldstream.cli.progress"],
     "consumer": ["coldstream.live", "coldstream.consumer"],
     "agent": ["coldstream.agent", "coldstream.cli"],
     "local": ["coldstream.local"],

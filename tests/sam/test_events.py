@@ -17,7 +17,7 @@ from aws_lambda_powertools.utilities.parser.models import (
 )
 
 from coldstream.archive.events import event_of
-from coldstream.local.template import Function, load_template
+from coldstream.local.template import TemplateFunction, load_template
 from coldstream.runtime.query import plain_query
 from tests.support.cloudformation import Stack
 from tests.support.sam import BUCKET, EVENTS, TEMPLATE
@@ -32,7 +32,7 @@ def read(event: str) -> Any:
     return json.loads((ROOT / f"events/{event}.json").read_text())
 
 
-def of_functions(kind: str) -> list[tuple[Function, str]]:
+def of_functions(kind: str) -> list[tuple[TemplateFunction, str]]:
     """List functions that a queue (`queues`) or an API (`apis`) calls, each with its events."""
     return [
         (function, event) for name, function in FUNCTIONS.items() if getattr(function, kind) for event in EVENTS[name]
@@ -47,7 +47,9 @@ def test_every_function_of_the_template_has_sample_events_and_every_event_a_func
 
 
 @pytest.mark.parametrize(("function", "event"), of_functions("queues"))
-def test_a_queue_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(function: Function, event: str) -> None:
+def test_a_queue_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(
+    function: TemplateFunction, event: str
+) -> None:
     sample = read(event)
     SqsModel.model_validate(sample)
     (record,) = SQSEvent(sample).records
@@ -57,7 +59,7 @@ def test_a_queue_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(functi
 
 
 @pytest.mark.parametrize(("function", "event"), of_functions("queues"))
-def test_a_queue_s_event_is_one_that_the_template_lets_through(function: Function, event: str) -> None:
+def test_a_queue_s_event_is_one_that_the_template_lets_through(function: TemplateFunction, event: str) -> None:
     stack = Stack()
     (rule,) = stack.of_type("AWS::Events::Rule").values()
     (record,) = SQSEvent(read(event)).records
@@ -68,7 +70,7 @@ def test_a_queue_s_event_is_one_that_the_template_lets_through(function: Functio
 
 
 @pytest.mark.parametrize(("function", "event"), of_functions("apis"))
-def test_an_api_s_event_is_a_request_that_iam_let_through(function: Function, event: str) -> None:
+def test_an_api_s_event_is_a_request_that_iam_let_through(function: TemplateFunction, event: str) -> None:
     sample = read(event)
     APIGatewayProxyEventV2Model.model_validate(sample)
     authorizer = APIGatewayProxyEventV2(sample).request_context.authorizer

@@ -15,7 +15,7 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.fast_reads import FastTable

@@ -7,7 +7,7 @@ from pathlib import Path
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.ingest.bus import EventBridgeBus
 from coldstream.ingest.stage import find_rolled, stage
-from coldstream.local.stack import LocalStack
+from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.read.client import ResolverClient
 from coldstream.store.keys import Keys
@@ -20,7 +20,7 @@ SETTLE_S = 60
 class DeployedArchive:
     """The resources and functions of a running stack. The SDK's environment has to be the stack's, too."""
 
-    def __init__(self, stack: LocalStack) -> None:
+    def __init__(self, stack: EmulatedStack) -> None:
         settings = stack.environment
         self.stack = stack
         self.objects = S3Objects(settings["COLDSTREAM_BUCKET"])

@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from coldstream.errors import UnavailableError
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.emulator import EmbeddedAws
 from coldstream.local.environment import client
 from coldstream.local.template import load_document, load_template

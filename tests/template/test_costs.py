@@ -19,7 +19,7 @@ from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
-from coldstream.local.deploy import table_parameters
+from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_document
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 from coldstream.archive.events import event_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.local.function_protocol import QueueConfig
 from coldstream.local.http_api import Request, http_event
-from coldstream.local.messages import QueueConfig
 from coldstream.local.poller import sqs_event
 from coldstream.store.keys import Keys
 from tests.support.cloudformation import TEMPLATE

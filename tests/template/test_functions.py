@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.local.template import Function, Template, load_template
+from coldstream.local.template import Template, TemplateFunction, load_template
 from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
 
 ROOT = TEMPLATE.parent
@@ -19,7 +19,7 @@ def template() -> Template:
     return load_template(TEMPLATE)
 
 
-def by_name(template: Template, name: str) -> Function:
+def by_name(template: Template, name: str) -> TemplateFunction:
     return next(function for function in template.functions if function.name == name)
 
 

@@ -1,25 +1,26 @@
-"""The command `coldstream`, also as `python -m coldstream`, also where the command line is not installed."""
+"""Run the command `coldstream`, also as `python -m coldstream`.
+
+It starts where the command line is not installed, and then names the extra that brings it.
+"""
 
 from __future__ import annotations
 
 import sys
 
+from coldstream.console.exits import ExitCode
 from coldstream.console.extras import missing_extra
-
-_USAGE = 2
-"""`exits.ExitCode.USAGE`, which cannot be imported before there is a command line."""
 
 
 def main() -> None:
-    """Run the command line; without it, say how to install it."""
+    """Run the command line, or say how to install it."""
     try:
-        from coldstream.cli.main import main as run  # noqa: PLC0415  what may be missing
+        from coldstream.cli.main import main as run  # noqa: PLC0415  it may be missing
     except ModuleNotFoundError as err:
         missing = missing_extra(err)
         if missing is None:
             raise
         sys.stderr.write(f"coldstream: {missing}\n")
-        sys.exit(_USAGE)
+        sys.exit(ExitCode.USAGE)
     run()
 
 

@@ -1,4 +1,4 @@
-"""`coldstream access`: which principals of IAM may read which streams, where the resolver holds them to that."""
+"""`coldstream access`: which IAM principals may read which streams, on a stack that checks it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Principal = Annotated[
     str,
     typer.Argument(
-        help="ARN of a role or a user, or a pattern with `*`: arn:aws:iam::123456789012:role/analytics.",
+        help="ARN of a role or user, or a pattern with `*`: arn:aws:iam::123456789012:role/analytics.",
         metavar="PRINCIPAL",
         show_default=False,
     ),
@@ -26,7 +26,7 @@ Principal = Annotated[
 Streams = Annotated[
     str,
     typer.Argument(
-        help="VHOST/STREAM, percent-encoded, `*` for any characters: '%2F/orders*', '*/*'.",
+        help="VHOST/STREAM, percent-encoded; `*` stands for any characters: '%2F/orders*', '*/*'.",
         metavar="STREAMS",
         show_default=False,
     ),
@@ -34,7 +34,7 @@ Streams = Annotated[
 
 
 def grants(*, output: Output = Format.TEXT) -> None:
-    """List who may read what."""
+    """List the grants: who may read what."""
     from coldstream.units import format_timestamp
 
     found = _table().grants()
@@ -45,32 +45,32 @@ def grants(*, output: Output = Format.TEXT) -> None:
     rows = [(grant.principal, grant.streams, "" if grant.at is None else format_timestamp(grant.at)) for grant in found]
     write_table(("principal", "streams", "since"), rows)
     if not rows:
-        typer.echo("nothing is granted; `coldstream access grant PRINCIPAL STREAMS` does", err=True)
+        typer.echo("nothing is granted yet; `coldstream access grant PRINCIPAL STREAMS` grants", err=True)
 
 
 def grant(principal: Principal, streams: Streams) -> None:
-    """Let a principal read streams, from ten seconds on.
+    """Let a principal read streams.
 
-    That matters to a stack whose parameter IamPermissions is true; else whoever may call its API reads everything. The
-    path of a role's ARN is left out, for a session does not tell it.
+    It takes effect within ten seconds. Only a stack whose parameter IamPermissions is true checks grants; on any other,
+    whoever may call the API may read everything. The path of a role's ARN is dropped, because sessions do not carry it.
     """
     from coldstream.units import now_ms
 
-    made = _grant(principal, streams, at=now_ms())
-    _table().put_grant(made)
-    write(f"{printable(made.principal)} may read {printable(made.streams)}")
+    new = _grant(principal, streams, at=now_ms())
+    _table().put_grant(new)
+    write(f"{printable(new.principal)} may read {printable(new.streams)}")
 
 
 def revoke(principal: Principal, streams: Streams) -> None:
-    """Take back what `grant` gave by exactly these words, from ten seconds on.
+    """Take back a grant, named by the same words.
 
-    URLs that were given out by then hold until they expire.
+    It takes effect within ten seconds. Presigned URLs that were given out before remain valid until they expire.
     """
-    taken = _grant(principal, streams)
-    if not _table().delete_grant(taken):
-        typer.echo(f"{printable(taken.principal)} has no grant of {printable(taken.streams)}", err=True)
+    old = _grant(principal, streams)
+    if not _table().delete_grant(old):
+        typer.echo(f"{printable(old.principal)} has no grant of {printable(old.streams)}", err=True)
         raise typer.Exit(ExitCode.NOT_FOUND)
-    write(f"{printable(taken.principal)} may no longer read {printable(taken.streams)} by that grant")
+    write(f"{printable(old.principal)} may no longer read {printable(old.streams)} by that grant")
 
 
 def _grant(principal: str, streams: str, **at: int) -> Grant:

@@ -1,4 +1,4 @@
-"""`coldstream agent`: archive what a broker rolls, by itself, for as long as it runs."""
+"""`coldstream agent`: archive the streams of a broker, continuously."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coldstream.cli.options import BROKER, BROKER_HELP
 from coldstream.console.exits import ExitCode
 from coldstream.console.output import Format
 from coldstream.errors import InvalidSettingError
@@ -24,9 +25,13 @@ DATA_DIRECTORIES = "/var/lib/rabbitmq/mnesia"
 STATE_DIRECTORY = Path("/var/lib/rabbitmq/coldstream")
 
 _PLUGINS = "-plugins-expand"
-"""What stands behind a node's name in another directory of it."""
+"""The suffix of another directory of a node, which holds its plugins."""
 
 Patterns = list[str] | None
+
+_SELECTION = "Which streams"
+_LIMITS = "Limits"
+_PROTOCOL = "With --source protocol"
 
 
 def agent(
@@ -35,7 +40,7 @@ def agent(
     data: Annotated[
         Path | None,
         typer.Option(
-            help=f"The broker's directory of streams; else the one under {DATA_DIRECTORIES}.",
+            help=f"The broker's directory of streams. Default: the one under {DATA_DIRECTORIES}.",
             metavar="DIRECTORY",
             show_default=False,
         ),
@@ -43,23 +48,24 @@ def agent(
     state: Annotated[
         Path,
         typer.Option(
-            help="The agent's own directory. For the disk source on the file system of the data.", metavar="DIRECTORY"
+            help="The agent's own directory. The disk source needs it on the same file system as --data.",
+            metavar="DIRECTORY",
         ),
     ] = STATE_DIRECTORY,
     broker: Annotated[
         str,
         typer.Option(
             envvar="COLDSTREAM_BROKER",
-            help="The broker's stream protocol; rabbitmq-stream+tls:// with TLS. Best given in the environment.",
+            help=BROKER_HELP,
             metavar="URI",
         ),
-    ] = "rabbitmq-stream://guest:guest@localhost:5552",
+    ] = BROKER,
     management: Annotated[
         str | None,
         typer.Option(
             envvar="COLDSTREAM_MANAGEMENT",
-            help="The broker's management API, http://user:password@localhost:15672: for names that a directory's name"
-            " does not keep, as those with a dot, and for the time that retention leaves.",
+            help="The broker's management API, http://user:password@localhost:15672. The agent asks it for names that"
+            " a directory's name does not keep, such as those with a dot, and for the retention of streams.",
             metavar="URL",
             show_default=False,
         ),
@@ -68,73 +74,106 @@ def agent(
         str | None,
         typer.Option(
             envvar="COLDSTREAM_CLUSTER",
-            help="Name of the broker's cluster, the same on all of its nodes, where several share an archive: it then"
-            " announces its own streams alone. See docs/agent.md for the AWS policy that goes with it.",
+            help="Name of the broker's cluster, the same on all of its nodes. Set it if several clusters share an"
+            " archive; docs/agent.md has the AWS policy that goes with it.",
             metavar="NAME",
             show_default=False,
         ),
     ] = None,
     source: Annotated[
-        str, typer.Option(help="disk: segments on this node's disk; protocol: streams as a consumer gets them.")
+        str,
+        typer.Option(help="disk: read segments on this node's disk; protocol: read streams as a consumer does."),
     ] = "disk",
-    stream: Annotated[
-        Patterns,
-        typer.Option(help="With --source protocol: a stream, where there is no --management.", metavar="VHOST:NAME"),
-    ] = None,
-    include: Annotated[Patterns, typer.Option(help="Names to archive; else all.", metavar="PATTERN")] = None,
-    exclude: Annotated[Patterns, typer.Option(help="Names not to archive.", metavar="PATTERN")] = None,
-    include_vhost: Annotated[Patterns, typer.Option(help="Vhosts to archive; else all.", metavar="PATTERN")] = None,
-    exclude_vhost: Annotated[Patterns, typer.Option(help="Vhosts not to archive.", metavar="PATTERN")] = None,
     max_lag: Annotated[
         str | None,
         typer.Option(
-            help="Archive also what has not rolled, once it is so old; else a segment is archived when it rolled.",
+            help="Archive chunks of this age even if their segment has not rolled. Default: wait until it has rolled.",
             metavar="TIME",
             show_default=False,
         ),
     ] = None,
-    scan: Annotated[str, typer.Option(help="How often to look, beside being told.", metavar="TIME")] = "10s",
-    uploads: Annotated[
-        int, typer.Option(help="Segments to stage at a time; each takes up to 48 MiB of memory.", min=1, max=64)
-    ] = 4,
-    bandwidth: Annotated[
-        str | None, typer.Option(help="How much to send in a second, such as 50MB; else no limit.", metavar="SIZE")
-    ] = None,
-    release_pins_below: Annotated[
-        str | None,
-        typer.Option(
-            help="Let go of segments that are not archived, oldest first, while less than this is free on the disk."
-            " What is lost by that is recorded. Else nothing is let go, and the disk may fill.",
-            metavar="SIZE",
-        ),
-    ] = None,
-    segment_size: Annotated[str, typer.Option(help="With --source protocol: of a segment.", metavar="SIZE")] = "64MiB",
-    max_spool: Annotated[
-        str, typer.Option(help="With --source protocol: what may wait on the disk of each stream.", metavar="SIZE")
-    ] = "1GiB",
+    scan: Annotated[
+        str,
+        typer.Option(help="How often to scan the directory, in case a notification was missed.", metavar="TIME"),
+    ] = "10s",
     listen: Annotated[
-        str, typer.Option(help="Where /metrics, /healthz, /readyz and /status are; - for nowhere.", metavar="HOST:PORT")
+        str,
+        typer.Option(help="Address of /metrics, /healthz, /readyz and /status; - serves none.", metavar="HOST:PORT"),
     ] = "127.0.0.1:9478",
     check: Annotated[
-        bool, typer.Option("--check", help="Try all that the agent needs, tell what is not well, and end.")
+        bool, typer.Option("--check", help="Try everything that the agent needs, report problems, and exit.")
     ] = False,
     output: Annotated[
         Format, typer.Option("--output", "-o", help="With --check: text for people, JSON for programs.")
     ] = Format.TEXT,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
+    include: Annotated[
+        Patterns,
+        typer.Option(help="Names to archive. Default: all.", metavar="PATTERN", rich_help_panel=_SELECTION),
+    ] = None,
+    exclude: Annotated[
+        Patterns, typer.Option(help="Names not to archive.", metavar="PATTERN", rich_help_panel=_SELECTION)
+    ] = None,
+    include_vhost: Annotated[
+        Patterns,
+        typer.Option(help="Virtual hosts to archive. Default: all.", metavar="PATTERN", rich_help_panel=_SELECTION),
+    ] = None,
+    exclude_vhost: Annotated[
+        Patterns, typer.Option(help="Virtual hosts not to archive.", metavar="PATTERN", rich_help_panel=_SELECTION)
+    ] = None,
+    uploads: Annotated[
+        int,
+        typer.Option(
+            help="Segments to stage at the same time; each takes up to 48 MiB of memory.",
+            min=1,
+            max=64,
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 4,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes to send in a second, such as 50MB. Default: no limit.", metavar="SIZE", rich_help_panel=_LIMITS
+        ),
+    ] = None,
+    release_pins_below: Annotated[
+        str | None,
+        typer.Option(
+            help="While less than this is free on the disk, give up segments that are not archived, oldest first, and"
+            " record them as lost. Default: give up nothing, even if the disk fills.",
+            metavar="SIZE",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
+    stream: Annotated[
+        Patterns,
+        typer.Option(
+            help="A stream to archive, needed without --management.", metavar="VHOST:NAME", rich_help_panel=_PROTOCOL
+        ),
+    ] = None,
+    segment_size: Annotated[
+        str,
+        typer.Option(help="Size of the segments that the agent makes.", metavar="SIZE", rich_help_panel=_PROTOCOL),
+    ] = "64MiB",
+    max_spool: Annotated[
+        str,
+        typer.Option(help="How much of each stream may wait on this disk.", metavar="SIZE", rich_help_panel=_PROTOCOL),
+    ] = "1GiB",
 ) -> None:
-    """Archive every stream of a broker's node by itself.
+    """Archive all streams of a broker, continuously.
 
-    Runs beside a stock broker, as its user, and only reads its files. Each segment is linked as soon as it is seen, so
-    that retention cannot delete it first, staged to S3 once it rolled and is known to be committed, announced, and let
-    go when the manifest covers it. Agents of several replicas may run at once: the archive has one copy.
+    The agent runs beside a stock broker, as its user, and only reads its files. It links each segment as soon as it
+    appears, so that retention cannot delete it. Once the segment has rolled and is known to be committed, the agent
+    stages it to S3, announces it, and drops the link when the manifest covers it. Agents of several replicas may run at
+    the same time: the archive has one copy.
 
-    Safe to stop and to kill at any time; it goes on where it was. COLDSTREAM_BUCKET, COLDSTREAM_TABLE and
-    COLDSTREAM_EVENT_BUS name the archive. Patterns are a shell's, and such options may be repeated.
+    It is safe to stop and to kill at any time, and continues where it was. COLDSTREAM_BUCKET, COLDSTREAM_TABLE and
+    COLDSTREAM_EVENT_BUS name the archive. A PATTERN is a shell's, such as 'orders*'. Options with a PATTERN or a stream
+    may be repeated.
 
-    With --check it does not run: it tries the login at the broker and each stream, links, disk, and each right at AWS,
-    leaves nothing behind, and ends with 0 when all is well, 2 when something of this machine is not, and 6 when the
-    broker or AWS refuses something or does not answer.
+    With --check it tries the login at the broker, each stream, links, the disk, and each permission on AWS, and leaves
+    nothing behind. The exit code is 0 if all is well, 2 if something is wrong on this machine, and 6 if the broker or
+    AWS refuses something or does not answer.
     """
     if context.invoked_subcommand is not None:
         return
@@ -178,7 +217,8 @@ def agent(
     for noisy in ("boto3", "botocore", "pynamodb", "urllib3", "s3transfer", "rstream", "watchdog", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(_run(options))
-    # What AWS has not answered is not waited for: as long as no agent runs, nothing is pinned.
+    # Python would wait at exit for the threads whose requests AWS has not answered yet. Segments that roll meanwhile
+    # are pinned by nobody, so the process ends at once; whatever was under way is safe to repeat.
     logging.shutdown()
     os._exit(ExitCode.OK)
 
@@ -198,27 +238,27 @@ async def _run(options: AgentOptions) -> None:
 
 def _find_data(given: Path | None) -> Path:
     if given is not None:
-        # A broker makes it with its first stream.
+        # The broker creates it with its first stream.
         if not given.is_dir() and not (given.name == "stream" and given.parent.is_dir()):
             raise InvalidSettingError("--data", f"{given} is not a directory")
         _check_readable(given)
         return given.absolute()
     _check_readable(Path(DATA_DIRECTORIES))
     nodes = [path for path in Path(DATA_DIRECTORIES).glob("*@*") if path.is_dir() and not path.name.endswith(_PLUGINS)]
-    # A broker makes the directory of streams with its first one.
+    # The broker creates the directory of streams with its first one.
     found = sorted(path for node in nodes if (path := node / "stream").is_dir()) or [node / "stream" for node in nodes]
     if len(found) != 1:
         raise InvalidSettingError(
             "--data",
-            f"is needed: the broker's directory of streams, as {DATA_DIRECTORIES}/rabbit@host/stream;"
-            f" there are {len(found)} such here",
+            f"is needed: the broker's directory of streams, such as {DATA_DIRECTORIES}/rabbit@host/stream;"
+            f" this machine has {len(found)}",
         )
     _check_readable(found[0])
     return found[0]
 
 
 def _check_readable(directory: Path) -> None:
-    """Raise PermissionError for a directory that is there, and not for this user."""
+    """Raise PermissionError if a directory exists and this user may not read it."""
     if directory.is_dir() and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
 
@@ -226,7 +266,7 @@ def _check_readable(directory: Path) -> None:
 def _vhost_and_name(text: str) -> tuple[str, str]:
     vhost, colon, name = text.partition(":")
     if not (vhost and colon and name):
-        raise InvalidSettingError("--stream", f"{text!r} is not VHOST:NAME, as /:orders is")
+        raise InvalidSettingError("--stream", f"{text!r} is not VHOST:NAME, such as /:orders")
     return vhost, name
 
 

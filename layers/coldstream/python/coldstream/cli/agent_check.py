@@ -1,4 +1,4 @@
-"""`coldstream agent --check`: what the agent needs, tried before it runs."""
+"""`coldstream agent --check`: try everything that the agent needs, before it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
-    """Check, write one line for each thing, say what to do, and return what to end with."""
+    """Run the checks, print a line for each, advise on those that failed, and return the exit code."""
     from coldstream.agent.monitor.checks import check_agent
 
     logging.getLogger("rstream").setLevel(logging.CRITICAL)

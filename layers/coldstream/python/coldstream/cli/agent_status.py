@@ -1,4 +1,4 @@
-"""`coldstream agent status`: what a running agent has pinned, archived, and still to do."""
+"""`coldstream agent status`: what a running agent has archived, what it pins, and what it still has to do."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MAX_STATUS_BYTES = 64 << 20
 def status(
     *,
     url: Annotated[
-        str, typer.Option(envvar="COLDSTREAM_AGENT_URL", help="Where the agent listens.", metavar="URL")
+        str, typer.Option(envvar="COLDSTREAM_AGENT_URL", help="Address that the agent listens on.", metavar="URL")
     ] = "http://127.0.0.1:9478",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what the agent of this node has done, and has to do.
+    """Show what an agent has archived, and what is left to do.
 
-    One line a stream, the one that is farthest behind first.
+    One line for each stream, the one with the greatest lag first.
     """
     found = _ask(url.rstrip("/") + "/status")
     if output is Format.JSON:
@@ -73,14 +73,14 @@ def _ask(url: str) -> AgentStatus:
     except urllib3.exceptions.LocationParseError as err:
         raise InvalidSettingError("--url", str(err)) from err
     if parts.scheme not in {"http", "https"} or not parts.host:
-        raise InvalidSettingError("--url", f"{url!r} is not a URL, as http://127.0.0.1:9478 is")
+        raise InvalidSettingError("--url", f"{url!r} is not a URL such as http://127.0.0.1:9478")
     client = HttpClient(connections=1, read_timeout_s=TIMEOUT_S, attempts=1)
     try:
         body = client.get(url, dict, read)
     except UnavailableError as err:
         if isinstance(err.__cause__, urllib3.exceptions.HTTPError):
             err.add_note(
-                "is an agent running? `coldstream agent` is one; where it listens, its --listen, is --url here"
+                "is an agent running? `coldstream agent` starts one; the address of its --listen is --url here"
             )
         raise
     return AgentStatus.from_json(body, source=url)

@@ -1,4 +1,4 @@
-"""`coldstream announce`: hand the rolled segments on a broker's disk to the archive."""
+"""`coldstream announce`: archive the rolled segments on a broker's disk, once."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def announce(
         typer.Argument(
             exists=True,
             file_okay=False,
-            readable=False,  # who may not read it is told what to do
+            readable=False,  # the command's own error says what to do about it
             metavar="DIR",
             show_default=False,
-            help="A stream's directory, or a node's with many of them.",
+            help="A stream's directory, or a node's directory of streams.",
         ),
     ],
     *,
-    vhost: Annotated[str | None, typer.Option(help="Virtual host, where the directory's name does not tell.")] = None,
-    name: Annotated[str | None, typer.Option(help="Stream name, where the directory's name does not tell.")] = None,
+    vhost: Annotated[str | None, typer.Option(help="Virtual host, if the directory's name does not tell.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the stream, if the directory's name does not tell.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be announced, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be announced, and change nothing.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the archive has them.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the segments are archived.")] = False,
     timeout: Annotated[
-        float, typer.Option(help="With --wait: give up when nothing was archived for so long.", metavar="SECONDS")
+        float, typer.Option(help="With --wait: give up if nothing is archived for so long.", metavar="SECONDS")
     ] = 600,
     output: Output = Format.TEXT,
 ) -> None:
-    """Archive what a broker has on its disk.
+    """Archive a directory of segments once.
 
-    That is every rolled segment of a stream, or of all streams of a node. Each one that the archive does not have is
-    staged in the bucket, and its event put on the bus. The newest segment of a stream is the one that the broker writes
-    to; it is left alone. Safe to repeat: what the archive has is passed over.
+    Every rolled segment of a stream, or of all streams of a node, is staged in the bucket and announced by an event,
+    unless the archive has it already. It is safe to repeat. The newest segment of each stream is left alone: the broker
+    still writes to it.
 
     Rolled segments are taken as committed. On a cluster, use the directory of the stream's leader, and not while
     leaders change: a replica's newest rolled segment may end in chunks that the cluster never committed.
@@ -69,8 +69,8 @@ def announce(
     for stream in (stream for stream, segments in found if not segments):
         typer.echo(
             printable(
-                f"{stream} has no segment but the one that the broker writes to, which is announced once it has rolled;"
-                " `coldstream agent --max-lag 30s` archives such a stream, too"
+                f"{stream} has only the segment that the broker writes to, which can be announced when it has rolled;"
+                " `coldstream agent --max-lag 30s` archives such a stream without waiting"
             ),
             err=True,
         )
@@ -103,7 +103,7 @@ def _show(reports: list[AnnouncementReport], output: Format, *, dry_run: bool) -
     verb = "would be announced" if dry_run else "announced"
     typer.echo(f"{announced} segments of {size_text(announced_bytes)} {verb}", err=True)
     for rolled in (rolled for report in reports for rolled in report.quarantined):
-        typer.echo(printable(f"failed verification, see quarantine: {rolled}"), err=True)
+        typer.echo(printable(f"failed verification and is in quarantine: {rolled}"), err=True)
 
 
 def _to_json(report: AnnouncementReport, *, dry_run: bool) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""Arguments as people type them, put in the order that the parser wants.
+"""The order of arguments: from the one that people type to the one that the parser wants.
 
-A command line is options of all commands, a command, its arguments and its options. People also write an option before
-the command that it belongs to, an option of all commands at the end, and "-1h" where a time is asked for.
+The parser wants the options of all commands, the command, then its arguments and options. People also write an option
+before the command that it belongs to, an option of all commands at the end, and "-1h" for a time.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 ANYWHERE = ("--debug", "--version")
+"""The options of all commands, which may stand anywhere."""
 
 _AGO = re.compile(r"-[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d)")
 
 
-def arranged(args: Sequence[str], commands: Collection[str], options: Mapping[str, bool]) -> list[str]:
-    """Return arguments in order; what follows "--" stays as it is.
+def arrange(args: Sequence[str], commands: Collection[str], options: Mapping[str, bool]) -> list[str]:
+    """Return arguments in the parser's order. What follows "--" stays as it is.
 
-    `options` are those of commands, and whether each takes a value. "-1h" becomes "now-1h", which is no option.
+    `options` are those of the commands, and whether each takes a value. "-1h" becomes "now-1h", which the parser cannot
+    mistake for an option.
     """
     end = args.index("--") if "--" in args else len(args)
     given = ["now" + arg if _AGO.fullmatch(arg) else arg for arg in args[:end] if arg not in ANYWHERE]
@@ -26,6 +28,7 @@ def arranged(args: Sequence[str], commands: Collection[str], options: Mapping[st
     while at < len(given) and given[at] not in commands:
         name, equals, _ = given[at].partition("=")
         if name not in options:
+            # Whether an unknown option takes a value cannot be known: the parser shall complain where the error is.
             break
         parts = 2 if options[name] and not equals else 1
         moved += given[at : at + parts]

@@ -12,7 +12,7 @@ import typer
 
 from coldstream.cli.options import Incarnation, Output, Vhost
 from coldstream.cli.progress import progress
-from coldstream.cli.silence import told_when_silent
+from coldstream.cli.silence import report_silence
 from coldstream.console.exits import exit_code_of
 from coldstream.console.output import Format, printable, size_text, write_json, write_table
 from coldstream.units import format_timestamp, now_ms
@@ -74,7 +74,7 @@ def compact(
     options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
     settings = Settings.from_environment(os.environ)
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
-    with told_when_silent(f"DynamoDB, table {settings.table}"):
+    with report_silence(f"DynamoDB, table {settings.table}"):
         streams = select_streams(table, vhost, names or [], incarnation=incarnation, every=every)
     if dry_run:
         prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]

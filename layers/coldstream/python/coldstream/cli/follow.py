@@ -1,4 +1,4 @@
-"""`coldstream read --follow`: messages out of the archive, and then live."""
+"""`coldstream read --follow`: messages from the archive, then live from the broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 import typer
 
-from coldstream.cli.until import Until
+from coldstream.cli.messages import ReadEnd
 from coldstream.console.exits import ExitCode
 from coldstream.consumer.consumer import Consumer
 from coldstream.errors import GapError
@@ -22,10 +22,12 @@ from coldstream.manifest.spec import OffsetSpec
 
 _FLUSH_EVERY_S = 0.1
 
+MessageForm = Callable[[Message], bytes]
+
 
 @dataclass(frozen=True, slots=True)
-class Following:
-    """What to follow, from where on, and how."""
+class FollowRequest:
+    """The stream to follow, where to begin, and how."""
 
     vhost: str
     name: str
@@ -36,20 +38,20 @@ class Following:
     on_gap: Literal["raise", "skip"]
 
 
-def follow_stream(where: Following, until: Until, form: Callable[[Message], bytes]) -> None:
-    """Write messages until the end that was asked for, or SIGINT, SIGTERM or SIGHUP, which end it with code 130."""
+def follow_stream(request: FollowRequest, end: ReadEnd, form: MessageForm) -> None:
+    """Write messages until `end`, or until SIGINT, SIGTERM or SIGHUP, which end the command with code 130."""
     logging.basicConfig(level=logging.WARNING, format="coldstream: %(message)s", stream=sys.stderr)
-    if asyncio.run(_until_signal(where, until, form)):
+    if asyncio.run(_is_interrupted(request, end, form)):
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-async def _until_signal(where: Following, until: Until, form: Callable[[Message], bytes]) -> bool:
-    """Return whether a signal ended it."""
-    writing = asyncio.create_task(_write(where, until, form))
+async def _is_interrupted(request: FollowRequest, end: ReadEnd, form: MessageForm) -> bool:
+    """Write messages, and tell whether a signal ended that."""
+    writing = asyncio.create_task(_write(request, end, form))
     loop = asyncio.get_running_loop()
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) is not signal.SIG_IGN:  # under nohup, a hangup is ignored
-            loop.add_signal_handler(ending, writing.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and means it
+            loop.add_signal_handler(number, writing.cancel)
     try:
         await writing
     except asyncio.CancelledError:
@@ -57,39 +59,42 @@ async def _until_signal(where: Following, until: Until, form: Callable[[Message]
     return False
 
 
-async def _write(where: Following, until: Until, form: Callable[[Message], bytes]) -> None:
+async def _write(request: FollowRequest, end: ReadEnd, form: MessageForm) -> None:
     async with Consumer(
-        where.name,
-        where.start,
-        resolver=where.resolver,
-        broker=where.broker,
-        vhost=where.vhost,
-        name=where.consumer_name,
-        on_gap=where.on_gap,
+        request.name,
+        request.start,
+        resolver=request.resolver,
+        broker=request.broker,
+        vhost=request.vhost,
+        name=request.consumer_name,
+        on_gap=request.on_gap,
     ) as consumer:
-        copying = asyncio.create_task(_copy(consumer, until, form))
+        copying = asyncio.create_task(_copy(consumer, end, form))
         try:
-            # Many messages, one write; and few messages, soon.
+            # Standard output is flushed by the clock: many messages take one write, and the last of a few do not wait
+            # in the buffer until the next one comes. `wait` does not cancel the task when its time is up.
             while not (await asyncio.wait({copying}, timeout=_FLUSH_EVERY_S))[0]:
                 sys.stdout.buffer.flush()
             await copying
         finally:
             copying.cancel()
+            # The task must be over before the consumer closes, or it would read from a closed one. A second signal
+            # cancels this wait, too, and what was written is flushed all the same.
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({copying})
             sys.stdout.buffer.flush()
 
 
-async def _copy(consumer: Consumer, until: Until, form: Callable[[Message], bytes]) -> None:
+async def _copy(consumer: Consumer, end: ReadEnd, form: MessageForm) -> None:
     number = 0
     try:
         async for message in consumer.messages():
-            if until.is_past(message):
+            if end.is_before(message):
                 return
             sys.stdout.buffer.write(form(message))
             number += 1
-            if number == until.limit:
+            if number == end.limit:
                 return
     except GapError as gap:
-        if not until.is_before(gap):
+        if not end.is_before_gap(gap):
             raise

@@ -1,4 +1,4 @@
-"""`coldstream inspect`: what is in a segment, an index or a fragment."""
+"""`coldstream inspect`: the contents of a segment, an index or a fragment."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def inspect_file(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE", show_default=False)],
     *,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Also each chunk's messages and tracking records.")
+        bool, typer.Option("--messages", help="Show each chunk's messages and tracking records, too.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is in a file, chunk by chunk.
+    """Show what a segment, index or fragment holds.
 
-    The file is a segment, an index or a fragment, compressed or not. Everything is verified on the way. A file that is
-    damaged is shown up to the damage, and the byte is named.
+    A fragment may be compressed. Everything is verified. A damaged file is shown up to the damage, and the error names
+    the byte.
     """
-    from coldstream.cli.examine import examine
+    from coldstream.cli.file_items import file_items
 
     is_first = True
-    for item in examine(file, with_messages=messages):
+    for item in file_items(file, with_messages=messages):
         if output is Format.JSON:
             write_json(item)
             continue

@@ -1,31 +1,24 @@
-"""`coldstream read`: messages out of the archive."""
+"""`coldstream read`: messages from the archive."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from coldstream.cli.options import Incarnation, Name, Resolver, Vhost
+from coldstream.cli.options import BROKER, BROKER_HELP, END_HELP, SPEC_HELP, Incarnation, Name, Resolver, Vhost
 from coldstream.cli.progress import progress
-from coldstream.cli.resolve import SPEC_HELP
-from coldstream.cli.silence import told_when_silent
-from coldstream.console.output import printable
-from coldstream.errors import BadMagicError, GapError, InvalidQueryError
+from coldstream.cli.silence import report_silence
+from coldstream.console.output import gap_text
+from coldstream.errors import InvalidQueryError
 from coldstream.units import MIB, now_ms
-
-if TYPE_CHECKING:
-    from coldstream.cli.until import Until
-    from coldstream.format.amqp.message import Message
 
 _ADVANCE_EVERY = 1000
 _FEW = 1000
-"""Messages for which little is fetched at a time, so that the first comes soon."""
+"""Up to so many messages, little is fetched at a time, so that the first one comes soon."""
 
-BROKER = "rabbitmq-stream://guest:guest@localhost:5552"
+_FOLLOW = "Options of --follow"
 
 
 def read(
@@ -35,64 +28,59 @@ def read(
     vhost: Vhost = "/",
     incarnation: Incarnation = None,
     start: Annotated[str, typer.Option("--from", help=f"Where to begin: {SPEC_HELP}", metavar="SPEC")] = "first",
-    end: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="Where to end, itself not included: an offset, or a time, which is the first chunk's at or after it.",
-            metavar="SPEC",
-        ),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="How many messages at most.", min=1)] = None,
-    body: Annotated[bool, typer.Option("--body", help="Only the body of each message, and a newline.")] = False,
+    end: Annotated[str | None, typer.Option("--to", help=END_HELP, metavar="SPEC")] = None,
+    limit: Annotated[int | None, typer.Option(help="Stop after so many messages.", min=1)] = None,
+    body: Annotated[bool, typer.Option("--body", help="Write only each message's body, and a newline.")] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Each message as it was published, behind its length in 4 bytes, big-endian."),
+        typer.Option("--raw", help="Write each message as it was published, after its length in 4 bytes, big-endian."),
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on live at the broker, until Ctrl-C.")] = False,
+    on_gap: Annotated[
+        Literal["raise", "skip"], typer.Option(help="At a gap in the archive: end with exit code 4, or continue.")
+    ] = "raise",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="After the archive, read live from the broker until Ctrl-C.")
+    ] = False,
     broker: Annotated[
         str,
         typer.Option(
             envvar="COLDSTREAM_BROKER",
-            help="With --follow: the broker's stream protocol; rabbitmq-stream+tls:// with TLS. Best given in the"
-            " environment.",
+            help=BROKER_HELP,
             metavar="URI",
+            rich_help_panel=_FOLLOW,
         ),
     ] = BROKER,
     consumer_name: Annotated[
         str | None,
         typer.Option(
-            help="With --follow: begin behind the offset that is stored at the broker under this name, if one is."
-            " None is stored.",
+            help="Begin after the offset that the broker stores under this name, if there is one. Nothing is stored.",
             metavar="NAME",
             show_default=False,
+            rich_help_panel=_FOLLOW,
         ),
     ] = None,
-    on_gap: Annotated[
-        Literal["raise", "skip"], typer.Option(help="End at a gap in the archive, or go on behind it.")
-    ] = "raise",
 ) -> None:
-    """Read messages from the archive, and with --follow from the broker after that.
+    """Read messages, from the archive and then live.
 
-    Each is one line of JSON, up to the tail of the archive. Bytes are written as text where they are UTF-8. A gap in
-    the archive ends the reading with exit code 4; with --on-gap skip it is told on standard error and passed over.
+    Each message is one line of JSON. Bytes are written as text if they are UTF-8. Without --follow, reading ends at the
+    tail of the archive. With --on-gap skip, each gap is reported on standard error.
     """
-    from coldstream.cli.until import Until
+    from coldstream.cli.messages import ReadEnd, as_body, as_json, as_published
     from coldstream.manifest.spec import parse_offset_spec
     from coldstream.read.reader import Reader
 
     if body and raw:
         raise InvalidQueryError("--body, --raw", "exclude each other")
-    form = _body if body else _raw if raw else _line
+    form = as_body if body else as_published if raw else as_json
     now = now_ms()
-    until = Until.parse(end, limit, now)
+    until = ReadEnd.parse(end, limit, now)
     if follow:
-        from coldstream.cli.follow import Following, follow_stream
+        from coldstream.cli.follow import FollowRequest, follow_stream
 
         if incarnation is not None:
-            raise InvalidQueryError("--incarnation", "is not for --follow: the broker has but the newest one")
-        where = Following(vhost, name, parse_offset_spec(start, now), resolver, broker, consumer_name, on_gap)
-        follow_stream(where, until, form)
+            raise InvalidQueryError("--incarnation", "is not for --follow: the broker has only the newest one")
+        request = FollowRequest(vhost, name, parse_offset_spec(start, now), resolver, broker, consumer_name, on_gap)
+        follow_stream(request, until, form)
         return
     range_bytes, prefetch_bytes = (MIB, 4 * MIB) if limit is not None and limit <= _FEW else (8 * MIB, 64 * MIB)
     with (
@@ -106,57 +94,15 @@ def read(
             prefetch_bytes=prefetch_bytes,
             on_gap=on_gap,
         ) as reader,
-        told_when_silent(resolver) as silence,
+        report_silence(resolver) as silence,
         progress("reading", limit, "messages", beside_data=True) as advance,
     ):
         number = 0
-        for number, message in enumerate(_bounded(silence.each(reader.messages()), until), 1):
+        for number, message in enumerate(until.bound(silence.each(reader.messages())), 1):
             sys.stdout.buffer.write(form(message))
             if number % _ADVANCE_EVERY == 0:
                 advance(_ADVANCE_EVERY)
         advance(number % _ADVANCE_EVERY)
         for gap in reader.gaps:
-            what = f"offsets {gap.first_offset} to {gap.next_offset - 1}"
-            typer.echo(
-                f"coldstream: passed over {what} ({printable(gap.reason or 'not archived yet, or lost')})", err=True
-            )
-
-
-def _bounded(messages: Iterable[Message], until: Until) -> Iterator[Message]:
-    """Yield messages up to the end, without asking for one more than that."""
-    try:
-        for number, message in enumerate(messages, 1):
-            if until.is_past(message):
-                return
-            yield message
-            if number == until.limit:
-                return
-    except GapError as gap:
-        if not until.is_before(gap):
-            raise
-
-
-def _line(message: Message) -> bytes:
-    return f"{json.dumps(message.to_dict(), ensure_ascii=False)}\n".encode()
-
-
-def _raw(message: Message) -> bytes:
-    return len(message.raw).to_bytes(4, "big") + message.raw
-
-
-def _body(message: Message) -> bytes:
-    """Return the body and a newline: bytes as they are, other values as JSON, all of a message that is not AMQP.
-
-    Raises CorruptionError where the AMQP is damaged.
-    """
-    from coldstream.format.amqp.json import to_json
-
-    try:
-        body = message.body
-    except BadMagicError:
-        return message.raw + b"\n"
-    if body is None:
-        return b"\n"
-    if isinstance(body, bytes):
-        return body + b"\n"
-    return f"{json.dumps(to_json(body), ensure_ascii=False)}\n".encode()
+            text = gap_text(gap.first_offset, gap.next_offset, gap.reason)
+            typer.echo(f"coldstream: passed over {text}", err=True)

@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from coldstream.cli.options import Incarnation, Output, Vhost
-from coldstream.cli.read import BROKER
-from coldstream.cli.resolve import SPEC_HELP
+from coldstream.cli.options import BROKER, SPEC_HELP, Incarnation, Output, Vhost
 from coldstream.console.output import Format
 from coldstream.errors import InvalidQueryError
 

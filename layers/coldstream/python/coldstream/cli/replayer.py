@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coldstream.cli.progress import progress
-from coldstream.cli.silence import told_when_silent
+from coldstream.cli.silence import report_silence
 from coldstream.console.exits import ExitCode, exit_code_of
 from coldstream.console.output import Format, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, StreamNotFoundError
@@ -63,7 +63,7 @@ class Replayer:
         bounds = parse_bounds(self.start, self.end, now_ms())
         settings = Settings.from_environment(os.environ)
         self.table, self.objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-        with told_when_silent(f"DynamoDB, table {settings.table}"):
+        with report_silence(f"DynamoDB, table {settings.table}"):
             streams = select_streams(self.table, self.vhost, self.names, incarnation=self.incarnation)
         found = [find_source(self.table, self.objects, stream, *bounds, skip_gaps=self.skip_gaps) for stream in streams]
 

@@ -1,4 +1,4 @@
-"""Say on standard error when nothing comes for a while: who waits for a service sees whom for."""
+"""A word on standard error when a service does not answer for a while, so that nobody wonders what hangs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ from coldstream.console.output import printable
 T = TypeVar("T")
 
 FIRST_S = 3.0
-"""Of silence, until it is told; each further word comes after twice the time."""
+"""How long a silence lasts before it is reported. Each further report comes after twice the time."""
 
 _LOOK_S = 0.1
 
 
-class _Silence:
-    """What the block that waits shares with the thread that watches it. Each field has one writer."""
+class SilenceWatch:
+    """Watches how long a block has been waiting.
+
+    The block's thread writes `is_waiting` and `arrivals`, and the watching thread only reads them, so they need no
+    lock: a stale value costs one look.
+    """
 
     def __init__(self) -> None:
         self.is_waiting = True
-        self.came = 0
-        self.over = threading.Event()
+        self.arrivals = 0
+        self._over = threading.Event()
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield items; only the time until the next one comes counts as silence."""
+        """Yield items. Only waiting for the next one counts as silence, not what the caller does with it."""
         iterator = iter(items)
         while True:
             self.is_waiting = True
@@ -39,29 +43,35 @@ class _Silence:
                 return
             finally:
                 self.is_waiting = False
-                self.came += 1
+                self.arrivals += 1
             yield item
 
-    def watch(self, whom: str) -> None:
-        seen, since, tell_after_s = -1, time.monotonic(), FIRST_S
-        while not self.over.wait(_LOOK_S):
+    def run(self, service: str) -> None:
+        """Report silences until `stop`."""
+        seen, since, report_after_s = -1, time.monotonic(), FIRST_S
+        while not self._over.wait(_LOOK_S):
             now = time.monotonic()
-            if not self.is_waiting or self.came != seen:
-                seen, since, tell_after_s = self.came, now, FIRST_S
-            elif now - since >= tell_after_s:
-                line = f"no answer from {whom} for {now - since:.0f} s; still trying, Ctrl-C ends it"
+            if not self.is_waiting or self.arrivals != seen:
+                seen, since, report_after_s = self.arrivals, now, FIRST_S
+            elif now - since >= report_after_s:
+                line = f"no answer from {service} for {now - since:.0f} s; still trying, Ctrl-C ends it"
                 typer.echo(printable(f"coldstream: {line}"), err=True)
-                tell_after_s *= 2
+                report_after_s *= 2
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._over.set()
 
 
 @contextmanager
-def told_when_silent(whom: str) -> Iterator[_Silence]:
-    """Tell of silence while the block runs, or where it takes what it waits for by `each`, while it waits for that."""
-    silence = _Silence()
-    watching = threading.Thread(target=silence.watch, args=(whom,), name="silence", daemon=True)
-    watching.start()
+def report_silence(service: str) -> Iterator[SilenceWatch]:
+    """Report when `service` is silent while the block runs. A block that takes items passes them through `each`."""
+    watch = SilenceWatch()
+    thread = threading.Thread(target=watch.run, args=(service,), name="silence", daemon=True)
+    thread.start()
     try:
-        yield silence
+        yield watch
     finally:
-        silence.over.set()
-        watching.join()
+        # Joined, so that no report comes after the result or the error of the block.
+        watch.stop()
+        thread.join()

@@ -1,4 +1,4 @@
-"""`coldstream streams` and `coldstream describe`: what the archive has."""
+"""`coldstream streams` and `coldstream describe`: what the archive holds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
-from coldstream.cli.silence import told_when_silent
+from coldstream.cli.silence import report_silence
 from coldstream.console.output import (
+    UNEXPLAINED,
     Format,
     duration_text,
     printable,
@@ -20,6 +21,7 @@ from coldstream.console.output import (
     write_json_text,
     write_table,
 )
+from coldstream.flow.window import map_ahead
 from coldstream.units import TimestampMs, format_timestamp, now_ms
 
 if TYPE_CHECKING:
@@ -28,31 +30,32 @@ if TYPE_CHECKING:
     from coldstream.read.client import ResolverClient
     from coldstream.resolve.answer import Description
 
-_AT_ONCE = 8
-"""Streams to ask for."""
+_CONNECTIONS = 8
+"""How many streams are asked for at the same time."""
 
 _NOTHING = (
-    "nothing is archived yet: `coldstream agent` beside a broker archives what it rolls, with --max-lag also quiet"
-    " streams, and `coldstream agent status` shows what it has to do; `coldstream announce DIR` archives a directory"
-    " of segments once"
+    "nothing is archived yet: `coldstream agent` beside a broker archives segments as they roll, and with --max-lag"
+    " quiet streams, too; `coldstream agent status` shows what is left to do; `coldstream announce DIR` archives a"
+    " directory of segments once"
 )
 
 
 def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
     """List the archived streams, with sizes and times.
 
-    A stream that was deleted and declared again is listed once for each life. `age` is how long ago the newest archived
-    chunk was written; how far the archive is behind the broker is what `agent status` knows.
+    A stream that was deleted and declared again is listed once for each incarnation. `age` is the time since the newest
+    archived chunk was written. How far the archive lags behind the broker is shown by `agent status`.
     """
     from coldstream.read.client import ResolverClient
 
     with (
-        told_when_silent(resolver),
-        ThreadPoolExecutor(_AT_ONCE) as pool,
-        ResolverClient(resolver, connections=_AT_ONCE) as client,  # closed first, so that nothing is waited for
+        report_silence(resolver),
+        ThreadPoolExecutor(_CONNECTIONS) as pool,
+        # Entered last and so closed first: after Ctrl-C the pool would wait for requests that go on.
+        ResolverClient(resolver, connections=_CONNECTIONS) as client,
     ):
-        found = sorted(_every(client), key=lambda stream: (stream.vhost, stream.name, stream.incarnation))
-        heads = list(pool.map(lambda stream: _head(client, stream), found))
+        found = sorted(_iter_streams(client), key=lambda stream: (stream.vhost, stream.name, stream.incarnation))
+        heads = list(map_ahead(pool, lambda stream: _head(client, stream), found, max_calls=_CONNECTIONS))
     listed = [head for head in heads if head is not None]
     if output is Format.JSON:
         for head in listed:
@@ -78,7 +81,7 @@ def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
         typer.echo(_NOTHING, err=True)
 
 
-def _every(client: ResolverClient) -> Iterator[StreamId]:
+def _iter_streams(client: ResolverClient) -> Iterator[StreamId]:
     cursor = None
     while True:
         page = client.streams(cursor)
@@ -139,14 +142,14 @@ def describe(
     incarnation: Incarnation = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is archived of a stream.
+    """Show what is archived of one stream.
 
-    That is offsets and times, sizes, gaps, and where the broker goes on.
+    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues.
     """
     from coldstream.read.client import ResolverClient
     from coldstream.resolve.api import DescriptionBody
 
-    with told_when_silent(resolver), ResolverClient(resolver) as client:
+    with report_silence(resolver), ResolverClient(resolver) as client:
         description = client.describe(vhost, name, incarnation)
     if output is Format.JSON:
         write_json_text(DescriptionBody.of(description).model_dump_json())
@@ -177,13 +180,13 @@ def _show(description: Description) -> None:
     for label, value in lines:
         write(f"{label:<18}{printable(value)}")
     if (before := description.before) is not None:
-        reason = before.reason or "nobody has said why; the broker may have deleted them before an agent came"
+        reason = before.reason or "the reason is not known; the broker may have deleted them before an agent ran"
         write(f"{'before the first':<18}{before.first_offset} to {before.next_offset - 1}: {printable(reason)}")
     if (after := description.after) is not None:
         reason = after.reason or "lost"
-        write(f"{'behind the tail':<18}{after.first_offset} to {after.next_offset - 1}: {printable(reason)}")
+        write(f"{'after the tail':<18}{after.first_offset} to {after.next_offset - 1}: {printable(reason)}")
     for gap in description.gaps:
-        reason = gap.reason or "not archived yet, or lost"
+        reason = gap.reason or UNEXPLAINED
         write(f"{'':18}{gap.first_offset} to {gap.next_offset - 1}: {printable(reason)}")
     if head.gaps > len(description.gaps):
         write(f"{'':18}and {head.gaps - len(description.gaps)} more")

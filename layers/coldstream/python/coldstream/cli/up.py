@@ -1,4 +1,4 @@
-"""`coldstream up`: everything that template.yaml declares, on this machine."""
+"""`coldstream up`: run everything that template.yaml declares on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from coldstream.console.output import printable, write
 from coldstream.errors import InvalidInputError
-from coldstream.local.messages import Handled
+from coldstream.local.function_protocol import InvocationReport
 
 _CHECK_EVERY_S = 0.5
 
@@ -23,44 +23,45 @@ def up(
     *,
     template: Annotated[
         Path | None,
-        typer.Option(help="SAM template; else template.yaml here, or our own.", show_default=False),
+        typer.Option(help="SAM template. Default: template.yaml here, else coldstream's own.", show_default=False),
     ] = None,
     port: Annotated[
-        int, typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.", min=0, max=65535)
+        int,
+        typer.Option(help="Port of the resolver on the loopback; 0 takes any free one.", min=0, max=65535),
     ] = 8380,
     parameter: Annotated[
-        list[str] | None, typer.Option(help="A parameter of the template; may be repeated.", metavar="NAME=VALUE")
+        list[str] | None, typer.Option(help="A parameter of the template. May be repeated.", metavar="NAME=VALUE")
     ] = None,
     env_file: Annotated[
-        Path | None, typer.Option(help="Write the settings also to this file, for as long as the stack runs.")
+        Path | None, typer.Option(help="Write the settings to this file, too, while the stack runs.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what the functions log.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the functions' logs.")] = False,
 ) -> None:
-    """Run everything on this machine.
+    """Run the archive on this machine, on an emulated AWS.
 
-    That is an emulated AWS, the functions, and the resolver's HTTP API, until Ctrl-C.
+    It creates the resources of template.yaml on an emulated AWS, calls its functions as Lambda does, and serves the
+    resolver's HTTP API, until Ctrl-C. Standard output has the settings that other commands need, as lines for a shell.
+    If AWS_ENDPOINT_URL is set, the AWS emulated there is used instead of an embedded one.
 
-    What template.yaml declares is created on the emulated AWS, and its functions are called as Lambda calls them.
-    Standard output has the settings that other commands need, as lines for a shell. With AWS_ENDPOINT_URL set, the AWS
-    emulated there is used instead of an own one. Nothing is left behind.
+    Nothing is left when it ends, the archive included.
     """
-    from coldstream.local.stack import LocalStack
+    from coldstream.local.stack import EmulatedStack
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(ending) is signal.SIG_DFL:  # under nohup, a hangup is ignored
+        if signal.getsignal(ending) is signal.SIG_DFL:  # nohup ignores SIGHUP, and means it
             signal.signal(ending, signal.default_int_handler)
     written: Path | None = None
-    stack = LocalStack(
+    stack = EmulatedStack(
         template=template,
         parameters=_parameters(parameter or []),
         port=port,
-        on_handled=_report,
+        on_invocation=_report,
         log=sys.stderr if verbose else None,
     )
     try:
         with stack:
             exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in stack.environment.items())
-            _say(f"{', '.join(stack.functions)} run; Ctrl-C ends everything. In another shell:")
+            _say(f"running: {', '.join(stack.functions)}. Ctrl-C ends everything. Paste into another shell:")
             write(exports)
             sys.stdout.flush()
             if env_file is not None:
@@ -68,7 +69,7 @@ def up(
             while True:
                 time.sleep(_CHECK_EVERY_S)
                 for function in stack.check():
-                    _say(f"{function}: its process died and was started again")
+                    _say(f"{function}: its process died and was restarted")
     except KeyboardInterrupt:
         _say("ended")
     finally:
@@ -77,7 +78,7 @@ def up(
 
 
 def _write(path: Path, text: str) -> Path:
-    """Write a file; return it, for what was not written is not ours to delete."""
+    """Write a file and return it. A file that we could not write is not ours to delete at the end."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as err:
@@ -92,15 +93,15 @@ def _parameters(texts: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _report(handled: Handled) -> None:
-    outcome = f"{handled.seconds * 1000:,.0f} ms"
-    if handled.error is not None:
-        outcome = f"failed: {handled.error} (--verbose shows what it logs)"
-    _say(f"{time.strftime('%H:%M:%S')}  {handled.function}  {_event_text(handled.event)}  {outcome}")
+def _report(invocation: InvocationReport) -> None:
+    outcome = f"{invocation.seconds * 1000:,.0f} ms"
+    if invocation.error is not None:
+        outcome = f"failed: {invocation.error} (--verbose shows its log)"
+    _say(f"{time.strftime('%H:%M:%S')}  {invocation.function}  {_event_text(invocation.event)}  {outcome}")
 
 
 def _event_text(event: str) -> str:
-    """Name the segment that an event announces; anything else as it is."""
+    """Name the segment that an event announces. Return other events as they are."""
     try:
         detail = json.loads(event)["detail"]
         stream, segment = detail["stream"], detail["segment"]

@@ -1,4 +1,4 @@
-"""Exit codes, and what somebody may do about each error."""
+"""Exit codes, and advice on errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coldstream.errors import (
 
 
 class ExitCode(IntEnum):
-    """What a command ends with."""
+    """The status that a command or job ends with."""
 
     OK = 0
     UNEXPECTED = 1
@@ -41,6 +41,7 @@ HELP = (
     " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 130 interrupted."
 )
 
+# The first match counts in both tables, so a class comes before those that it derives from.
 _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (InvalidInputError, ExitCode.USAGE),
     (MissingExtraError, ExitCode.USAGE),
@@ -54,37 +55,41 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
-    (NotPermittedError, "who runs the archive gives leave: a scope of the token, or `coldstream access grant`"),
-    (AccessDeniedError, "check the credentials, AWS_* or COLDSTREAM_TOKEN, and what they may do"),
-    (UnavailableError, "check that it runs and where, or try again; `coldstream up` runs everything locally"),
+    (
+        NotPermittedError,
+        "the archive's operator can permit it, by a scope of the token or by `coldstream access grant`",
+    ),
+    (AccessDeniedError, "check the credentials in AWS_* or COLDSTREAM_TOKEN, and what they permit"),
+    (UnavailableError, "check that it runs, and its address, or try again; `coldstream up` runs everything locally"),
     (InvalidSettingError, "`coldstream up` prints settings that work"),
-    (StreamNotFoundError, "`coldstream streams` lists those that are archived; --vhost says in which vhost"),
+    (StreamNotFoundError, "`coldstream streams` lists the archived streams; --vhost selects another virtual host"),
     (ConflictError, "try again"),
-    (OutcomeUnknownError, "try again: everything here is safe to repeat"),
+    (OutcomeUnknownError, "try again: every command is safe to repeat"),
 )
 
-_PERMISSION_ADVICE = "a broker's files are its user's: run this as that user, `sudo -u rabbitmq …`, or as root"
+_PERMISSION_ADVICE = "only root and the broker's user can read its files: run this as that user, `sudo -u rabbitmq …`"
 
 
 def exit_code(err: ColdstreamError) -> ExitCode:
-    """Return what a command that failed so ends with."""
+    """Return the exit code of a command that failed with this error."""
     return exit_code_of([type(err)])
 
 
 def exit_code_of(errors: Iterable[type[ColdstreamError]]) -> ExitCode:
-    """Return what a command ends with of which parts failed so, each by itself: corruption before all else."""
+    """Return the exit code of a command whose parts failed one by one: corruption if any, else the first error's."""
     codes = [next((code for kind, code in _CODES if issubclass(err, kind)), ExitCode.UNEXPECTED) for err in errors]
     return ExitCode.CORRUPTION if ExitCode.CORRUPTION in codes else next(iter(codes), ExitCode.OK)
 
 
 def advice(err: ColdstreamError | OSError) -> str | None:
-    """Say what to do about an error, None where the error itself says it all. Notes of the error come first."""
+    """Return advice on an error, or None if the error says it all. The error's own notes take precedence."""
     if notes := getattr(err, "__notes__", None):
         return "; ".join(notes)
     if isinstance(err, OSError):
         return _PERMISSION_ADVICE if isinstance(err, PermissionError) else None
     if isinstance(err, GapError):
-        return f"go on behind it, from offset {err.next_offset}"
+        return f"continue after the gap, from offset {err.next_offset}"
+    # `coldstream up` prints the COLDSTREAM_* settings, but no token, and it knows nothing of options.
     if isinstance(err, InvalidSettingError) and (
         not err.field.startswith("COLDSTREAM_") or err.field.startswith("COLDSTREAM_TOKEN")
     ):

@@ -1,4 +1,4 @@
-"""Which extra brings which package: `pip install coldstream` alone brings what the functions need, and no more."""
+"""Which extra brings which package. `pip install coldstream` alone brings only what the functions need."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXTRAS = {
     "werkzeug": "local",
     "yaml": "local",
 }
-"""Extras by the module that is imported."""
+"""Extras by the name of the module that is imported."""
 
 
 def missing_extra(err: ModuleNotFoundError, extra: str | None = None) -> MissingExtraError | None:
-    """Say what to install where an import failed; None where the module is of no extra.
+    """Turn a failed import into an error that names the extra to install, or None if no extra brings the module.
 
-    `extra` is the one that brings all that the caller needs, where it is known.
+    `extra` overrides the table: the caller may need more than this one module, and know the extra that brings it all.
     """
     module = (err.name or "").partition(".")[0]
     found = EXTRAS.get(module)

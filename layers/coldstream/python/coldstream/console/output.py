@@ -1,4 +1,8 @@
-"""What goes to standard output: text in columns for people, JSON for programs. Names in it are untrusted text."""
+"""Standard output: text in columns for people, JSON for programs.
+
+Names of streams and contents of messages are untrusted: text for people goes through `printable`, so that they cannot
+steer the terminal.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,30 @@ from typing import Any
 
 
 class Format(StrEnum):
-    """How a command writes what it found."""
+    """The form in which a command prints its results."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def write_json(value: Any) -> None:
-    """Write one line of JSON."""
+    """Write a value as one line of JSON."""
     write_json_text(json.dumps(value, ensure_ascii=False))
 
 
 def write_json_text(text: str) -> None:
-    """Write JSON as a line in UTF-8, whatever the terminal's encoding; half of a surrogate pair comes out escaped."""
+    """Write JSON as a line of UTF-8, whatever the terminal's encoding. Lone surrogates are escaped."""
     sys.stdout.buffer.write(f"{text}\n".encode(errors="backslashreplace"))
 
 
 def write(line: str) -> None:
-    """Write one line of text; what the terminal's encoding does not have comes out escaped."""
+    """Write one line of text. Characters that the terminal's encoding lacks are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def write_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write rows in columns as wide as they must be: nothing is cut off, numbers to the right."""
+    """Write rows in columns. Nothing is cut off, and columns of numbers are aligned to the right."""
     rows = list(rows)
     texts = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
@@ -47,27 +51,36 @@ def write_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def printable(value: object) -> str:
-    """Write a value for a terminal: control characters, which could steer it, come out escaped; None as a dash."""
+    """Return a value as text for a terminal: control characters escaped, None as a dash."""
     if value is None:
         return "-"
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in str(value))
 
 
+UNEXPLAINED = "not archived yet, or lost"
+"""What is said of a gap that has no reason."""
+
+
+def gap_text(first_offset: int, next_offset: int, reason: str | None) -> str:
+    """Describe a gap: its offsets, and the reason if one is known."""
+    return f"offsets {first_offset} to {next_offset - 1} ({printable(reason or UNEXPLAINED)})"
+
+
 def duration_text(seconds: float | None) -> str | None:
-    """Write a duration with the unit that suits it."""
+    """Return a duration in the unit that suits it."""
     if seconds is None:
         return None
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
+        if seconds >= 2 * size:  # "119 min" says more than "2 h"
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
 def size_text(size_bytes: int) -> str:
-    """Write a size with the unit that suits it."""
+    """Return a size in the unit that suits it."""
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":  # noqa: PLR2004 - a unit's size
+        if value < 1024 or unit == "TiB":  # noqa: PLR2004  the ratio of two units
             break
         value /= 1024
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,7 +1,7 @@
-"""Who calls a local API: what API Gateway's authorizers would say, believed and not verified.
+"""The caller of a local API, as API Gateway's authorizers would describe it. Nothing is verified.
 
-It is for trying permissions on one machine, which nobody else can reach. A bearer's token (JWT) is taken for what it
-says; a signature for that of the user `arn:aws:iam::000000000000:user/{access key id}`.
+It lets people try permissions on a machine that nobody else can reach. A bearer token (JWT) is believed; a signature
+counts as that of the user `arn:aws:iam::000000000000:user/{access key id}`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIGNED = re.compile(r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/, ]+)/")
 
 
 def authorizer(authorization: str) -> dict[str, Any] | None:
-    """Read the header `Authorization` as an authorizer would tell it to a function; None where it says nobody."""
+    """Return the `authorizer` of an event for a header `Authorization`, or None if it names nobody."""
     signed = _SIGNED.match(authorization)
     if signed is not None:
         arn = f"arn:aws:iam::000000000000:user/{signed['key']}"
@@ -35,7 +35,7 @@ def authorizer(authorization: str) -> dict[str, Any] | None:
 
 
 def _text(claim: Any) -> str:
-    """Write a claim as API Gateway does: a list as `[one two]`."""
+    """Return a claim as API Gateway writes it: a list as `[one two]`."""
     if isinstance(claim, list):
         return f"[{' '.join(map(_text, claim))}]"
     return claim if isinstance(claim, str) else json.dumps(claim)

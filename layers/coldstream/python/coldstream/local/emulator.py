@@ -1,4 +1,4 @@
-"""The embedded AWS: a moto server on a free port of the loopback, in a process of its own (`python -m`)."""
+"""The embedded AWS: a moto server. As a program (`python -m`) it is a process of the stack."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from typing import Self
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from coldstream.local.process import Starter
-from coldstream.local.serial import OneAtATime
-from coldstream.local.tokens import RememberTokens
+from coldstream.local.child_process import ParentProcess
+from coldstream.local.request_lock import RequestLock
+from coldstream.local.transaction_tokens import TransactionTokens
 
 
 class EmbeddedAws:
     """A moto server on a free port of `address`, in threads of this process. A context manager.
 
-    It keeps what DynamoDB and S3 promise to writers that meet, which moto alone does not.
+    Two wrappers keep the promises of DynamoDB and S3 to concurrent writers, which moto alone breaks.
     """
 
     def __init__(self, address: str = "127.0.0.1") -> None:
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line for every request
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a line for every request
         moto = DomainDispatcherApplication(create_backend_app)
-        application = OneAtATime(RememberTokens(moto))
+        # The lock goes outside: without it, two attempts of one transaction could both find its token unknown.
+        application = RequestLock(TransactionTokens(moto))
         self._server = make_server(address, 0, application, threaded=True, request_handler=MotoRequestHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="embedded AWS", daemon=True)
         host, port = self._server.server_address[:2]
         self.url = f"http://{host!s}:{port}"
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer nobody any more. What was written is gone with this process, not before."""
+        """End serving. The data stays in this process until it ends."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -51,11 +52,11 @@ class EmbeddedAws:
 
 
 def main() -> None:
-    """Serve until the starter is gone."""
-    starter = Starter()
+    """Serve until the parent closes the pipe or dies."""
+    parent = ParentProcess()
     with EmbeddedAws() as aws:
-        starter.tell({"url": aws.url})
-        starter.gone.wait()
+        parent.send({"url": aws.url})
+        parent.gone.wait()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Where the emulated AWS is, as environment variables: the SDK's own, with credentials that are good for nothing.
+"""The environment variables that lead an SDK to the emulated AWS, with fake credentials.
 
-Nothing here touches this process's environment. Dictionaries go to the processes that the stack starts, and to clients.
+Nothing here touches this process's own environment: the dictionaries are for the stack's processes and for clients.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from botocore.config import Config
 ENDPOINT = "AWS_ENDPOINT_URL"
 REGION = "AWS_DEFAULT_REGION"
 ELSEWHERE = {"AWS::S3::Bucket": "s3", "AWS::DynamoDB::Table": "dynamodb"}
-"""Resources that may live at another endpoint than the rest, by the SDK's AWS_ENDPOINT_URL_<SERVICE>."""
+"""The resources that may live at an endpoint of their own, by the SDK's AWS_ENDPOINT_URL_<SERVICE>."""
 
 ATTEMPTS = 2
-"""Of one request: the endpoint is on this machine, or it is gone."""
+"""Attempts of a request. An endpoint on this machine answers at once, or never."""
 
 _CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _NO_FILES = {
@@ -29,9 +29,10 @@ _NO_FILES = {
 
 
 def aws_environment(inherited: Mapping[str, str], endpoint_url: str) -> dict[str, str]:
-    """Return what tells an SDK to use the endpoint, and the services that `inherited` has elsewhere.
+    """Return the variables that lead an SDK to the endpoint, and to the services that `inherited` has elsewhere.
 
-    Credentials of `inherited` are kept only where it named the endpoint itself: the embedded one gets fake ones.
+    The credentials of `inherited` are kept only if it names the endpoint itself. The embedded AWS gets fake ones: real
+    ones have no business in it.
     """
     environment = {ENDPOINT: endpoint_url, REGION: inherited.get(REGION, "us-east-1")}
     for service in ELSEWHERE.values():
@@ -45,7 +46,7 @@ def aws_environment(inherited: Mapping[str, str], endpoint_url: str) -> dict[str
 
 
 def process_environment(inherited: Mapping[str, str], *given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process of the stack: `inherited` without anything of AWS's or ours, and `given`."""
+    """Return the environment of a process: `inherited` without the variables of AWS and of coldstream, then `given`."""
     environment = {name: value for name, value in inherited.items() if not name.startswith(("AWS_", "COLDSTREAM_"))}
     environment.update(_NO_FILES)
     for variables in given:
@@ -54,7 +55,7 @@ def process_environment(inherited: Mapping[str, str], *given: Mapping[str, str])
 
 
 def client(service: str, environment: Mapping[str, str]) -> Any:
-    """Return a botocore client made of `environment` alone: no profile, no files, no variables of this process."""
+    """Return a botocore client that depends on `environment` alone: on no profile, file or variable of this process."""
     unset = (None, None, None, None)
     files = dict.fromkeys(("config_file", "credentials_file"), (None, None, os.devnull, None))
     session = botocore.session.Session(session_vars={"profile": unset, **files})

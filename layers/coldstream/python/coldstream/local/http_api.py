@@ -1,9 +1,12 @@
-"""Serve a function over HTTP, as the default route of an API Gateway HTTP API does: payload format 2.0 in and out.
+"""A function behind HTTP, as the default route of an API Gateway HTTP API: payload format 2.0.
 
-Encoding, as API Gateway has it: the path arrives decoded, the raw query string as it was sent, the parameters decoded
-with equal names joined by commas, header names in lower case with equal ones joined by commas, and a body that is not
-text as base64.
-See "Working with AWS Lambda proxy integrations for HTTP APIs" in its developer guide.
+    path                decoded
+    raw query string    as it was sent
+    query parameters    decoded; values of equal names joined by commas
+    headers             names in lower case; values of equal names joined by commas
+    body                as it is if its type is text, else base64
+
+Upstream: "Working with AWS Lambda proxy integrations for HTTP APIs" in API Gateway's developer guide.
 """
 
 from __future__ import annotations
@@ -23,17 +26,17 @@ from urllib.parse import parse_qsl, unquote
 
 from coldstream.errors import InvalidSettingError
 from coldstream.local.authorizer import authorizer
-from coldstream.local.messages import Handled
+from coldstream.local.function_protocol import InvocationReport
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
-"""Of a request, by API Gateway's quota."""
+"""API Gateway's quota for the body of a request."""
 
 _TEXT = ("text/", "application/json", "application/javascript", "application/xml")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request; `target` is path and query string as they were sent."""
+    """An HTTP request. `target` is path and query string as they were sent."""
 
     method: str
     target: str
@@ -52,13 +55,13 @@ class Response:
 
 
 FAILED = Response(500, (("content-type", "application/json"),), b'{"message":"Internal Server Error"}')
-"""What API Gateway answers when a function fails, or answers what is not an answer."""
+"""API Gateway's answer if a function fails, or returns no valid response."""
 
 TOO_LARGE = Response(413, (("content-type", "application/json"),), b'{"message":"Request Entity Too Large"}')
 
 
 def http_event(request: Request) -> dict[str, Any]:
-    """Make the event that API Gateway makes of a request, payload format 2.0."""
+    """Return the event that API Gateway makes of a request."""
     path, _, query = request.target.partition("?")
     headers = _joined((name.lower(), value) for name, value in request.headers)
     now = time.time()
@@ -102,7 +105,7 @@ def http_event(request: Request) -> dict[str, Any]:
 
 
 def http_response(result: Any) -> Response:
-    """Make the response that API Gateway makes of what a function returned; FAILED where it cannot."""
+    """Return the response that API Gateway makes of a function's result, FAILED if that is invalid."""
     try:
         if not isinstance(result, dict) or "statusCode" not in result:
             return Response(200, (("content-type", "application/json"),), json.dumps(result).encode())
@@ -126,35 +129,41 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def check_port(port: int) -> None:
-    """Raise InvalidSettingError where something has a port of the loopback already; 0 is any free one."""
+    """Raise InvalidSettingError if a port of the loopback is taken. 0 is any free one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as err:
-            problem = f"{port} cannot be used: {err.strerror}; does another `coldstream up` run?"
+            problem = f"{port} cannot be used: {err.strerror}; is another `coldstream up` running?"
             raise InvalidSettingError(
-                "port", f"{problem} --port takes another one, and --port 0 any that is free"
+                "port", f"{problem} Choose another with --port; --port 0 takes any free one"
             ) from err
 
 
 class HttpApi(ThreadingHTTPServer):
-    """An HTTP API on a port of the loopback, any free one where `port` is 0. Open connections end with the process."""
+    """An HTTP API on a port of the loopback; 0 is any free one. Open connections end with the process."""
 
+    # A client that keeps its connection open must not keep the process alive.
     daemon_threads = True
     block_on_close = False
 
     def __init__(
-        self, port: int, *, function: str, invoke: Callable[[dict[str, Any]], Any], report: Callable[[Handled], None]
+        self,
+        port: int,
+        *,
+        function: str,
+        invoke: Callable[[dict[str, Any]], Any],
+        report: Callable[[InvocationReport], None],
     ) -> None:
-        super().__init__(("127.0.0.1", port), _RequestHandler)
+        super().__init__(("127.0.0.1", port), _ApiRequestHandler)
         self._function = function
         self._invoke = invoke
         self._report = report
 
     @property
     def url(self) -> str:
-        """Where the API is."""
+        """The API's address."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def answer(self, request: Request) -> Response:
@@ -163,21 +172,21 @@ class HttpApi(ThreadingHTTPServer):
         error = None
         try:
             response = http_response(self._invoke(http_event(request)))
-        except Exception as err:  # noqa: BLE001 - whatever a handler raises, the next request is answered
+        except Exception as err:  # noqa: BLE001  whatever a handler raises, the next request must be answered
             traceback.print_exc()
             response, error = FAILED, f"{type(err).__name__}: {err}"
         line = f"{request.method} {request.target} {response.status}"
-        self._report(Handled(self._function, line, time.perf_counter() - started, error))
+        self._report(InvocationReport(self._function, line, time.perf_counter() - started, error))
         return response
 
 
-class _RequestHandler(BaseHTTPRequestHandler):
+class _ApiRequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: HttpApi
 
     def handle_one_request(self) -> None:
-        """Read a request and answer it, whatever its method: a default route takes them all."""
+        """Answer one request, whatever its method: a default route takes them all."""
         self.raw_requestline = self.rfile.readline(65537)
         if not self.raw_requestline:
             self.close_connection = True
@@ -186,6 +195,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
             return
         length = int(self.headers.get("content-length", 0))
         if length > MAX_BODY_BYTES:
+            # The body is left unread, so the next bytes of this connection would be taken for a request.
             self.close_connection = True
             response = TOO_LARGE
         else:
@@ -203,5 +213,5 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(response.body)
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-        """Say nothing: the stack is told of each request."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name in http.server
+        """Log nothing: each request is reported to the stack."""

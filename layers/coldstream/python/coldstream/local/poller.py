@@ -1,9 +1,9 @@
-"""Feed the messages of an SQS queue to a function, as Lambda's event source mapping does.
+"""Messages of an SQS queue for a function, as Lambda's event source mapping delivers them.
 
-A batch goes to the handler in one event. What succeeded is deleted. What failed comes back to the queue, and after
-`maxReceiveCount` times goes to the dead-letter queue by SQS's own doing. One thing is quicker here than on AWS, where a
-failed message stays hidden for the rest of the queue's visibility timeout: it comes back after RETRY_AFTER_S, and after
-HIDDEN_S when the process died that was handling it.
+A batch goes to the handler in one event. Messages that succeed are deleted. Messages that fail return to the queue, and
+SQS itself moves them to the dead-letter queue after `maxReceiveCount` times. Failures return sooner than on AWS, where
+they stay hidden for the rest of the queue's visibility timeout: after RETRY_AFTER_S, or after HIDDEN_S if the process
+that handled them died.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from coldstream.local.messages import Handled, QueueConfig
+from coldstream.local.function_protocol import InvocationReport, QueueConfig
 
 RETRY_AFTER_S = 1
 HIDDEN_S = 3
-"""How long a message stays hidden without a sign of life. Signs are given three times as often."""
+"""How long a message stays hidden. While it is handled, this is renewed three times as often."""
 
 WAIT_S = 1
-"""For messages, in one poll: as long as stopping may take."""
+"""How long one poll waits for messages, and so how long stopping may take."""
 
 MAX_BATCH = 10
-"""Of one ReceiveMessage; an event source mapping may be given more, and is then given less."""
+"""The limit of one ReceiveMessage. An event source mapping may ask for more, and then gets less here."""
 
 
 def poll(
@@ -36,10 +36,10 @@ def poll(
     sqs: Any,
     function: str,
     invoke: Callable[[dict[str, Any]], Any],
-    report: Callable[[Handled], None],
+    report: Callable[[InvocationReport], None],
     stop: threading.Event,
 ) -> None:
-    """Take batches from a queue until `stop` is set; the batch at hand is finished first."""
+    """Handle batches of a queue until `stop` is set. The batch at hand is finished first."""
     while not stop.is_set():
         try:
             batch = sqs.receive_message(
@@ -63,7 +63,7 @@ def _handle(
     sqs: Any,
     function: str,
     invoke: Callable[[dict[str, Any]], Any],
-    report: Callable[[Handled], None],
+    report: Callable[[InvocationReport], None],
 ) -> None:
     started = time.perf_counter()
     sent = [message["MessageId"] for message in batch]
@@ -72,7 +72,7 @@ def _handle(
         with _hidden(batch, queue, sqs=sqs):
             result = invoke(sqs_event(batch, queue))
         failed = failures(result, sent) if queue.reports_failures else set()
-    except Exception as err:  # noqa: BLE001 - whatever a handler raises, its messages failed and the next ones come
+    except Exception as err:  # noqa: BLE001  whatever a handler raises, only its own messages have failed
         traceback.print_exc()
         failed, error = set(sent), f"{type(err).__name__}: {err}"
     seconds = time.perf_counter() - started
@@ -80,35 +80,39 @@ def _handle(
         handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
         if message["MessageId"] in failed:
             sqs.change_message_visibility(**handle, VisibilityTimeout=RETRY_AFTER_S)
-            report(Handled(function, message["Body"], seconds, error))
+            report(InvocationReport(function, message["Body"], seconds, error))
         else:
             sqs.delete_message(**handle)
-            report(Handled(function, message["Body"], seconds))
+            report(InvocationReport(function, message["Body"], seconds))
 
 
 @contextmanager
 def _hidden(batch: list[dict[str, Any]], queue: QueueConfig, *, sqs: Any) -> Iterator[None]:
-    """Keep messages hidden, as long as this process lives."""
-    done = threading.Event()
+    """Keep messages hidden while the block runs.
+
+    A thread renews a short timeout, so that messages return soon after this process dies.
+    """
+    over = threading.Event()
 
     def hide() -> None:
-        while not done.wait(HIDDEN_S / 3):
+        while not over.wait(HIDDEN_S / 3):
             for message in batch:
                 handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
                 with suppress(BotoCoreError, ClientError):
                     sqs.change_message_visibility(**handle, VisibilityTimeout=HIDDEN_S)
 
-    signs = threading.Thread(target=hide, name="hide messages", daemon=True)
-    signs.start()
+    renewal = threading.Thread(target=hide, name="hide messages", daemon=True)
+    renewal.start()
     try:
         yield
     finally:
-        done.set()
-        signs.join()
+        # Joined before the messages are deleted or returned: a late renewal would hide them again.
+        over.set()
+        renewal.join()
 
 
 def sqs_event(batch: list[dict[str, Any]], queue: QueueConfig) -> dict[str, Any]:
-    """Make the event that Lambda makes of a batch that ReceiveMessage returned."""
+    """Return the event that Lambda makes of a batch of ReceiveMessage."""
     return {
         "Records": [
             {
@@ -128,7 +132,7 @@ def sqs_event(batch: list[dict[str, Any]], queue: QueueConfig) -> dict[str, Any]
 
 
 def failures(result: Any, sent: Collection[str]) -> set[str]:
-    """Return the ids of the messages that failed, by Lambda's rules: all, where the answer makes no sense."""
+    """Return the ids of the messages that failed, by Lambda's rules: all of them if the answer makes no sense."""
     if not result:
         return set()
     try:

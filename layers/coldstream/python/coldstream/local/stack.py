@@ -1,4 +1,4 @@
-"""The local stack: everything that template.yaml declares, on this machine, for as long as somebody needs it."""
+"""The emulated stack: everything that template.yaml declares, on this machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 import coldstream
 from coldstream.errors import InvalidSettingError, UnavailableError
-from coldstream.local.deploy import DeployedFunction, Deployment, deploy, undeploy
+from coldstream.local.child_process import ChildProcess
+from coldstream.local.deployment import DeployedFunction, Deployment, deploy, undeploy
 from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
+from coldstream.local.function_protocol import InvocationReport
 from coldstream.local.http_api import check_port
-from coldstream.local.messages import Handled
-from coldstream.local.process import Process
 from coldstream.local.template import find_template, load_template
 
 _POLL_S = 0.05
@@ -33,16 +33,16 @@ _COUNTS = (
 )
 
 
-class LocalStack:
+class EmulatedStack:
     """A context manager that starts the emulated AWS, creates the template's resources and runs its functions.
 
-    The AWS is an embedded one, unless `inherited` (this process's environment) names an endpoint in AWS_ENDPOINT_URL.
-    Neither this process's environment nor its signal handlers are touched: everything runs in processes of its own,
-    which end with this one, however that ends. A function's process that dies is started again, as on Lambda, and the
-    messages that it had come back to their queue.
+    The AWS is an embedded one, unless `inherited` (by default this process's environment) names an endpoint in
+    AWS_ENDPOINT_URL. This process's environment and signal handlers stay untouched: everything runs in child processes,
+    which end with this one, however that ends. A function's process that dies is restarted, as on Lambda, and its
+    messages return to their queue.
 
-    `parameters` are the template's, by name; InvalidSettingError is raised for one that it does not have. `port` is the
-    resolver's, any free one where it is 0. `on_handled` is called, in other threads, for each event that a function has
+    `parameters` are the template's, by name; InvalidSettingError is raised for an unknown one. `port` is the
+    resolver's; 0 is any free one. `on_invocation` is called, in other threads, for each event that a function has
     handled. What functions print goes to `log`.
     """
 
@@ -52,7 +52,7 @@ class LocalStack:
         template: Path | None = None,
         parameters: Mapping[str, str] | None = None,
         port: int = 0,
-        on_handled: Callable[[Handled], None] = lambda _: None,
+        on_invocation: Callable[[InvocationReport], None] = lambda _: None,
         log: IO[Any] | None = None,
         inherited: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,17 +62,17 @@ class LocalStack:
         if unknown:
             raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
         self._port = port
-        self._on_handled = on_handled
+        self._on_invocation = on_invocation
         self._log = log
         self._inherited = os.environ if inherited is None else inherited
-        self._emulator: Process | None = None
+        self._emulator: ChildProcess | None = None
         self._deployment: Deployment | None = None
-        self._functions: dict[str, Process] = {}
+        self._functions: dict[str, ChildProcess] = {}
         self._died: list[str] = []
         self._stopping = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._restarter: threading.Thread | None = None
         self.environment: dict[str, str] = {}
-        """What clients need in their environment: the SDK's endpoint and credentials, and our settings."""
+        """The environment for clients: the SDK's endpoint and credentials, and coldstream's settings."""
 
     def __enter__(self) -> Self:
         try:
@@ -89,7 +89,7 @@ class LocalStack:
 
     @property
     def resolver_url(self) -> str:
-        """Where the template's HTTP API is."""
+        """The address of the template's HTTP API."""
         return self.environment["COLDSTREAM_RESOLVER_URL"]
 
     @property
@@ -98,22 +98,22 @@ class LocalStack:
         return tuple(deployed.config.name for deployed in self._deployed())
 
     def process_id(self, function: str) -> int:
-        """Return the process that runs a function now."""
+        """Return the id of the process that runs a function now."""
         return self._functions[function].process_id
 
     def check(self) -> tuple[str, ...]:
-        """Return the functions whose process died, and was started again, since the last call.
+        """Return the functions whose process died and was restarted since the last call.
 
-        Raises UnavailableError when the emulated AWS died: nothing brings back what it held.
+        Raises UnavailableError if the emulated AWS died: nothing brings back what it held.
         """
         self._check_emulator()
         died, self._died = tuple(self._died), []
         return died
 
     def wait_idle(self, timeout_s: float) -> None:
-        """Wait until the queues of the functions are empty and no message is in flight.
+        """Wait until the functions' queues are empty and no message is in flight.
 
-        Raises UnavailableError when the emulated AWS died, or when the time is up.
+        Raises UnavailableError if the emulated AWS dies, or if the time is up.
         """
         sqs = client("sqs", self.environment)
         urls = [queue.url for deployed in self._deployed() for queue in deployed.config.queues]
@@ -122,14 +122,14 @@ class LocalStack:
             return sum(_messages(sqs, url) for url in urls) == 0
 
         deadline = time.monotonic() + timeout_s
-        while not (is_empty() and is_empty()):  # twice: the counts of a queue are not taken at one moment
+        while not (is_empty() and is_empty()):  # twice: a message may move between two counts while they are taken
             self._check_emulator()
             if time.monotonic() > deadline:
-                raise UnavailableError(f"the local stack still had messages to handle after {timeout_s:g} s")
+                raise UnavailableError(f"the local stack still has messages to handle after {timeout_s:g} s")
             time.sleep(_POLL_S)
 
     def dead_letters(self) -> int:
-        """Count the messages in the dead-letter queues of the functions' queues: those that were given up."""
+        """Count the messages that failed too often: those in the dead-letter queues of the functions' queues."""
         sqs = client("sqs", self.environment)
         names = set()
         for deployed in self._deployed():
@@ -140,16 +140,19 @@ class LocalStack:
         return sum(_messages(sqs, sqs.get_queue_url(QueueName=name)["QueueUrl"]) for name in names)
 
     def stop(self) -> None:
-        """Let the functions finish what they are doing, delete what was created, and end every process."""
+        """Let the functions finish what they are doing, delete the resources, and end every process."""
         self._stopping.set()
-        if self._keeper is not None:
-            self._keeper.join()
-            self._keeper = None
+        # The restarter goes first: it would restart the functions that end from here on.
+        if self._restarter is not None:
+            self._restarter.join()
+            self._restarter = None
+        # All are asked before any is waited for: they finish their events at the same time.
         for process in self._functions.values():
             process.ask_to_stop()
         for process in self._functions.values():
             process.stop()
         self._functions = {}
+        # What an embedded AWS holds ends with its process. Only what lives elsewhere has to be deleted.
         if self._deployment is not None and (self._emulator is None or self._deployment.elsewhere):
             undeploy(self._deployment.stack_name, self._deployment.environment, self._deployment.elsewhere)
         self._deployment = None
@@ -162,12 +165,14 @@ class LocalStack:
         endpoint_url = self._inherited.get(ENDPOINT)
         if not endpoint_url:
             environment = process_environment(self._inherited, {"PYTHONPATH": self._path()})
-            self._emulator = Process("coldstream.local.emulator", environment=environment, request={}, log=self._log)
+            self._emulator = ChildProcess(
+                "coldstream.local.emulator", environment=environment, request={}, log=self._log
+            )
             endpoint_url = self._emulator.ready()["url"]
         aws = aws_environment(self._inherited, endpoint_url)
         stack_name = f"coldstream-local-{uuid.uuid4().hex[:8]}"
         self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
-        for deployed in self._deployed():  # one by one: each that runs is one to stop, whatever the next one does
+        for deployed in self._deployed():  # added one by one, so that `stop` finds those that ran if a later one fails
             self._functions[deployed.config.name] = self._run(deployed, aws, self._port)
         urls = [process.ready()["url"] for process in self._functions.values()]
         outputs = dict(self._deployment.outputs)
@@ -175,11 +180,13 @@ class LocalStack:
         self.environment = {**aws, **{_setting(name): value for name, value in outputs.items()}}
         port = urlsplit(next(filter(None, urls), "")).port or self._port
         self._stopping.clear()
-        self._keeper = threading.Thread(target=self._keep_running, args=(aws, port), name="keep functions", daemon=True)
-        self._keeper.start()
+        self._restarter = threading.Thread(
+            target=self._restart_dead, args=(aws, port), name="restart functions", daemon=True
+        )
+        self._restarter.start()
 
-    def _keep_running(self, aws: Mapping[str, str], port: int) -> None:
-        """Start functions again whose process died, on the port that is known of them."""
+    def _restart_dead(self, aws: Mapping[str, str], port: int) -> None:
+        """Restart functions whose process died. The API keeps its port: clients have its address."""
         while not self._stopping.wait(_RESTART_S):
             for deployed in self._deployed():
                 dead = self._functions[deployed.config.name]
@@ -196,8 +203,8 @@ class LocalStack:
         deployed = self._deployment.functions if self._deployment is not None else ()
         return [function for function in deployed if function.config.queues or function.config.http]
 
-    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str], port: int) -> Process:
-        """Start the process of a function, with the variables that it would have on AWS."""
+    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str], port: int) -> ChildProcess:
+        """Start the process of a function with the variables that it has on AWS."""
         function, config = deployed.function, replace(deployed.config, port=port)
         environment = process_environment(
             self._inherited,
@@ -206,27 +213,27 @@ class LocalStack:
             {"PYTHONPATH": self._path(function.code, *function.layers), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
             deployed.environment,
         )
-        return Process(
-            "coldstream.local.function",
+        return ChildProcess(
+            "coldstream.local.function_process",
             environment=environment,
             request=asdict(config),
             log=self._log,
-            on_message=lambda message: self._on_handled(Handled(**message)),
+            on_message=lambda message: self._on_invocation(InvocationReport(**message)),
         )
 
     def _path(self, *directories: Path) -> str:
-        """Return a PYTHONPATH: `directories` first, the package that runs now, and what was inherited."""
+        """Return a PYTHONPATH: `directories`, then the coldstream that runs now, then what was inherited."""
         inherited = self._inherited.get("PYTHONPATH")
         paths = [*directories, Path(coldstream.__path__[0]).parent, *([inherited] if inherited else [])]
         return os.pathsep.join(map(str, paths))
 
 
 def _setting(output: str) -> str:
-    """Name the setting that a template's output holds: `EventBus` is COLDSTREAM_EVENT_BUS."""
+    """Return the name of the setting that an output of the template holds: `EventBus` is COLDSTREAM_EVENT_BUS."""
     return "COLDSTREAM_" + re.sub(r"(?<!^)(?=[A-Z])", "_", output).upper()
 
 
 def _messages(sqs: Any, url: str) -> int:
-    """Count a queue's messages, those in flight and delayed included."""
+    """Count a queue's messages, including those in flight and those delayed."""
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTS))["Attributes"]
     return sum(int(attributes[name]) for name in _COUNTS)

@@ -1,9 +1,9 @@
-"""Read template.yaml: which functions there are, what calls them, and the resources that CloudFormation makes.
+"""template.yaml: its functions, what calls them, and the resources that CloudFormation creates.
 
-SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions called by an SQS queue
-or by the default route of an HTTP API. Of CloudFormation's, those are kept that an announcement or a lookup meets; the
-rest, such as roles, alarms and Spark, is passed over, unless one of the kept needs it. Values stay the expressions that
-they are in the template (`{"Ref": "Bucket"}`) until `deploy` has them resolved.
+SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue or
+the default route of an HTTP API calls. Of CloudFormation's resources, a laptop keeps those that announcements and
+lookups need. The rest, such as roles, alarms and Spark, is left out; a template in which something kept refers to
+something left out is refused. Values stay expressions (`{"Ref": "Bucket"}`) until `deployment` resolves them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOCAL = frozenset(
     }
 )
 _PACKED = Path(__file__).resolve().parent / "sam"
-"""Where a wheel has the template, and the functions that it names."""
+"""Where a wheel has the template and the functions that it names."""
 
 _CHECKOUT = Path(__file__).resolve().parents[5]
 
@@ -40,7 +40,7 @@ _CHECKOUT = Path(__file__).resolve().parents[5]
 class QueueSource:
     """A queue whose messages call a function, up to `batch_size` at once.
 
-    `reports_failures` is whether the function answers with the messages that failed (`batchItemFailures`).
+    `reports_failures`: the function's answer lists the messages that failed (`batchItemFailures`).
     """
 
     queue_arn: Expression
@@ -49,11 +49,8 @@ class QueueSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A function as the template declares it, the globals merged in.
-
-    `apis` are the HTTP APIs whose default route it is.
-    """
+class TemplateFunction:
+    """A function as the template declares it, globals merged in. `apis` are the HTTP APIs whose default route it is."""
 
     name: str
     handler: str
@@ -68,37 +65,37 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A template: its functions, and `body`, what CloudFormation is to make of it on a laptop.
+    """A template: its functions, and `body`, the part that CloudFormation creates on a laptop.
 
-    `outputs` are expressions by name, without those that speak of what a laptop has not. CloudFormation cannot resolve
-    those of `api_outputs`: they speak of the HTTP API that is served.
+    `outputs` are expressions by name, without those that refer to something left out. CloudFormation cannot resolve the
+    ones named in `api_outputs`: they refer to the HTTP API that the stack serves itself.
     """
 
     path: Path
     body: Mapping[str, Any]
-    functions: tuple[Function, ...]
+    functions: tuple[TemplateFunction, ...]
     outputs: Mapping[str, Mapping[str, Any]]
     api_outputs: tuple[str, ...]
 
 
 def find_template(path: Path | None = None) -> Path:
-    """Return `path`, else template.yaml here, else that of the package or the checkout. Raises InvalidSettingError."""
+    """Return `path`, else template.yaml here, else the package's or the checkout's. Raises InvalidSettingError."""
     places = (Path.cwd(), _PACKED, _CHECKOUT)
     candidates = [path] if path is not None else [place / "template.yaml" for place in places]
     for candidate in candidates:
         if candidate.is_file():
             return candidate.resolve()
     looked = " or ".join(str(candidate) for candidate in candidates)
-    raise InvalidSettingError("template", f"there is no {looked}; name it with --template")
+    raise InvalidSettingError("template", f"there is no {looked}; name the template with --template")
 
 
 def load_document(path: Path) -> Any:
-    """Read all that a template says, its intrinsic functions in the long form."""
-    return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader underneath
+    """Return the whole template, its intrinsic functions in the long form."""
+    return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  it derives from SafeLoader
 
 
 def load_template(path: Path) -> Template:
-    """Read a SAM template. Raises InvalidSettingError when it is none, or asks for what a laptop does not run."""
+    """Read a SAM template. Raises InvalidSettingError if it is none, or needs something that a laptop does not run."""
     try:
         return _template(path, load_document(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as err:
@@ -125,15 +122,18 @@ def _template(path: Path, document: Mapping[str, Any]) -> Template:
 
 
 def _is_local(resource: Mapping[str, Any]) -> bool:
-    """Tell whether a laptop makes a resource. The default bus brings events of AWS's services alone: it has none."""
+    """Tell whether a laptop creates a resource.
+
+    A rule on the default bus is left out: that bus brings events of AWS's own services, which do not run here.
+    """
     is_of_default_bus = resource["Type"] == "AWS::Events::Rule" and "EventBusName" not in resource["Properties"]
     return resource["Type"] in _LOCAL and not is_of_default_bus
 
 
 def _require_kept(
-    functions: Iterable[Function], kept: Mapping[str, Any], resources: Mapping[str, Any], left_out: set[str]
+    functions: Iterable[TemplateFunction], kept: Mapping[str, Any], resources: Mapping[str, Any], left_out: set[str]
 ) -> None:
-    """Refuse a template whose functions, or whose resources that are kept, cannot do without one that is left out."""
+    """Refuse a template in which a function, or a kept resource, refers to one that is left out."""
     needs = {name: _references(resource["Properties"]) for name, resource in kept.items() if "Properties" in resource}
     for function in functions:
         needs[function.name] = _references([*function.environment.values(), *(q.queue_arn for q in function.queues)])
@@ -162,7 +162,7 @@ def _intrinsic(loader: Any, tag: str, node: Any) -> Expression:
 _Loader.add_multi_constructor("!", _intrinsic)
 
 
-def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, Any]) -> Iterator[Function]:
+def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, Any]) -> Iterator[TemplateFunction]:
     for name, resource in resources.items():
         if resource["Type"] != f"{_SERVERLESS}Function":
             continue
@@ -170,7 +170,7 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
         properties = {**defaults, **own}
         layers = [*defaults.get("Layers", []), *own.get("Layers", [])]
         events = own.get("Events", {}).values()
-        yield Function(
+        yield TemplateFunction(
             name=name,
             handler=properties["Handler"],
             code=root / properties["CodeUri"],
@@ -187,14 +187,14 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
 
 
 def _layer_uris(layers: Iterable[Expression], resources: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the directories of layers that this template declares; another's, named by ARN, are not on this machine."""
+    """Yield the directories of the template's own layers. Others, named by ARN, are not on this machine."""
     for layer in layers:
         if isinstance(layer, dict) and "Ref" in layer:
             yield resources[layer["Ref"]]["Properties"]["ContentUri"]
 
 
 def _packages(layer: Path) -> Path:
-    """Return where a layer has its packages: in `python`, as Lambda wants it, or where SAM's build puts them there."""
+    """Return the directory of a layer's packages: its `python`, or the layer itself, which SAM has yet to build."""
     inside = layer / "python"
     return inside if inside.is_dir() else layer
 

@@ -1,10 +1,10 @@
-"""Create what a template declares, on the emulated AWS, and say what its expressions came to.
+"""Deploy a template to the emulated AWS, and resolve its expressions.
 
-The emulator's own CloudFormation does the work, so that Ref, GetAtt, Sub and conditions mean what they mean there: each
-expression we want to know is an output of the stack. Two things are different from a real deployment:
+The emulator's own CloudFormation does the work, so that Ref, GetAtt, Sub and conditions need no copy of their rules
+here: each expression that we want resolved becomes an output of the stack. Two things differ from a real deployment:
 
-- Resources of services that live at another endpoint (DynamoDB Local, an S3-compatible server) are created there by
-  their own API, and stand in the stack as parameters that hold their names.
+- A service may live at another endpoint (DynamoDB Local, an S3-compatible server). Its resources are created there by
+  its own API, and the stack has parameters that hold their names.
 - DeletionPolicy, the protection of tables and the versions of objects are dropped: what a laptop creates, it deletes.
 """
 
@@ -21,8 +21,8 @@ from botocore.parsers import ResponseParserError
 
 from coldstream.errors import UnavailableError
 from coldstream.local.environment import ELSEWHERE, ENDPOINT, client
-from coldstream.local.messages import FunctionConfig, QueueConfig
-from coldstream.local.template import Expression, Function, Template
+from coldstream.local.function_protocol import FunctionConfig, QueueConfig
+from coldstream.local.template import Expression, Template, TemplateFunction
 
 _ARN = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-%s"
 _TABLE_PROPERTIES = ("AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes", "BillingMode")
@@ -32,50 +32,52 @@ _DROPPED_PROPERTIES = frozenset({"DeletionProtectionEnabled", "VersioningConfigu
 
 @dataclass(frozen=True, slots=True)
 class DeployedFunction:
-    """A function with its expressions resolved."""
+    """A function of the template, its expressions resolved."""
 
-    function: Function
+    function: TemplateFunction
     config: FunctionConfig
     environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A stack on the emulated AWS. `outputs` are the template's, without those that speak of an HTTP API."""
+    """A stack on the emulated AWS. `outputs` are the template's, without those that refer to an HTTP API."""
 
     stack_name: str
     environment: Mapping[str, str]
     outputs: Mapping[str, str]
     functions: tuple[DeployedFunction, ...]
     elsewhere: Mapping[str, str]
-    """Resources created outside the stack: type by name."""
+    """Resources created outside of the stack: their types by their names."""
 
 
 def deploy(
     template: Template, environment: Mapping[str, str], *, stack_name: str, parameters: Mapping[str, str]
 ) -> Deployment:
-    """Create the template's resources. Raises UnavailableError when the endpoint fails, or refuses them."""
+    """Create the template's resources. Raises UnavailableError if the endpoint fails or refuses them."""
     elsewhere: dict[str, str] = {}
     try:
-        body = _place(template.body, environment, stack_name, elsewhere)
-        wanted = {name: output for name, output in template.outputs.items() if name not in template.api_outputs}
+        body = _stack_body(template.body, environment, stack_name, elsewhere)
+        outputs = {name: output for name, output in template.outputs.items() if name not in template.api_outputs}
         expressions = {f"Local{number}": value for number, value in enumerate(_expressions(template.functions))}
-        body["Outputs"] = {**wanted, **{name: {"Value": value} for name, value in expressions.items()}}
+        body["Outputs"] = {**outputs, **{name: {"Value": value} for name, value in expressions.items()}}
         values = _create_stack(environment, stack_name, body, parameters)
         resolved = iter([values[name] for name in expressions])
         functions = tuple([_resolve(function, resolved, environment) for function in template.functions])
     except (BotoCoreError, ClientError, ResponseParserError, KeyError) as err:
         undeploy(stack_name, environment, elsewhere)
-        raise UnavailableError(f"{environment[ENDPOINT]} could not create what the template declares: {err}") from err
-    except BaseException:  # Ctrl-C above all: what is there already has nobody else to delete it
+        raise UnavailableError(
+            f"{environment[ENDPOINT]} could not create the resources of the template: {err}"
+        ) from err
+    except BaseException:  # Ctrl-C above all: nobody else knows what has been created so far
         undeploy(stack_name, environment, elsewhere)
         raise
-    outputs = {name: values[name] for name in wanted if name in values}
-    return Deployment(stack_name, environment, outputs, functions, elsewhere)
+    resolved_outputs = {name: values[name] for name in outputs if name in values}
+    return Deployment(stack_name, environment, resolved_outputs, functions, elsewhere)
 
 
 def undeploy(stack_name: str, environment: Mapping[str, str], elsewhere: Mapping[str, str]) -> None:
-    """Delete a stack and all that is in it, as far as the endpoints still answer."""
+    """Delete a stack and everything in it, as far as the endpoints still answer."""
     with suppress(BotoCoreError, ClientError):
         cloudformation = client("cloudformation", environment)
         for resource in cloudformation.list_stack_resources(StackName=stack_name)["StackResourceSummaries"]:
@@ -92,10 +94,10 @@ def undeploy(stack_name: str, environment: Mapping[str, str], elsewhere: Mapping
                 service.delete_table(TableName=name)
 
 
-def _place(
+def _stack_body(
     body: Mapping[str, Any], environment: Mapping[str, str], stack_name: str, elsewhere: dict[str, str]
 ) -> dict[str, Any]:
-    """Return what the stack is to hold, having created in `elsewhere` what lives at another endpoint."""
+    """Return the template for the stack. Resources of another endpoint are created there, and added to `elsewhere`."""
     resources, parameters = {}, dict(body.get("Parameters", {}))
     for name, resource in body["Resources"].items():
         service = ELSEWHERE.get(resource["Type"], "")
@@ -115,7 +117,7 @@ def _deletable(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table_parameters(resource: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of CreateTable for a table of a template: what makes a difference where nothing is kept."""
+    """Return CreateTable's parameters for a table of a template: those that matter to a table that is not kept."""
     properties = resource["Properties"]
     return {key: properties[key] for key in _TABLE_PROPERTIES if key in properties}
 
@@ -127,8 +129,8 @@ def _create_elsewhere(service: Any, name: str, resource: Mapping[str, Any]) -> N
         service.create_table(TableName=name, **table_parameters(resource))
 
 
-def _expressions(functions: tuple[Function, ...]) -> Iterator[Expression]:
-    """Yield what `_resolve` wants to know of each function, in its order."""
+def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression]:
+    """Yield the expressions of each function, in the order in which `_resolve` takes their values."""
     for function in functions:
         yield {"Fn::Sub": _ARN % function.name}
         yield from function.environment.values()
@@ -136,7 +138,7 @@ def _expressions(functions: tuple[Function, ...]) -> Iterator[Expression]:
             yield queue.queue_arn
 
 
-def _resolve(function: Function, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
+def _resolve(function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
     arn = next(values)
     variables = {name: next(values) for name in function.environment}
     queues = []
@@ -153,7 +155,7 @@ def _resolve(function: Function, values: Iterator[str], environment: Mapping[str
 def _create_stack(
     environment: Mapping[str, str], stack_name: str, body: Mapping[str, Any], parameters: Mapping[str, str]
 ) -> dict[str, str]:
-    """Create the stack, wait for it, and return its outputs."""
+    """Create the stack, wait until it is complete, and return its outputs."""
     cloudformation = client("cloudformation", environment)
     cloudformation.create_stack(
         StackName=stack_name,

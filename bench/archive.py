@@ -1,4 +1,4 @@
-"""An archive made by the upload function, and the resolver in front of it, over a local S3 and DynamoDB."""
+"""An archive that the upload function fills, and the resolver in front of it, on a local S3 and DynamoDB."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bench.load import sqs_event
 from bench.template import handler_of
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
-from coldstream.local.process import Process
+from coldstream.local.child_process import ChildProcess
 from coldstream.manifest.stream import StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 
 
 def archive(segments: Sequence[SegmentSlice], of: StreamId, sdk: Mapping[str, str], table: str) -> None:
-    """Stage segments of a stream and have the upload function archive them. Raises CannotMeasureError."""
+    """Stage segments of a stream, and let the upload function archive them. Raises CannotMeasureError."""
     with environment(sdk):
         objects = S3Objects(BUCKET)
         events = [sqs_event(stage(segment, of, objects, Keys())) for segment in segments]
@@ -36,8 +36,8 @@ def archive(segments: Sequence[SegmentSlice], of: StreamId, sdk: Mapping[str, st
 @contextmanager
 def resolver(sdk: Mapping[str, str], table: str) -> Iterator[str]:
     """Serve the resolver function over HTTP, as `coldstream up` does, and yield its URL."""
-    process = Process(
-        "coldstream.local.function",
+    process = ChildProcess(
+        "coldstream.local.function_process",
         environment={**os.environ, **sdk, **function_environment("resolver", table=table)},
         request=asdict(function_config("resolver", handler_of("resolver"), http=True)),
     )

@@ -1,4 +1,4 @@
-"""Call a handler as Lambda does: one event at a time, with a context."""
+"""Calls of a handler as Lambda makes them: one event at a time, with a context."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from coldstream.local.messages import FunctionConfig
+from coldstream.local.function_protocol import FunctionConfig
 
 Handler = Callable[[dict[str, Any], "LambdaContext"], Any]
 
 
 class LambdaContext:
-    """What a handler is told of its invocation. The time that remains is told, not enforced."""
+    """The context of an invocation. The time that remains is told, not enforced."""
 
     client_context = None
     identity = None
@@ -31,7 +31,7 @@ class LambdaContext:
         self._deadline = time.monotonic() + config.timeout_s
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return what is left of the function's timeout."""
+        """Return the rest of the function's timeout."""
         return max(0, int((self._deadline - time.monotonic()) * 1000))
 
 
@@ -45,6 +45,9 @@ class Invoker:
         self._handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), name)
 
     def __call__(self, event: dict[str, Any]) -> Any:
-        """Call the handler; what it raises comes out."""
+        """Call the handler, and raise what it raises.
+
+        The queue's thread and the HTTP threads take turns: handlers may rely on one event at a time, as on Lambda.
+        """
         with self._lock:
             return self._handler(event, LambdaContext(self._config))

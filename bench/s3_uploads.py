@@ -9,47 +9,47 @@ from threading import Lock
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
-from bench.arena import Arena, Body
+from bench.s3_bodies import Arena, Body
 
 
 class NoSuchUploadError(Exception):
-    """The upload is not there, or not any more."""
+    """There is no such upload, or it has ended."""
 
 
 class InvalidPartError(Exception):
-    """A part that is to be completed is not there, or another."""
+    """A part that the completion names is missing, or has another ETag."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Upload:
+class _StoredUpload:
     path: str
     is_summed_whole: bool
     parts: dict[int, tuple[Body, str]] = field(default_factory=dict)
 
 
 class Uploads:
-    """Uploads by id, and their parts with the ETags that they were given."""
+    """The uploads by id, and their parts with their ETags."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._uploads: dict[str, _Upload] = {}
-        self._made = itertools.count(1)
+        self._uploads: dict[str, _StoredUpload] = {}
+        self._numbers = itertools.count(1)
         self._lock = Lock()
 
     def create(self, path: str, *, is_summed_whole: bool) -> str:
-        """Begin an upload and return its id; `is_summed_whole`: the object is to have a CRC-32 of the whole."""
-        upload_id = f"upload-{next(self._made)}"
-        self._uploads[upload_id] = _Upload(path, is_summed_whole)
+        """Begin an upload and return its id. `is_summed_whole`: the object gets a CRC-32 of all its bytes."""
+        upload_id = f"upload-{next(self._numbers)}"
+        self._uploads[upload_id] = _StoredUpload(path, is_summed_whole)
         return upload_id
 
     def put(self, path: str, upload_id: str, number: int, body: Body) -> str:
-        """Take a part and return its ETag."""
-        etag = f'"{next(self._made):032x}"'
+        """Store a part and return its ETag."""
+        etag = f'"{next(self._numbers):032x}"'
         self._get(path, upload_id).parts[number] = body, etag
         return etag
 
     def list_uploads(self, prefix: str) -> str:
-        """Answer a listing of the uploads to paths that begin so, `/bucket/` and all."""
+        """Return the listing of uploads whose paths, `/bucket/` included, begin with `prefix`."""
         bucket, _, _ = prefix.removeprefix("/").partition("/")
         listed = "".join(
             f"<Upload><Key>{escape(upload.path.removeprefix(f'/{bucket}/'))}</Key><UploadId>{upload_id}</UploadId></Upload>"
@@ -59,7 +59,7 @@ class Uploads:
         return f"<ListMultipartUploadsResult>{listed}<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>"
 
     def list_parts(self, path: str, upload_id: str) -> str:
-        """Answer a listing of an upload's parts, all on one page."""
+        """Return the listing of an upload's parts, all on one page."""
         listed = "".join(
             f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag><Size>{body.size_bytes}</Size>"
             f"<ChecksumCRC32>{base64_of(body.crc32)}</ChecksumCRC32></Part>"
@@ -68,7 +68,7 @@ class Uploads:
         return f"<ListPartsResult>{listed}<IsTruncated>false</IsTruncated></ListPartsResult>"
 
     def complete(self, path: str, upload_id: str, request: bytes) -> tuple[Body, str | None]:
-        """End an upload: return the whole of the parts that a request names, and its CRC-32 if it is to have one."""
+        """End an upload. Return the body of the parts that the request names, and its CRC-32 if it gets one."""
         with self._lock:
             upload = self._get(path, upload_id)
             bodies: list[Body] = []
@@ -84,11 +84,11 @@ class Uploads:
         return whole, base64_of(whole.crc32) if upload.is_summed_whole else None
 
     def abort(self, path: str, upload_id: str) -> None:
-        """Forget an upload."""
+        """Drop an upload."""
         self._get(path, upload_id)
         self._uploads.pop(upload_id, None)
 
-    def _get(self, path: str, upload_id: str) -> _Upload:
+    def _get(self, path: str, upload_id: str) -> _StoredUpload:
         upload = self._uploads.get(upload_id)
         if upload is None or upload.path != path:
             raise NoSuchUploadError
@@ -96,5 +96,5 @@ class Uploads:
 
 
 def base64_of(crc32: int) -> str:
-    """Write a CRC-32 as S3's headers have it."""
+    """Return a CRC-32 in the form of S3's headers."""
     return base64.b64encode(crc32.to_bytes(4, "big")).decode()

@@ -1,8 +1,8 @@
-"""A process of the stack, and the pipes by which it dies with its starter.
+"""A child process that ends with its parent, however that ends, and the messages between them.
 
-The starter writes one line of JSON, the request, and keeps the pipe open. The process answers with lines of JSON, the
-first when it is ready. When the starter closes the pipe, or dies in any way, the process sees the end of its input and
-ends.
+The parent writes one line of JSON, the request, and keeps the pipe open. The child answers with lines of JSON, the
+first one when it is ready. When the parent closes the pipe or dies, even by SIGKILL, the child reads the end of its
+input and ends.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from coldstream.errors import UnavailableError
 
 READY_WITHIN_S = 60.0
 GRACE_S = 20.0
-"""How long a process may go on with what it is doing once it is to end."""
+"""How long a child may finish what it is doing after it was asked to stop."""
 
 Message = dict[str, Any]
 
 
-class Process:
-    """The starter's end. Standard output and error of what runs in the process go to `log`, nowhere when it is None."""
+class ChildProcess:
+    """The parent's end. What the child prints goes to `log`, or nowhere.
+
+    `on_message` is called for each message after the first, in another thread.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Process:
         on_message: Callable[[Message], None] = lambda _: None,
     ) -> None:
         self._name = module
-        self._process = subprocess.Popen(  # noqa: S603 - our own modules
+        self._process = subprocess.Popen(  # noqa: S603  our own modules
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,19 +50,19 @@ class Process:
             env=dict(environment),
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # Ctrl-C at the terminal is for the starter, who then ends the others in order
+            start_new_session=True,  # Ctrl-C at the terminal reaches the parent alone, which ends its children in order
         )
         assert self._process.stdin is not None
         self._stdin = self._process.stdin
         self._first: SimpleQueue[Message | None] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(on_message,), name=f"read {module}", daemon=True)
         self._reader.start()
-        with suppress(OSError):  # it died at once, and `ready` says so
+        with suppress(OSError):  # if it died at once, `ready` says so
             self._stdin.write(json.dumps(request) + "\n")
             self._stdin.flush()
 
     def ready(self) -> Message:
-        """Wait for the first answer. Raises UnavailableError when there is none, or when it is an error."""
+        """Wait for the first message. Raises UnavailableError if there is none, or if it is an error."""
         try:
             message = self._first.get(timeout=READY_WITHIN_S)
         except Empty:
@@ -72,7 +75,7 @@ class Process:
 
     @property
     def process_id(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def is_alive(self) -> bool:
@@ -80,19 +83,19 @@ class Process:
         return self._process.poll() is None
 
     def ask_to_stop(self) -> None:
-        """Let the process finish what it is doing and end; returns at once."""
+        """Ask the process to finish what it is doing and end. Returns at once."""
         with suppress(OSError):
             self._stdin.close()
 
     def stop(self) -> None:
-        """End the process, by force after its grace, and wait until nothing of it is left."""
+        """End the process, by force after GRACE_S, and wait until nothing of it is left."""
         self.ask_to_stop()
         try:
             self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join()
+        self._reader.join()  # it reads up to the end of the pipe, so the last messages are not lost
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -109,8 +112,11 @@ class Process:
         self._first.put(None)
 
 
-class Starter:
-    """The process's end. From here on, what the process prints goes to standard error: the pipe is for answers."""
+class ParentProcess:
+    """The child's end. From here on, what the child prints goes to standard error: the pipe is for messages.
+
+    `gone` is set when the parent wants the child to end, or has died.
+    """
 
     def __init__(self) -> None:
         self.request: Message = json.loads(sys.stdin.readline())
@@ -118,11 +124,11 @@ class Starter:
         self._lock = threading.Lock()
         self._answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        threading.Thread(target=self._watch, name="watch the starter", daemon=True).start()
+        threading.Thread(target=self._watch, name="watch the parent", daemon=True).start()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Send an answer."""
-        with self._lock, suppress(OSError):  # nobody reads any more: `gone` is on its way
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message. Any thread may."""
+        with self._lock, suppress(OSError):  # the parent died, and `gone` is about to be set
             self._answers.write(json.dumps(message) + "\n")
             self._answers.flush()
 
@@ -130,4 +136,4 @@ class Starter:
         sys.stdin.read()
         self.gone.set()
         threading.Event().wait(GRACE_S)
-        os._exit(1)  # a handler hangs, and nobody is left to kill us
+        os._exit(1)  # a handler hangs, and a dead parent cannot kill us

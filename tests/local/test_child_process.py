@@ -12,14 +12,14 @@ import pytest
 
 import coldstream
 from coldstream.errors import UnavailableError
-from coldstream.local.process import Message, Process
+from coldstream.local.child_process import ChildProcess, Message
 
-PREFIX = "from coldstream.local.process import Starter\nstarter = Starter()\n"
+PREFIX = "from coldstream.local.child_process import ParentProcess\nparent = ParentProcess()\n"
 ECHO = """
 print("a handler's own output")
-starter.tell({"ready": starter.request["number"]})
-starter.tell({"more": starter.request["number"] + 1})
-starter.gone.wait()
+parent.send({"ready": parent.request["number"]})
+parent.send({"more": parent.request["number"] + 1})
+parent.gone.wait()
 """
 PACKAGE = Path(coldstream.__path__[0]).parent
 
@@ -32,7 +32,9 @@ def environment(directory: Path, code: str) -> dict[str, str]:
 
 def test_the_first_answer_says_that_it_is_ready_and_the_others_are_handed_on(tmp_path: Path) -> None:
     answers: SimpleQueue[Message] = SimpleQueue()
-    process = Process("child", environment=environment(tmp_path, ECHO), request={"number": 1}, on_message=answers.put)
+    process = ChildProcess(
+        "child", environment=environment(tmp_path, ECHO), request={"number": 1}, on_message=answers.put
+    )
     assert process.ready() == {"ready": 1}
     assert answers.get(timeout=10) == {"more": 2}
     process.stop()
@@ -41,7 +43,7 @@ def test_the_first_answer_says_that_it_is_ready_and_the_others_are_handed_on(tmp
 
 def test_what_it_prints_goes_to_the_log_and_not_among_the_answers(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as log:
-        process = Process("child", environment=environment(tmp_path, ECHO), request={"number": 1}, log=log)
+        process = ChildProcess("child", environment=environment(tmp_path, ECHO), request={"number": 1}, log=log)
         process.ready()
         process.stop()
         log.seek(0)
@@ -50,31 +52,31 @@ def test_what_it_prints_goes_to_the_log_and_not_among_the_answers(tmp_path: Path
 
 def test_stopping_leaves_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
-    process = Process("child", environment=environment(tmp_path, ECHO), request={"number": 1})
+    process = ChildProcess("child", environment=environment(tmp_path, ECHO), request={"number": 1})
     process.ready()
     process.stop()
     assert threading.active_count() == before
 
 
-def test_one_that_ends_before_it_is_ready_is_told_with_its_status(tmp_path: Path) -> None:
-    process = Process("child", environment=environment(tmp_path, "raise SystemExit(3)"), request={})
+def test_one_that_ends_before_it_is_ready_is_reported_with_its_status(tmp_path: Path) -> None:
+    process = ChildProcess("child", environment=environment(tmp_path, "raise SystemExit(3)"), request={})
     with pytest.raises(UnavailableError, match="ended before it was ready, with status 3"):
         process.ready()
     process.stop()
 
 
 def test_an_error_for_an_answer_is_why_it_did_not_start(tmp_path: Path) -> None:
-    code = 'starter.tell({"error": "ImportError: no such module"})'
-    process = Process("child", environment=environment(tmp_path, code), request={})
+    code = 'parent.send({"error": "ImportError: no such module"})'
+    process = ChildProcess("child", environment=environment(tmp_path, code), request={})
     with pytest.raises(UnavailableError, match="did not start: ImportError: no such module"):
         process.ready()
     process.stop()
 
 
 def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.local.process.GRACE_S", 0.2)
-    code = "starter.tell({})\nimport time\ntime.sleep(600)"
-    process = Process("child", environment=environment(tmp_path, code), request={})
+    monkeypatch.setattr("coldstream.local.child_process.GRACE_S", 0.2)
+    code = "parent.send({})\nimport time\ntime.sleep(600)"
+    process = ChildProcess("child", environment=environment(tmp_path, code), request={})
     process.ready()
     started = time.monotonic()
     process.stop()
@@ -82,22 +84,22 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.Mon
     assert time.monotonic() - started < 10
 
 
-def test_it_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = f"""
-from coldstream.local.process import Process
-process = Process("child", environment={environment(tmp_path, ECHO)!r}, request={{"number": 1}})
+from coldstream.local.child_process import ChildProcess
+process = ChildProcess("child", environment={environment(tmp_path, ECHO)!r}, request={{"number": 1}})
 process.ready()
 print(process._process.pid, flush=True)
 process._process.wait()
 """
-    starter = subprocess.Popen(
+    parent = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(PACKAGE)}
     )
-    assert starter.stdout is not None
-    with starter.stdout:
-        child = int(starter.stdout.readline())
-        starter.kill()
-        starter.wait()
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
     deadline = time.monotonic() + 10
     while is_running(child):
         assert time.monotonic() < deadline, "it is still there"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from coldstream.local.tokens import HELD_FOR_S, RememberTokens
+from coldstream.local.transaction_tokens import HELD_FOR_S, TransactionTokens
 
 
 @dataclass
@@ -29,7 +29,7 @@ class FakeDynamoDB:
         return self.client.post("/", json=request, headers={"X-Amz-Target": "DynamoDB_20120810.TransactWriteItems"})
 
     def __post_init__(self) -> None:
-        self.client = Client(RememberTokens(self, clock=lambda: self.now))
+        self.client = Client(TransactionTokens(self, clock=lambda: self.now))
 
 
 @pytest.fixture
@@ -43,20 +43,20 @@ def test_a_transaction_is_remembered_for_ten_minutes(dynamodb: FakeDynamoDB) -> 
         assert len(dynamodb.requests) == sent
 
 
-def test_one_that_was_refused_is_not_remembered(dynamodb: FakeDynamoDB) -> None:
+def test_a_refused_transaction_is_not_remembered(dynamodb: FakeDynamoDB) -> None:
     dynamodb.status = "400 Bad Request"
     for _ in range(2):
         assert dynamodb.send(TransactItems=[1], ClientRequestToken="a").status_code == 400
     assert len(dynamodb.requests) == 2
 
 
-def test_without_a_token_each_is_a_new_one(dynamodb: FakeDynamoDB) -> None:
+def test_without_a_token_each_transaction_is_a_new_one(dynamodb: FakeDynamoDB) -> None:
     for _ in range(2):
         dynamodb.send(TransactItems=[1])
     assert dynamodb.requests == ['{"TransactItems": [1]}'] * 2
 
 
-def test_what_else_is_asked_passes(dynamodb: FakeDynamoDB) -> None:
+def test_other_requests_pass(dynamodb: FakeDynamoDB) -> None:
     for _ in range(2):
         dynamodb.client.post("/", data=b"anything", headers={"X-Amz-Target": "DynamoDB_20120810.PutItem"})
     assert dynamodb.requests == ["anything"] * 2

@@ -1,8 +1,8 @@
-"""DynamoDB's tokens, which moto does not know: a transaction that is sent twice with one token is written once.
+"""DynamoDB's request tokens, which moto ignores: a transaction that is sent twice with one token is written once.
 
-The SDK repeats a transaction whose answer it did not get. Without tokens the second one meets what the first one wrote,
-and its conditions fail. As on AWS, a token holds for ten minutes, for the same transaction alone, and only a
-transaction that was written is remembered.
+The SDK sends a transaction again if it gets no answer. Without tokens the second attempt fails on its conditions,
+because it finds what the first one wrote. As on AWS, a token is valid for ten minutes and for one transaction, and only
+a transaction that was written is remembered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Response
 
-from coldstream.local.serial import Environ, read_body
+from coldstream.local.request_lock import Environ, read_body
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -30,15 +30,15 @@ _MISMATCH = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenTransaction:
-    """A transaction that was written, and what the answer to it was."""
+    """A transaction that was written, and the answer to it."""
 
     items: Any
     answer: bytes
     forgotten_at_s: float
 
 
-class RememberTokens:
-    """A WSGI application around moto's. One request at a time, please: see `serial`."""
+class TransactionTokens:
+    """A WSGI application around moto's. It keeps no lock of its own: `request_lock` serializes its requests."""
 
     def __init__(self, application: WSGIApplication, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._application = application
@@ -46,7 +46,7 @@ class RememberTokens:
         self._written: dict[str, WrittenTransaction] = {}  # the oldest first
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request, from what is remembered where it is one that was written before."""
+        """Answer a request. A transaction that was written before gets the same answer again."""
         if not environ.get("HTTP_X_AMZ_TARGET", "").endswith(".TransactWriteItems"):
             return self._application(environ, start_response)
         request = json.loads(read_body(environ))

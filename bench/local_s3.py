@@ -1,4 +1,4 @@
-"""The benchmark's S3 server in a process of its own."""
+"""The benchmark's S3 server in a process of its own, and the limits that it is given."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from typing import Self
 from urllib.request import Request, urlopen
 
 from bench.harness import ROOT
-from bench.s3server import STATS_PATH
+from bench.s3_server import STATS_PATH
+
+SERVERS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("no limits", {}),
+    ("10 ms, 90 MiB/s a connection", {"latency_ms": 10, "connection_mib_s": 90}),
+)
+"""The two servers of most measurements, by name: one that leaves the processor as the limit, and one like S3."""
+
+LIKE_S3 = SERVERS[1][1]
 
 
 class LocalS3:
-    """The server in a process of its own, for as long as the context lasts."""
+    """The server. A context manager."""
 
     def __init__(self, *, latency_ms: float = 0, connection_mib_s: float = 0, warm_mib: int = 0) -> None:
-        """Cap nothing where a number is 0."""
-        self._command = [sys.executable, "-m", "bench.s3server", "--latency-ms", str(latency_ms)]
+        """Limits of 0 are none."""
+        self._command = [sys.executable, "-m", "bench.s3_server", "--latency-ms", str(latency_ms)]
         self._command += ["--connection-mib-s", str(connection_mib_s), "--warm-mib", str(warm_mib)]
         self.url = ""
 
@@ -37,12 +45,12 @@ class LocalS3:
         self._process.stdout.close()
 
     def stats(self, *, reset: bool = False) -> Counter[str]:
-        """Return the counts since the last reset: requests by kind, refusals by kind and status, bytes in and out."""
+        """Return the counts since the last reset: requests by kind, refusals by method and status, bytes in and out."""
         counts = self._stats("GET")
         if reset:
             self._stats("DELETE")
         return counts
 
     def _stats(self, method: str) -> Counter[str]:
-        with urlopen(Request(self.url + STATS_PATH, method=method)) as answer:  # noqa: S310 - our own server
+        with urlopen(Request(self.url + STATS_PATH, method=method)) as answer:  # noqa: S310  our own server
             return Counter(json.load(answer))

@@ -1,9 +1,9 @@
-"""Look into a file of the broker's or of the archive's: segment, index or fragment. Everything is verified on the way.
+"""The contents of a segment, an index or a fragment as items, verified.
 
-A file gives *items*, dictionaries that JSON can hold: for each chunk one (`what` is "chunk"), with its messages or its
-tracking records behind it if they are asked for, for each index record one, and at the end one for the whole file.
-Memory is bounded by a chunk, and for a fragment also by its index. A compressed one is decompressed into a
-temporary file.
+An *item* is a dictionary that JSON can hold. Its `what` is "chunk", "message", "tracking" or "index record", and for
+the last one, which sums up the file, "segment", "index" or "fragment". Messages and tracking records come after their
+chunk. Memory is bounded by a chunk, and for a fragment by its index, too. A compressed fragment is decompressed into a
+temporary file, because its trailer, which says where the index is, comes last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coldstream.format.seekable import SEEK_TABLE_FOOTER_BYTES, SeekTable, decom
 from coldstream.format.segment import first_offset_of
 from coldstream.format.tracking import iter_tracking
 from coldstream.manifest.entry import Encoding
-from coldstream.units import MIB, format_timestamp
+from coldstream.units import MIB, Offset, format_timestamp
 
 Item = dict[str, Any]
 
@@ -37,8 +37,8 @@ FRAGMENT_SUFFIX = ".fragment"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def examine(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
-    """Yield what is in a file, up to the first thing that is wrong. Raises CorruptionError, which names the byte."""
+def file_items(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
+    """Yield the items of a file, up to the first damage. Raises CorruptionError, which names the byte."""
     source = path.name
     with path.open("rb") as file:
         start = file.read(len(INDEX_HEADER))
@@ -51,16 +51,13 @@ def examine(path: Path, *, with_messages: bool = False) -> Iterator[Item]:
             return
         trailer = _trailer(file, source)
         if trailer is None:
-            yield from _Chunks(source, first_offset_of(source), with_messages=with_messages).read(file, "segment")
+            yield from _ChunkReader(source, first_offset_of(source), with_messages=with_messages).read(file, "segment")
         else:
             yield from _fragment(file, source, trailer, with_messages=with_messages)
 
 
 def _compressed(file: BinaryIO, source: str, *, with_messages: bool) -> Iterator[Item]:
-    """Decompress a fragment, frame by frame, into a temporary file, and yield what is in that.
-
-    Positions of chunks are those in the decompressed fragment, positions of frames those in the file.
-    """
+    """Decompress a fragment frame by frame, and yield its items. Positions are those in the decompressed fragment."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - SEEK_TABLE_FOOTER_BYTES))
     table_bytes = seek_table_bytes(file.read(), source=source, object_bytes=size_bytes)
@@ -75,7 +72,7 @@ def _compressed(file: BinaryIO, source: str, *, with_messages: bool) -> Iterator
             position += frame.compressed_bytes
         trailer = _trailer(content, source)
         if trailer is None:
-            raise BadMagicError(source, 0, "no fragment is compressed in this file")
+            raise BadMagicError(source, 0, "what is compressed in this file is no fragment")
         for item in _fragment(content, source, trailer, with_messages=with_messages):
             if item["what"] == "fragment":
                 item |= {"bytes": size_bytes, "encoding": Encoding.ZSTD_SEEKABLE}
@@ -84,7 +81,7 @@ def _compressed(file: BinaryIO, source: str, *, with_messages: bool) -> Iterator
 
 
 def _trailer(file: BinaryIO, source: str) -> FragmentTrailer | None:
-    """Read a fragment's trailer; None where the file is a segment: the two begin alike."""
+    """Return a fragment's trailer, or None if the file is a segment: the two begin alike, and only the end tells."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(max(0, size_bytes - FRAGMENT_TRAILER_BYTES))
     end = file.read()
@@ -116,7 +113,7 @@ def _fragment(file: BinaryIO, source: str, trailer: FragmentTrailer, *, with_mes
     file.seek(trailer.index_range.start)
     index = iter_fragment_index(file.read(len(trailer.index_range)), trailer, source=source)
     file.seek(0)
-    chunks = _Chunks(source, trailer.first_offset, with_messages=with_messages, index=index)
+    chunks = _ChunkReader(source, trailer.first_offset, with_messages=with_messages, index=index)
     for item in chunks.read(file, "fragment", trailer.data_range.end):
         if item["what"] == "fragment":
             if (item["next_offset"], item["chunks"]) != (trailer.next_offset, trailer.chunks):
@@ -138,19 +135,19 @@ def _fragment(file: BinaryIO, source: str, trailer: FragmentTrailer, *, with_mes
         yield item
 
 
-class _Chunks:
-    """Reads chunks, and sums up what they are. `index`, where given, must have a record for each."""
+class _ChunkReader:
+    """Reads the chunks of a file, and sums them up. `index`, if given, must have a record for each chunk."""
 
     def __init__(
         self,
         source: str,
-        first_offset: int | None,
+        first_offset: Offset | None,
         *,
         with_messages: bool,
         index: Iterator[FragmentIndexRecord] | None = None,
     ) -> None:
         self._source = source
-        self._scanner = SegmentScanner(source, first_offset=first_offset)  # type: ignore[arg-type]
+        self._scanner = SegmentScanner(source, first_offset=first_offset)
         self._with_messages = with_messages
         self._index = index
         self._first: ChunkHeader | None = None
@@ -160,7 +157,7 @@ class _Chunks:
         self._messages = 0
 
     def read(self, file: BinaryIO, what: str, end: int | None = None) -> Iterator[Item]:
-        """Yield the items of a file up to byte `end`, its own where that is None."""
+        """Yield the items of a file up to byte `end`, or to the end of the file."""
         left = os.fstat(file.fileno()).st_size if end is None else end
         whole = bytearray()
         while block := file.read(min(left, MIB)):

@@ -1,4 +1,4 @@
-"""What the stack and the processes that run its functions tell each other."""
+"""The messages between the stack and the processes that run its functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """A queue to poll. `reports_failures` is whether the function answers with the messages that failed."""
+    """A queue to poll. `reports_failures`: the function's answer lists the messages that failed."""
 
     url: str
     arn: str
@@ -19,9 +19,9 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True)
 class FunctionConfig:
-    """What a process needs to run a function; its code, layers and variables are in the process's environment.
+    """What the stack tells a process of its function. Code, layers and variables are in the process's environment.
 
-    `http` is whether to serve it over HTTP, at `port`, any free one where that is 0.
+    `http`: serve it over HTTP, at `port`; 0 is any free one.
     """
 
     name: str
@@ -35,16 +35,16 @@ class FunctionConfig:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> FunctionConfig:
-        """Take a config out of the JSON made of it."""
+        """Return the config that was sent as this JSON."""
         queues = tuple(QueueConfig(**queue) for queue in message["queues"])
         return cls(**{**message, "queues": queues})
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
-    """A function was called, for a message of a queue or for an HTTP request.
+class InvocationReport:
+    """One call of a function, for a message of a queue or for an HTTP request.
 
-    `event` is the message's body, or the request line and the status; `error` says why it failed, None when it did not.
+    `event` is the message's body, or the request line and the status. `error` is None if the call succeeded.
     """
 
     function: str

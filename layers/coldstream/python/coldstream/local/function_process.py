@@ -1,7 +1,8 @@
-"""Run one function: its own process with its own environment, as on Lambda (`python -m`).
+"""One function in a process of its own, as on Lambda (`python -m`).
 
-Its code and layers are on the process's path, its variables in its environment. It is called for the messages of its
-queues and for HTTP requests, one at a time. It ends when its starter does, having finished the event at hand.
+The parent puts the function's code and layers on the process's path, and its variables into the environment. The
+function is called for the messages of its queues and for HTTP requests, one at a time. The process ends when its parent
+does, after the event at hand.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ import threading
 import traceback
 from dataclasses import asdict
 
+from coldstream.local.child_process import ParentProcess
 from coldstream.local.environment import client
+from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import HttpApi
-from coldstream.local.invocation import Invoker
-from coldstream.local.messages import FunctionConfig, Handled
+from coldstream.local.invoker import Invoker
 from coldstream.local.poller import poll
-from coldstream.local.process import Starter
 
 
 def main() -> None:
-    """Run the function that the starter asks for, until it is gone."""
-    starter = Starter()
-    config = FunctionConfig.from_message(starter.request)
+    """Run the function that the parent asks for, until the parent closes the pipe or dies."""
+    parent = ParentProcess()
+    config = FunctionConfig.from_message(parent.request)
 
-    def report(handled: Handled) -> None:
-        starter.tell(asdict(handled))
+    def report(invocation: InvocationReport) -> None:
+        parent.send(asdict(invocation))
 
     api = None
     try:
@@ -34,7 +35,7 @@ def main() -> None:
             api = HttpApi(config.port, function=config.name, invoke=invoke, report=report)
     except Exception as err:  # noqa: BLE001 - a handler's module may raise anything
         traceback.print_exc()
-        starter.tell({"error": f"{config.name}: {type(err).__name__}: {err}"})
+        parent.send({"error": f"{config.name}: {type(err).__name__}: {err}"})
         return
     threads = [
         threading.Thread(
@@ -45,17 +46,17 @@ def main() -> None:
                 "function": config.name,
                 "invoke": invoke,
                 "report": report,
-                "stop": starter.gone,
+                "stop": parent.gone,
             },
         )
         for queue in config.queues
     ]
     if api is not None:
         threads.append(threading.Thread(target=api.serve_forever))
-    starter.tell({"url": api.url if api is not None else None})
-    for thread in threads:
+    parent.send({"url": api.url if api is not None else None})
+    for thread in threads:  # only now: the parent takes the first message for the one that says ready
         thread.start()
-    starter.gone.wait()
+    parent.gone.wait()
     if api is not None:
         api.shutdown()
         api.server_close()

@@ -1,13 +1,13 @@
-"""A small, fast S3 for measurements: what moto is too slow for, and AWS too far away.
+"""A small, fast S3 for measurements: moto is too slow for them, and AWS too far away.
 
-    python -m bench.s3server --latency-ms 10 --connection-mib-s 90
+    python -m bench.s3_server --latency-ms 10 --connection-mib-s 90
 
-It serves PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET with a range, HEAD and DELETE,
-and multipart uploads, of parts sent or copied, path-style, on the loopback interface. It checks
-CRC-32s as S3 does, and ignores signatures. It can answer late and cap the rate of each connection, in both directions,
-as S3 does: one connection to S3 carries about 90 MiB/s.
+It serves, path-style and on the loopback: PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET
+with a range, HEAD and DELETE, and multipart uploads whose parts are sent or copied. It checks CRC-32s as S3 does, and
+ignores signatures. It can delay answers and limit the rate of each connection in both directions, as S3 does: one
+connection to S3 carries about 90 MiB/s.
 
-It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/stats sets them to nought.
+It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/stats resets them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ import signal
 import socket
 import socketserver
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BufferedReader
 from urllib.parse import parse_qsl, unquote
 
-from bench.arena import BLOCK_BYTES, Arena, Body
-from bench.uploads import InvalidPartError, NoSuchUploadError, Uploads, base64_of
+from bench.s3_bodies import BLOCK_BYTES, Arena, Body
+from bench.s3_store import RefusedError, Store, StoredObject
+from bench.s3_uploads import InvalidPartError, NoSuchUploadError, base64_of
 
 STATS_PATH = "/-/stats"
 OTHER_SUMS = ("crc32c", "crc64nvme", "sha1", "sha256")
@@ -36,69 +34,17 @@ REASONS = {200: "OK", 204: "No Content", 206: "Partial Content", 412: "Precondit
 
 
 REQUEST_ID = "x-amz-request-id: 0000000000000000"
-"""Without one, whoever answers is not taken for AWS."""
+"""Clients take a server that sends none for something else than AWS."""
 
 Pace = Callable[[int], None]
-"""Holds a body to its rate: called with the bytes that have passed so far, it waits while they are early."""
-
-
-class RefusedError(Exception):
-    """A request that is answered with an S3 error."""
-
-    def __init__(self, status: int, code: str, *, closes: bool = False) -> None:
-        super().__init__(code)
-        self.status = status
-        self.code = code
-        self.closes = closes
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object, which never changes. `crc32` is the checksum that it came with."""
-
-    body: Body
-    etag: str
-    crc32: str | None
-
-
-class Store:
-    """The objects by path, and what was served."""
-
-    def __init__(self, arena: Arena) -> None:
-        self.arena = arena
-        self.uploads = Uploads(arena)
-        self.counts: Counter[str] = Counter()
-        self._objects: dict[str, StoredObject] = {}
-        self._lock = threading.Lock()
-        self._made = 0
-
-    def get(self, path: str) -> StoredObject | None:
-        """Return the object at a path."""
-        return self._objects.get(path)
-
-    def put(self, path: str, body: Body, crc32: str | None, *, new: bool = False) -> StoredObject:
-        """Put an object; with `new`, only where there is none."""
-        with self._lock:
-            if new and path in self._objects:
-                raise RefusedError(412, "PreconditionFailed")
-            self._made += 1
-            stored = StoredObject(body, f'"{self._made:032x}"', crc32)
-            self._objects[path] = stored
-            return stored
-
-    def delete(self, path: str) -> None:
-        """Forget what is at a path."""
-        with self._lock:
-            self._objects.pop(path, None)
-
-    def count(self, what: str, number: int = 1) -> None:
-        """Add to a count."""
-        with self._lock:
-            self.counts[what] += number
+"""Called with the bytes of a body that have passed so far, it waits until that many are due."""
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Listens on loopback; a thread a connection. Sockets, CRCs and copies leave the interpreter to the others."""
+    """Listens on the loopback, with a thread for each connection.
+
+    Threads are enough: sockets, CRCs and copies release the interpreter's lock.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -112,7 +58,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class Connection(socketserver.StreamRequestHandler):
-    """Serves the requests of one connection, one after the other."""
+    """Serves the requests of one connection in turn."""
 
     server: Server
     connection: socket.socket
@@ -121,7 +67,7 @@ class Connection(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        """Serve until the client hangs up."""
+        """Serve until the client closes the connection."""
         self.buffer = bytearray(BLOCK_BYTES)
         with suppress(ConnectionError):
             while self._serve_one():
@@ -193,6 +139,7 @@ class Connection(socketserver.StreamRequestHandler):
         store = self.server.store
         is_new = self.headers.get("if-none-match") == "*"
         if is_new and store.get(self.path) is not None and "expect" in self.headers:
+            # The client waits for "100 Continue", so it has not sent the body and the connection can go on.
             raise RefusedError(412, "PreconditionFailed")
         body, crc32 = self._read_body()
         store.count("bytes in", body.size_bytes)
@@ -266,7 +213,7 @@ class Connection(socketserver.StreamRequestHandler):
         self._answer_xml(f"<CopyObjectResult><ETag>{stored.etag}</ETag></CopyObjectResult>")
 
     def _source(self) -> StoredObject:
-        """Find what is to be copied."""
+        """Return the object that is to be copied."""
         source = self.server.store.get("/" + unquote(self.headers["x-amz-copy-source"]).lstrip("/"))
         if source is None:
             raise RefusedError(404, "NoSuchKey")
@@ -310,7 +257,7 @@ class Connection(socketserver.StreamRequestHandler):
         return stored
 
     def _read_body(self) -> tuple[Body, str | None]:
-        """Read what a PUT brings: the bytes, and the CRC-32 that the client says they have."""
+        """Read the body of a PUT; return it with the CRC-32 that the client states."""
         if other := [name for name in self.headers if name.startswith("x-amz-checksum-") and name[15:] in OTHER_SUMS]:
             raise RefusedError(501, f"NotImplemented: {other[0]}", closes=True)
         is_chunked = "aws-chunked" in self.headers.get("content-encoding", "")
@@ -329,7 +276,7 @@ class Connection(socketserver.StreamRequestHandler):
         return body, (self.headers | trailer).get("x-amz-checksum-crc32")
 
     def _chunks(self) -> Iterator[int]:
-        """Yield the size of each `size[;extension] CRLF data CRLF` up to the one of size 0; then comes the trailer."""
+        """Yield the size of each `size[;extension] CRLF data CRLF`. The caller reads the data, and the trailer."""
         while size_bytes := int(self.rfile.readline(1 << 12).partition(b";")[0], 16):
             yield size_bytes
             self.rfile.readline(2)
@@ -390,13 +337,13 @@ def _parse_range(value: str, size_bytes: int) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Serve until told to stop. The first line on stdout is the URL."""
+    """Serve until SIGTERM. The first line on standard output is the URL."""
     parser = argparse.ArgumentParser(description="A small, fast S3 for measurements, on loopback.")
-    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument("--latency-ms", type=float, default=0, help="wait before each answer")
-    parser.add_argument("--connection-mib-s", type=float, default=0, help="cap of one connection; 0: none")
-    parser.add_argument("--directory", help="keep objects in an unnamed file here; default: in memory")
-    parser.add_argument("--warm-mib", type=int, default=0, help="memory to touch beforehand")
+    parser.add_argument("--connection-mib-s", type=float, default=0, help="limit of one connection; 0: none")
+    parser.add_argument("--directory", help="keep objects in an unnamed file in this directory; default: in memory")
+    parser.add_argument("--warm-mib", type=int, default=0, help="memory to touch before serving")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     store = Store(Arena(options.directory, options.warm_mib))
