@@ -1,27 +1,27 @@
-"""Sort keys of the manifest's items: what a partition looks like in order.
+"""Sort keys of the manifest's items: a partition in its order.
 
     event#{revision, 20 digits}       the journal
     gap#{first offset, 20 digits}     the gaps
     log#{next offset, 20 digits}      the fragment entries, each under the offset after its last
-    log#head                          the head, right behind the last entry: letters sort after digits
-    loss#{first offset}-{next offset}           what is known to be lost, 20 digits each
+    log#head                          the head, right after the last entry: letters sort after digits
+    loss#{first offset}-{next offset}           the announced losses, 20 digits each
     quarantine#{first offset}-{next offset}     the segments in quarantine; nothing sorts between these and the losses
-    tombstone#{due ms, 20 digits}#{key}         the objects to delete, in the order in which that is due
+    tombstone#{due ms, 20 digits}#{key}         the objects to delete, by due time
 
-The registry of streams is a partition of its own, `#streams`, which no incarnation can be called:
+The registry of streams is a partition of its own, `#streams`, a name that no incarnation can have:
 
     {sha256 of the names, 64 hex digits}#{incarnation}
 
-So are the bindings of streams to clusters, `#clusters`, under the same without the incarnation.
+The bindings of streams to clusters are in `#clusters`, under the same key without the incarnation.
 
-Who may read what is in another, `#access`:
+The grants are in `#access`:
 
     {principal, or a pattern of principals} {pattern of streams}
 
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 
-2^64, the next offset of the last offset there can be, has 20 digits as well.
+The greatest next offset, 2^64, has 20 digits as well.
 """
 
 from __future__ import annotations
