@@ -95,7 +95,8 @@ def parse_timestamp(text: str) -> TimestampMs:
             value = -((_EPOCH - moment) // timedelta(milliseconds=1))
     except (ValueError, OverflowError) as err:
         raise ValueError(
-            f"{text[:80]!r} is neither milliseconds since 1970 nor an RFC 3339 time, as 2026-01-31T09:30:00Z is ({err})"
+            f"{text[:80]!r} is neither milliseconds since 1970 nor an RFC 3339 time such as"
+            f" 2026-01-31T09:30:00Z ({err})"
         ) from err
     if not MIN_TIMESTAMP_MS <= value <= MAX_TIMESTAMP_MS:
         raise ValueError(f"{text[:80]!r} lies outside a signed 64-bit number of milliseconds")
@@ -137,7 +138,7 @@ def parse_duration(text: str) -> float:
     """Read a duration, such as 60s, 5m, 0.5h or 30d, in seconds; a number alone is seconds. Raises ValueError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not a duration, as 30s, 5m and 1h are")
+        raise ValueError(f"{text[:80]!r} is not a duration such as 30s, 5m or 1h")
     try:
         return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
     except OverflowError as err:
@@ -148,7 +149,7 @@ def parse_size(text: str) -> int:
     """Read a size, such as 500MB or 2GiB, in bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not a size, as 500MB and 2GiB are")
+        raise ValueError(f"{text[:80]!r} is not a size such as 500MB or 2GiB")
     try:
         return int(float(match["number"]) * (_FACTORS[match["unit"].replace("ki", "Ki")] if match["unit"] else 1))
     except OverflowError as err:

@@ -75,7 +75,7 @@ def _problem(operation: OperationModel, status: int, headers: Any, body: Any) ->
         return None
     length = headers.get("content-length")
     if length is not None and length != str(len(body)):
-        return f"a body of {len(body)} bytes, where {length} were announced"
+        return f"a body of {len(body)} bytes instead of the {length} announced"
     if operation.service_model.resolved_protocol != "json":
         return None
     checksum = headers.get("x-amz-crc32")

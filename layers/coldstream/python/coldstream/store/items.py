@@ -87,7 +87,7 @@ class Item(Model):
     stream = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
 
-    # Declared from the one list, so that what is written and what is read cannot differ.
+    # Declared from the one list, so that writes and reads cannot differ.
     vars().update({name: _ATTRIBUTES[type_]() for name, type_ in TYPES.items() if name not in {"stream", "item"}})
 
 

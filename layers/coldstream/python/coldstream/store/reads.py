@@ -109,7 +109,7 @@ class DynamoReads(ABC):
         return tuple(gap for gap in map(attributes.gap_of, found) if gap.first_offset < offset)[:limit]
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
-        """Yield what is known to be missing; one Query a megabyte of it."""
+        """Yield all losses, then all quarantines; one Query a megabyte of them."""
         between = sortkeys.MISSING, sortkeys.LAST_MISSING
         yield from map(attributes.missing_of, self._all(incarnation, _BETWEEN, *between))
 
@@ -130,7 +130,7 @@ class DynamoReads(ABC):
         return tuple(map(attributes.missing_of, found))
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
-        """Return what is said of a segment in quarantine; one GetItem."""
+        """Return the quarantine of a segment; one GetItem."""
         item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
         return None if item is None else attributes.quarantine_of(item)
 
