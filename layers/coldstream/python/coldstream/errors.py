@@ -1,44 +1,44 @@
 """Every error that coldstream raises on purpose.
 
     ColdstreamError
-    ├── CorruptionError            bytes are not what their format says; never retried
+    ├── CorruptionError            bytes that break the rules of their format; never retried
     │   ├── BadMagicError          a file, chunk, index or fragment does not start as it must
     │   ├── BadVersionError        a version, type or encoding that this release does not know
-    │   ├── BadLengthError         a length that contradicts what is around it, or a bound
+    │   ├── BadLengthError         a length that contradicts other lengths, or exceeds a bound
     │   ├── TruncatedError         the bytes end before the thing they began
     │   ├── BadCrcError            the checksum differs
-    │   ├── BadCountError          a count in a header is not what the data holds
-    │   └── BadSequenceError       a chunk is not the successor of the one before
-    ├── InvalidInputError          the caller asked for something that cannot be; never retried
-    │   ├── InvalidEventError      an event that is not of its schema
-    │   ├── InvalidNameError       a vhost, stream name or incarnation that cannot be one
-    │   ├── InvalidQueryError      an offset spec, bound or cursor that means nothing
-    │   ├── InvalidSettingError    configuration that is missing or means nothing
+    │   ├── BadCountError          a count in a header differs from the data
+    │   └── BadSequenceError       a chunk does not follow the one before
+    ├── InvalidInputError          the caller asked for something impossible; never retried
+    │   ├── InvalidEventError      an event that breaks its schema
+    │   ├── InvalidNameError       a malformed vhost, stream name or incarnation
+    │   ├── InvalidQueryError      a malformed offset spec, bound or cursor
+    │   ├── InvalidSettingError    configuration that is missing or malformed
     │   └── OtherClusterError      a stream that another cluster announced first
-    ├── NotFoundError              what was asked for is not there
+    ├── NotFoundError              the thing asked for does not exist
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
-    │   ├── IncarnationError       the stream that was being read is gone: there is another of its name
+    │   ├── IncarnationError       the stream being read is gone; another has its name
     │   ├── ObjectNotFoundError    no object at that key
     │   └── UnroutableError        an exchange has no queue for a message, and drops it
-    ├── GapError                   the archive does not hold these offsets, and says so
-    ├── ContradictionError         a segment is of another history than what is archived; it is put aside
-    ├── OverlapError               the manifest holds a part of a fragment; it is to be cut anew
+    ├── GapError                   the archive does not hold these offsets
+    ├── ContradictionError         a segment is of another history than the archive; it is put aside
+    ├── OverlapError               the manifest holds a part of a fragment; cut it again
     ├── ConflictError              somebody else was first
-    │   ├── ObjectExistsError      the key is taken; look at what is there
-    │   ├── ReplacedError          the object at that key is another one by now
+    │   ├── ObjectExistsError      the key is taken; look at the object there
+    │   ├── ReplacedError          the object at that key has been replaced
     │   └── LostRaceError          the manifest moved on; read again and retry
-    ├── MissingExtraError          a package that this part needs is not installed; an ImportError, too
-    ├── StoppedError               who called wants no more of it; nothing was changed
+    ├── MissingExtraError          a package that this part needs is not installed; also an ImportError
+    ├── StoppedError               the caller stopped the call; nothing was changed
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
     └── UnavailableError           a service did not answer, or asked to slow down; retry later
-        └── AccessDeniedError      credentials are missing, expired or not enough; retrying alone will not help
-            └── BrokerRefusedError         the broker's user may not do this with a stream
-                ├── LoginRefusedError      the broker takes neither this user nor this password
-                └── VhostRefusedError      there is no such vhost, or the user has no permissions in it
-            └── NotPermittedError  the resolver knows who asks, who may not read that stream
+        └── AccessDeniedError      credentials are missing, expired or insufficient; retrying alone does not help
+            ├── BrokerRefusedError         the broker's user may not do this with a stream
+            │   ├── LoginRefusedError      the broker refuses this user and password
+            │   └── VhostRefusedError      there is no such vhost, or the user has no permissions in it
+            └── NotPermittedError  the resolver knows the caller, who may not read that stream
 
-Errors of other libraries stop at the border of the package that uses them, and come out as one of these, with the
-original as their cause. `retryable` says whether the same call may succeed later without anybody doing anything.
+Errors of other libraries stop at the border of the package that uses the library. They come out as one of these, with
+the original as the cause. `retryable` tells whether the same call may succeed later without anybody doing anything.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ColdstreamError(Exception):
 
 
 class CorruptionError(ColdstreamError):
-    """Bytes that are not what their format says.
+    """Bytes that break the rules of their format.
 
     `source` names the file or key, `position` the byte where the unit in question begins.
     """
@@ -77,7 +77,7 @@ class BadVersionError(CorruptionError):
 
 
 class BadLengthError(CorruptionError):
-    """A length that contradicts what is around it, or a bound."""
+    """A length that contradicts other lengths, or exceeds a bound."""
 
 
 class TruncatedError(CorruptionError):
@@ -89,15 +89,15 @@ class BadCrcError(CorruptionError):
 
 
 class BadCountError(CorruptionError):
-    """A count in a header is not what the data holds."""
+    """A count in a header differs from the data."""
 
 
 class BadSequenceError(CorruptionError):
-    """A chunk is not the successor of the one before it."""
+    """A chunk does not follow the one before it."""
 
 
 class InvalidInputError(ColdstreamError):
-    """The caller asked for something that cannot be. `field` names the part that is wrong."""
+    """The caller asked for something impossible. `field` names the part that is wrong."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
@@ -106,19 +106,19 @@ class InvalidInputError(ColdstreamError):
 
 
 class InvalidEventError(InvalidInputError):
-    """An event that is not of its schema."""
+    """An event that breaks its schema."""
 
 
 class InvalidNameError(InvalidInputError):
-    """A vhost, stream name or incarnation that cannot be one."""
+    """A malformed vhost, stream name or incarnation."""
 
 
 class InvalidQueryError(InvalidInputError):
-    """An offset spec, bound or cursor that means nothing."""
+    """A malformed offset spec, bound or cursor."""
 
 
 class InvalidSettingError(InvalidInputError):
-    """Configuration that is missing or means nothing."""
+    """Configuration that is missing or malformed."""
 
 
 class OtherClusterError(InvalidInputError):
@@ -138,7 +138,7 @@ class OtherClusterError(InvalidInputError):
 
 
 class NotFoundError(ColdstreamError):
-    """What was asked for is not there."""
+    """The thing asked for does not exist."""
 
 
 class StreamNotFoundError(NotFoundError):
@@ -146,7 +146,7 @@ class StreamNotFoundError(NotFoundError):
 
 
 class IncarnationError(NotFoundError):
-    """The stream that was being read is gone, and another of its name is there: two lives are never read as one."""
+    """The stream being read is gone, and another has its name: two incarnations are never read as one."""
 
 
 class ObjectNotFoundError(NotFoundError):
@@ -182,7 +182,7 @@ class GapError(ColdstreamError):
 
 
 class ContradictionError(ColdstreamError):
-    """A segment is of another history than what is archived. What was archived first stays; the segment is put aside.
+    """A segment is of another history than the archive. The chunks archived first stay; the segment is put aside.
 
     `source` is the segment or the fragment that came later, `chunk_id` the first of its chunks that contradicts.
     """
@@ -194,7 +194,7 @@ class ContradictionError(ColdstreamError):
 
 
 class OverlapError(ColdstreamError):
-    """The manifest holds a part of the offsets of the fragment at `key`: as it is, it can never be committed."""
+    """The manifest holds a part of the offsets of the fragment at `key`, which can never be committed as it is."""
 
     def __init__(self, key: str, first_offset: int, next_offset: int, held: str) -> None:
         self.key = key
@@ -210,7 +210,7 @@ class ConflictError(ColdstreamError):
 
 
 class ObjectExistsError(ConflictError):
-    """The key is taken, and keys never get different bytes: look at what is there."""
+    """The key is taken, and a key never gets different bytes: look at the object there."""
 
     retryable = False
 
@@ -220,7 +220,7 @@ class ObjectExistsError(ConflictError):
 
 
 class ReplacedError(ConflictError):
-    """The object at `key` is not the one that was meant: there is another one by now."""
+    """The object at `key` has been replaced by another one."""
 
     def __init__(self, call: str, key: str) -> None:
         self.key = key
@@ -232,7 +232,7 @@ class LostRaceError(ConflictError):
 
 
 class MissingExtraError(ColdstreamError, ImportError):
-    """A package that this part needs is not installed: an extra of ours, `extra`, brings `module`."""
+    """A package that this part needs is not installed: the extra `extra` installs `module`."""
 
     def __init__(self, module: str, extra: str) -> None:
         self.module = module
@@ -242,7 +242,7 @@ class MissingExtraError(ColdstreamError, ImportError):
 
 
 class StoppedError(ColdstreamError):
-    """Who called wants no more of it, and it ended before it was done; nothing was changed."""
+    """The caller stopped the call before its end; nothing was changed."""
 
     retryable = True
 
@@ -260,7 +260,7 @@ class UnavailableError(ColdstreamError):
 
 
 class AccessDeniedError(UnavailableError):
-    """Credentials are missing, expired, or not enough for the call."""
+    """Credentials are missing, expired, or insufficient for the call."""
 
     retryable = False
 
@@ -270,12 +270,12 @@ class BrokerRefusedError(AccessDeniedError):
 
 
 class LoginRefusedError(BrokerRefusedError):
-    """The broker does not take this user and password, or not from here."""
+    """The broker refuses this user and password, at least from here."""
 
 
 class VhostRefusedError(BrokerRefusedError):
-    """There is no such vhost, or the user has no permissions in it: the broker does not say which."""
+    """There is no such vhost, or the user has no permissions in it: the broker does not tell which."""
 
 
 class NotPermittedError(AccessDeniedError):
-    """Who asks the resolver is known, and may not read that stream, be it there or not."""
+    """The resolver knows the caller, who may not read that stream, whether or not it exists."""

@@ -1,8 +1,8 @@
-"""The units that flow through coldstream: offsets, timestamps, byte ranges.
+"""The units of coldstream: offsets, timestamps, byte ranges.
 
 Offsets, chunk ids and epochs are osiris's: unsigned 64-bit integers. Timestamps are milliseconds since the Unix epoch,
-signed 64-bit, as osiris writes them. Ranges are half-open everywhere; the inclusive form that HTTP wants is made in
-`ByteRange.http` and nowhere else.
+signed 64-bit, as osiris writes them. Ranges are half-open everywhere; only `ByteRange.http` makes the inclusive form of
+HTTP.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ChunkId = NewType("ChunkId", int)
 """The offset of a chunk's first record; the next chunk's id is this one plus the chunk's records."""
 
 Epoch = NewType("Epoch", int)
-"""The leader's term that wrote a chunk."""
+"""The term of the leader that wrote a chunk."""
 
 TimestampMs = NewType("TimestampMs", int)
 """Milliseconds since 1970-01-01T00:00:00Z, signed 64-bit."""
@@ -44,7 +44,7 @@ _AGO = re.compile(r"(?:now)?-(?P<duration>[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FINER_THAN_MICROSECONDS = re.compile(r"[.,][0-9]{6}([0-9]+)")
-"""What datetime.fromisoformat drops."""
+"""The digits that datetime.fromisoformat drops."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,14 +68,14 @@ class ByteRange:
 
 
 def now_ms() -> TimestampMs:
-    """Return the time of this machine's clock."""
+    """Return the time by this machine's clock."""
     return TimestampMs(time.time_ns() // 1_000_000)
 
 
 def parse_timestamp(text: str) -> TimestampMs:
     """Read milliseconds since the Unix epoch, or an RFC 3339 date and time with an offset from UTC.
 
-    A time finer than a millisecond is rounded up, so that "at or after" keeps its meaning. Raises ValueError when the
+    A time finer than a millisecond is rounded up, so that "at or after" keeps its meaning. Raises ValueError if the
     text is neither, has no offset from UTC, or lies outside 64 bits.
     """
     stripped = text.strip().upper()
@@ -95,7 +95,8 @@ def parse_timestamp(text: str) -> TimestampMs:
             value = -((_EPOCH - moment) // timedelta(milliseconds=1))
     except (ValueError, OverflowError) as err:
         raise ValueError(
-            f"{text[:80]!r} is neither milliseconds since 1970 nor an RFC 3339 time, as 2026-01-31T09:30:00Z is ({err})"
+            f"{text[:80]!r} is neither milliseconds since 1970 nor an RFC 3339 time such as"
+            f" 2026-01-31T09:30:00Z ({err})"
         ) from err
     if not MIN_TIMESTAMP_MS <= value <= MAX_TIMESTAMP_MS:
         raise ValueError(f"{text[:80]!r} lies outside a signed 64-bit number of milliseconds")
@@ -103,10 +104,10 @@ def parse_timestamp(text: str) -> TimestampMs:
 
 
 def parse_time(text: str, now: TimestampMs) -> TimestampMs:
-    """Read a time as people give it on a command line. Days begin at midnight UTC, for all times are written in UTC.
+    """Read a time as people write it on a command line. Days begin at midnight UTC, as all output is in UTC.
 
-    It is `now`, `today` or `yesterday`; some time ago, as -90s, -30m, -1h and -2d, also now-1h; a date, as 2026-01-31;
-    or what `parse_timestamp` reads. Raises ValueError.
+    Accepts `now`, `today` or `yesterday`; some time ago, such as -90s, -30m, -1h, -2d or now-1h; a date, such as
+    2026-01-31; and everything that `parse_timestamp` reads. Raises ValueError.
     """
     stripped = text.strip()
     midnight = now - now % _DAY_MS
@@ -119,13 +120,13 @@ def parse_time(text: str, now: TimestampMs) -> TimestampMs:
 
 
 def is_relative(text: str) -> bool:
-    """Tell whether a text is a time that is another one each time it is read."""
+    """Tell whether a time depends on the moment at which it is read."""
     stripped = text.strip()
     return stripped in {"now", "today", "yesterday"} or _AGO.fullmatch(stripped) is not None
 
 
 def format_timestamp(timestamp: TimestampMs) -> str:
-    """Write a timestamp as RFC 3339 in UTC with milliseconds; as plain milliseconds where no calendar reaches."""
+    """Write a timestamp as RFC 3339 in UTC with milliseconds; as plain milliseconds outside the years 1 to 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:
@@ -137,7 +138,7 @@ def parse_duration(text: str) -> float:
     """Read a duration, such as 60s, 5m, 0.5h or 30d, in seconds; a number alone is seconds. Raises ValueError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not a duration, as 30s, 5m and 1h are")
+        raise ValueError(f"{text[:80]!r} is not a duration such as 30s, 5m or 1h")
     try:
         return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"] or "s"]).total_seconds()
     except OverflowError as err:
@@ -148,7 +149,7 @@ def parse_size(text: str) -> int:
     """Read a size, such as 500MB or 2GiB, in bytes. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not a size, as 500MB and 2GiB are")
+        raise ValueError(f"{text[:80]!r} is not a size such as 500MB or 2GiB")
     try:
         return int(float(match["number"]) * (_FACTORS[match["unit"].replace("ki", "Ki")] if match["unit"] else 1))
     except OverflowError as err:

@@ -1,0 +1,4 @@
+"""Bounds on work in flight: `window` for calls, `bandwidth` for bytes a second, `pace` for messages a second.
+
+Shared by everything that reads, uploads or publishes. Nothing here knows streams, AWS or the broker.
+"""

@@ -122,12 +122,12 @@ class SegmentScanner:
                 self._source, self._position, "segment ends inside a chunk", expected=self._end, found=self._taken
             )
         if self._cut_header or not self._position:
-            wanted = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
+            header_bytes = CHUNK_HEADER_BYTES if self._position else SEGMENT_HEADER_BYTES
             raise TruncatedError(
                 self._source,
                 self._position,
                 "segment ends inside a header",
-                expected=wanted,
+                expected=header_bytes,
                 found=len(self._cut_header),
             )
 

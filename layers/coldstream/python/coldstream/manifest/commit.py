@@ -200,7 +200,7 @@ def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> F
 
 
 def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
-    """Return the epoch at the tail, where the entry is appended there: of what is before it, only the head is read."""
+    """Return the epoch at the tail if the entry is an append: then the head is all that was read of the log."""
     return head.epoch if is_append(head, entry) else None
 
 

@@ -1,0 +1,7 @@
+"""The archive's storage on AWS: the manifest in DynamoDB, the objects in S3.
+
+Only this package and the announcers know AWS's SDK. It stores what `manifest` plans and decides nothing itself. Begin
+with `ports`, the two protocols that everybody above depends on, and what their reads may show. `table` and `objects`
+implement them on AWS, `fast_reads` implements the reads without loading the SDK, and `memory` is the double for tests.
+`sortkeys`, `attributes` and `items` are the layout of the table, `keys` that of the bucket.
+"""

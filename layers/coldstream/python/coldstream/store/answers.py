@@ -1,7 +1,8 @@
-"""Refuse what is no whole answer of AWS's.
+"""Refuse answers that are not whole, or not from AWS.
 
-The SDK compares no body with its Content-Length, takes JSON that it cannot read for an object without fields, and asks
-nobody who answered. A cut answer to a GetItem would say that there is no item; a proxy's page, that a PUT was done.
+The SDK does not compare a body with its Content-Length, takes unreadable JSON for an object without fields, and does
+not check who answered. So a cut answer to a GetItem would mean that there is no item, and a proxy's page that a PUT was
+done.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from botocore.hooks import BaseEventHooks
 from botocore.model import OperationModel
 
 BROKEN_ANSWER = "BrokenAnswer"
-"""The code of the error in the place of a refused answer; its status is 500, and so the SDK repeats the call."""
+"""The error code that replaces a refused answer. Its status is 500, so that the SDK repeats the call."""
 
 _REQUEST_IDS = ("x-amzn-requestid", "x-amz-request-id")
 _REQUEST_ID_IN_BODY = b"<RequestId>"
@@ -35,14 +36,14 @@ _ALWAYS_THERE = {
     "TransactGetItems": "Responses",
     "UploadPart": "ETag",
 }
-"""What every success of an operation has. Without it, something well-formed was said, but no answer."""
+"""A field of every successful answer to an operation. Without it, a well-formed body is still no answer."""
 
 
 def refuse_broken_answers(events: BaseEventHooks) -> None:
-    """Make the clients of these hooks repeat a call whose answer is broken, and fail it in the end as of status 500.
+    """Make clients repeat a call whose answer is broken, and in the end fail it as if its status were 500.
 
-    The hooks are a client's, or a session's for the clients that it makes from now on. Again for the same does nothing.
-    Bodies that are streamed (GetObject) are their reader's to check, who alone sees their end.
+    The hooks are those of a client, or of a session for the clients that it makes later. A second call for the same
+    hooks does nothing. Streamed bodies (GetObject) are for their reader to check, who alone sees their end.
     """
     for event, handler in (("before-parse", _before_parse), ("needs-retry", _before_retry)):
         events.register_first(f"{event}.*.*", handler, unique_id=f"coldstream-{event}")
@@ -64,7 +65,7 @@ def _before_parse(
 
 
 def _problem(operation: OperationModel, status: int, headers: Any, body: Any) -> str | None:
-    """Say what is wrong with an answer; `body` is a stream where the operation has one and did not fail."""
+    """Return what is wrong with an answer, if anything; `body` is a stream if the operation streams and succeeded."""
     is_whole = isinstance(body, bytes)
     if status < HTTPStatus.INTERNAL_SERVER_ERROR and not (
         any(name in headers for name in _REQUEST_IDS) or (is_whole and _REQUEST_ID_IN_BODY in body)
@@ -74,7 +75,7 @@ def _problem(operation: OperationModel, status: int, headers: Any, body: Any) ->
         return None
     length = headers.get("content-length")
     if length is not None and length != str(len(body)):
-        return f"a body of {len(body)} bytes, where {length} were announced"
+        return f"a body of {len(body)} bytes instead of the {length} announced"
     if operation.service_model.resolved_protocol != "json":
         return None
     checksum = headers.get("x-amz-crc32")
@@ -93,15 +94,15 @@ def _is_object(body: bytes) -> bool:
 def _before_retry(
     operation: OperationModel, response: tuple[AWSResponse, dict[str, Any]] | None = None, **_: object
 ) -> None:
-    """Give the retry handler, which comes next, the status of what was refused."""
+    """Set the status of a refused answer for the retry handler, which runs next."""
     if response is None:
         return
     http, parsed = response
     metadata = parsed["ResponseMetadata"]
-    wanted = _ALWAYS_THERE.get(operation.name)
+    field = _ALWAYS_THERE.get(operation.name)
     is_success = metadata["HTTPStatusCode"] < HTTPStatus.MULTIPLE_CHOICES
-    if is_success and wanted is not None and parsed.get(wanted, {}) == {}:
+    if is_success and field is not None and parsed.get(field, {}) == {}:
         http.raw.close()
         metadata["HTTPStatusCode"] = int(HTTPStatus.INTERNAL_SERVER_ERROR)
-        parsed["Error"] = {"Code": BROKEN_ANSWER, "Message": f"an answer without {wanted}"}
+        parsed["Error"] = {"Code": BROKEN_ANSWER, "Message": f"an answer without {field}"}
     http.status_code = metadata["HTTPStatusCode"]

@@ -1,7 +1,7 @@
-"""Items of the manifest as DynamoDB gives them, and the values of `manifest.entry` from them.
+"""The read side of the manifest's items: from the attributes that DynamoDB returns to the values of `manifest.entry`.
 
-docs/formats.md has the attributes of each item. An attribute has the name of the field that it holds; those that differ
-are written out here. What is not known is absent, never null. Numbers are DynamoDB's, which hold 38 digits.
+docs/formats.md lists the attributes of each item. An attribute has the name of the field that it holds; the exceptions
+are written out here. An unknown value is absent, never null. Numbers are DynamoDB's, which hold 38 digits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Value = TypeVar("_Value")
 _Named = TypeVar("_Named", bound=StrEnum)
 
 RawItem = Mapping[str, Mapping[str, Any]]
-"""An item as the API has it, `{"item": {"S": "log#head"}}`, with its binary content as bytes."""
+"""An item in the form of the API, `{"item": {"S": "log#head"}}`, with binary content as bytes."""
 
 Attributes = Mapping[str, Any]
 """An item's content by attribute: text, whole numbers, bytes. `stream` and `item` are its keys."""
@@ -78,7 +78,10 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     # Events.
     **dict.fromkeys(("kind", "detail"), "S"),
 }
-"""DynamoDB's type of each attribute that there is; others are of a later release, and passed over."""
+"""DynamoDB's type of every attribute; attributes that are not listed are of a later release, and ignored.
+
+This is the one list of attributes: the model that writes items (`store.items`) is made from it.
+"""
 
 LAST_USER_CHUNK = {
     "chunk_id": "last_user_chunk_id",
@@ -89,21 +92,19 @@ LAST_USER_CHUNK = {
 
 
 def attributes_of(item: RawItem) -> Attributes:
-    """Read the attributes of an item. Raises CorruptionError where one is of another type."""
+    """Read the attributes of an item. Raises CorruptionError if one has another type."""
     found: dict[str, Any] = {}
     for name, typed in item.items():
-        if (wanted := TYPES.get(name)) is None:
+        if (type_ := TYPES.get(name)) is None:
             continue
-        content = typed.get(wanted)
+        content = typed.get(type_)
         try:
-            found[name] = int(content) if wanted == "N" and content is not None else content
+            found[name] = int(content) if type_ == "N" and content is not None else content
         except ValueError:
             found[name] = None
         if found[name] is None:
             source = f"manifest item {item['stream']['S']} {item['item']['S']}"
-            raise CorruptionError(
-                source, 0, f"an attribute of another type: {name}", expected=wanted, found=dict(typed)
-            )
+            raise CorruptionError(source, 0, f"an attribute of another type: {name}", expected=type_, found=dict(typed))
     return found
 
 
@@ -150,7 +151,7 @@ def cluster_of(item: Attributes) -> Cluster:
     try:
         return cluster(item.get("cluster", ""))
     except InvalidNameError as err:
-        raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
+        raise CorruptionError(_source(item), 0, f"malformed item: {err}") from err
 
 
 def event_of(item: Attributes) -> JournalEvent:
@@ -170,13 +171,13 @@ def grant_of(item: Attributes) -> Grant:
 
 
 def _value(shape: type[_Value], item: Attributes, **given: Any) -> _Value:
-    """Make a dataclass of what is `given` and of the attributes that have its other fields' names."""
+    """Make a dataclass from `given` fields, and from the attributes named like its other fields."""
     names = {field.name for field in fields(shape)} - given.keys()  # type: ignore[arg-type]  # shapes are dataclasses
     held = {name: content for name, content in item.items() if name in names}
     try:
         return shape(**held, **given)
     except (TypeError, ValueError, InvalidInputError) as err:
-        raise CorruptionError(_source(item), 0, f"item that is not one: {err}") from err
+        raise CorruptionError(_source(item), 0, f"malformed item: {err}") from err
 
 
 def _one_of(names: type[_Named], item: Attributes, attribute: str) -> _Named:

@@ -1,4 +1,4 @@
-"""What AWS's SDK raises, as coldstream's errors: the border of this package."""
+"""The border of this package: errors of AWS's SDK turned into coldstream's."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from coldstream.errors import (
 )
 
 SDK_ERRORS = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
-"""What a call may raise. The last two are no errors of the SDK's own making: it lets them through where it reads an
-answer, or the body of a refusal, that breaks off or makes no sense."""
+"""The errors that a call may raise. The last two come through the SDK unchanged, when an answer breaks off or cannot be
+parsed."""
 
 _NO_CREDENTIALS = (
     CredentialRetrievalError,
@@ -86,10 +86,10 @@ _SETTINGS = {"NoSuchBucket": "bucket", "ResourceNotFoundException": "table"}
 def from_aws(
     err: BotoCoreError | ClientError | ResponseParserError | HTTPError, call: str, *, writes: bool = False
 ) -> ColdstreamError:
-    """Make the error to raise from `err`, which ended `call` after the SDK's own retries.
+    """Return the error to raise from `err`, which ended `call` after the SDK's own retries.
 
-    `writes` says that the call may not simply be repeated: then a lost answer, and one in which the service itself
-    failed, leave the outcome unknown.
+    `writes` tells that the call must not simply be repeated. Then a lost answer or a failure of the service leaves the
+    outcome unknown.
     """
     message = f"{call}: {err}"
     lost = OutcomeUnknownError if writes else UnavailableError
@@ -123,10 +123,10 @@ def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError 
 
 
 def error_code(err: ClientError) -> str:
-    """Return the service's code for an error: the HTTP status where the answer had no body, as to a HEAD."""
+    """Return the service's code for an error; the HTTP status if the answer had no body, as after a HEAD."""
     return err.response.get("Error", {}).get("Code", "")
 
 
 def is_try_later(code: str) -> bool:
-    """Tell whether a code, of an error or of a cancelled transaction, says that the same may work later."""
+    """Tell whether a code, of an error or of a cancelled transaction, means that the same call may work later."""
     return code in _TRY_LATER

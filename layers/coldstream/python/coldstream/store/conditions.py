@@ -1,4 +1,4 @@
-"""Conditions of a transaction: an item is still what the change was planned on."""
+"""Conditions of a transaction: an item still has the version that the change was planned on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IS_THERE: Condition = Item.item.exists()
 
 
 def follows(head: Head) -> Condition:
-    """The head has the revision before."""
+    """The stored head has the revision before this one."""
     return IS_NEW if head.revision == 1 else _is("revision", head.revision - 1)
 
 

@@ -1,7 +1,7 @@
-"""AWS as environment variables alone describe it: to a function on Lambda, and to one that runs as on Lambda.
+"""AWS as described by environment variables alone, on Lambda or in a process that imitates it.
 
-The SDK's rules for credentials, regions and endpoints are long, and loading it takes longer than an answer. What is
-read here is the part of them that Lambda uses; where anything else may have a say, the SDK is asked.
+The SDK's rules for credentials, regions and endpoints are long, and loading the SDK takes longer than an answer. This
+module reads the part of the rules that Lambda uses. If anything else may matter, the SDK has to read the environment.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _KNOWN = frozenset(
     }
 )
 _KNOWN_KINDS = ("AWS_ENDPOINT_URL_", "AWS_LAMBDA_", "AWS_XRAY_")
-"""Variables that are understood here, or that mean nothing to requests: with any other of AWS's, ask the SDK."""
+"""Variables that this module knows, or that do not matter to requests. With any other AWS_ variable, use the SDK."""
 
 _OF_HTTP = frozenset({"http_proxy", "https_proxy", "all_proxy", "requests_ca_bundle"})
-"""Variables, in lower case, that tell the SDK how to make connections."""
+"""Variables, in lower case, that change how the SDK connects."""
 
 _REGION = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-[a-z]+-[0-9]+")
-"""Those whose services have names under amazonaws.com."""
+"""Regions whose services have names under amazonaws.com."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-"""Names that are one label of a host's name; dots, and access points, are the SDK's to place."""
+"""Bucket names that are one label of a host name. Only the SDK knows the hosts of others and of access points."""
 
 _PORTS = {"http": 80, "https": 443}
-"""By scheme: named in an endpoint, they make two names of one host."""
+"""Default ports by scheme. An endpoint that names its default port needs the SDK: signatures cover the host name."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsEnvironment:
-    """Region and credentials, and endpoints where they are not AWS's own: scheme, host and port, without a path."""
+    """Region, credentials, and endpoints that are not AWS's own, each as scheme, host and port without a path."""
 
     region: str
     access_key_id: str
@@ -58,7 +58,7 @@ class AwsEnvironment:
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str] = os.environ) -> Self | None:
-        """Read the environment; None where the SDK has to."""
+        """Read the environment; None if only the SDK can."""
         region = variables.get("AWS_DEFAULT_REGION", "")
         key_id, secret = variables.get("AWS_ACCESS_KEY_ID"), variables.get("AWS_SECRET_ACCESS_KEY")
         if not (key_id and secret and _REGION.fullmatch(region)) or _is_beyond(variables):
@@ -77,25 +77,25 @@ class AwsEnvironment:
 
     @property
     def dynamodb_url(self) -> str:
-        """Where DynamoDB is."""
+        """The URL of DynamoDB."""
         return self.dynamodb_endpoint or f"https://dynamodb.{self.region}.amazonaws.com"
 
     def bucket_url(self, bucket: str) -> str | None:
-        """Where a bucket is; None where the SDK has to tell.
+        """Return the URL of a bucket, None if only the SDK knows it.
 
-        A bucket on AWS has a host of its own; addresses at an endpoint of the user's are path-style.
+        A bucket on AWS has its own host; at an endpoint of the user's, addresses are path-style.
         """
         if not _BUCKET.fullmatch(bucket) or bucket.startswith("xn--"):
             return None
         if self.s3_endpoint is not None:
             return None if "amazonaws.com" in self.s3_endpoint else f"{self.s3_endpoint}/{bucket}"
-        # As the SDK has it: the bucket's host in us-east-1 is the one without a region.
+        # As in the SDK, a bucket in us-east-1 has a host without a region.
         service = "s3" if self.region == "us-east-1" else f"s3.{self.region}"
         return f"https://{bucket}.{service}.amazonaws.com"
 
 
 def _is_beyond(variables: Mapping[str, str]) -> bool:
-    """Tell whether a variable, or a file of AWS's, may say more than is understood here."""
+    """Tell whether a variable or a configuration file may change more than this module knows."""
     for name in variables:
         if name.startswith("AWS_") and name not in _KNOWN and not name.startswith(_KNOWN_KINDS):
             return True
@@ -105,7 +105,7 @@ def _is_beyond(variables: Mapping[str, str]) -> bool:
 
 
 def _endpoint(variables: Mapping[str, str], service: str) -> str | None:
-    """Read the endpoint of a service; ValueError for one that is more than scheme, host and port."""
+    """Read the endpoint of a service. Raises ValueError unless it is just scheme, host and port."""
     url = variables.get(f"AWS_ENDPOINT_URL_{service}", variables.get("AWS_ENDPOINT_URL"))
     if url is None:
         return None

@@ -1,7 +1,7 @@
-"""The manifest and the bucket for a reader that starts fast: signed HTTP, without an SDK to load.
+"""Fast reads: the manifest and the bucket by signed HTTP, for a resolver that must not wait until an SDK is loaded.
 
-AWS's SDK for Python, and PynamoDB on it, take longer to load than a resolver's first answer needs for all the rest.
-What that answer asks of AWS is one Query and some signatures; the signatures are those of AWS's C library.
+AWS's SDK for Python, with PynamoDB on top, takes longer to load than everything else in a resolver's first answer. That
+answer needs only one Query and some signatures from AWS, and AWS's C library makes the signatures.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FastTable(DynamoReads):
         self._aws = aws
         self._url = urlsplit(aws.dynamodb_url)
         self._signer = _Signer(aws, "dynamodb")
-        self._idle: list[HTTPConnection] = []  # a list's own methods are safe from any thread
+        self._idle: list[HTTPConnection] = []  # threads share it: append and pop of a list are atomic
         weakref.finalize(self, _close, self._idle)
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ class FastTable(DynamoReads):
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
-            found = _whole(status, answer.headers, content)
+            found = _read_answer(status, answer.headers, content)
         if status != HTTPStatus.OK:
             raise _refusal(status, found, operation, what)
         always = _ALWAYS_THERE.get(operation)
@@ -86,7 +86,7 @@ class FastTable(DynamoReads):
 
     @contextmanager
     def _connection(self, what: str) -> Iterator[HTTPConnection]:
-        """Lend a connection, and keep it if all went well. Raises UnavailableError for what goes wrong with it."""
+        """Lend a connection, and keep it after a success. Raises UnavailableError if the connection fails."""
         connection = None
         try:
             connection = self._idle_connection() or self._new_connection()
@@ -99,7 +99,7 @@ class FastTable(DynamoReads):
             self._idle.append(connection)
 
     def _idle_connection(self) -> HTTPConnection | None:
-        """Take a connection that the server has not closed meanwhile: it would have sent that."""
+        """Take a connection that the server has not closed: an idle socket is readable only if the server closed it."""
         while self._idle:
             connection = self._idle.pop()
             if not select.select([connection.sock], [], [], 0)[0]:
@@ -116,7 +116,7 @@ class FastTable(DynamoReads):
         try:
             connection.connect()
         except BaseException:
-            connection.close()  # there is one where TLS did not come about
+            connection.close()  # the socket is open if only TLS failed
             raise
         connection.sock.settimeout(READ_TIMEOUT_S)
         return connection
@@ -127,7 +127,7 @@ class FastTable(DynamoReads):
 
 
 class FastObjects:
-    """Implement `ports.ObjectReads` on `bucket`, which is at `url`. What is more than a signature goes by the SDK."""
+    """Implement `ports.ObjectReads` on `bucket`, which is at `url`. Only presigned URLs do without the SDK."""
 
     def __init__(self, bucket: str, url: str, aws: AwsEnvironment) -> None:
         self._bucket = bucket
@@ -140,7 +140,7 @@ class FastObjects:
         return self._bucket
 
     def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
-        """Read a range; the first time takes as long as the SDK takes to load."""
+        """Read a range; the first call loads the SDK."""
         return self._by_sdk.get_range(key, byte_range, if_match=if_match)
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
@@ -152,7 +152,7 @@ class FastObjects:
 
     @cached_property
     def _by_sdk(self) -> S3Objects:
-        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # it loads the SDK
+        from coldstream.store.objects import S3Objects  # noqa: PLC0415  # loads the SDK
 
         return S3Objects(self._bucket)
 
@@ -176,7 +176,7 @@ class _Signer:
         return dict(aws_sign_request(request, config).result().headers)
 
     def path(self, path: str, headers: Mapping[str, str], expires_s: int) -> str:
-        """Return the path of a GET with these headers, with a query that grants it. The path is S3's: encoded once."""
+        """Return the path of a GET with these headers, with a query that grants it. S3 encodes paths once."""
         request = HttpRequest("GET", path, HttpHeaders(list(headers.items())))
         config = AwsSigningConfig(
             **self._settings,
@@ -200,13 +200,13 @@ def _close(connections: list[HTTPConnection]) -> None:
 
 
 def _trace() -> dict[str, str]:
-    """Return the header by which AWS follows a request, and notices a loop of functions; the SDK sends it, too."""
+    """Return the header by which AWS traces a request, and detects a loop of functions, as the SDK does."""
     trace = os.environ.get("_X_AMZN_TRACE_ID")
     return {"X-Amzn-Trace-Id": quote(trace, safe="-=;:+&[]{}\"',")} if trace else {}
 
 
-def _whole(status: int, headers: HTTPMessage, content: bytes) -> dict[str, Any]:
-    """Read an answer. Raises HTTPException if it is no whole one of AWS's, as `answers` says; a cut body raised it."""
+def _read_answer(status: int, headers: HTTPMessage, content: bytes) -> dict[str, Any]:
+    """Read an answer. Raises HTTPException unless it is a whole answer of AWS's, by the rules of `answers`."""
     is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     if not is_failure and headers["x-amzn-requestid"] is None:
         raise HTTPException(f"status {status} without a request id: not from AWS")
@@ -223,15 +223,15 @@ def _whole(status: int, headers: HTTPMessage, content: bytes) -> dict[str, Any]:
     raise HTTPException("a body that is no JSON object")
 
 
-def _refusal(status: int, told: Mapping[str, Any], operation: Operation, what: str) -> ColdstreamError:
-    """Make the error of an answer that is one."""
-    # They load a part of the SDK, which answers that are none do without.
+def _refusal(status: int, answered: Mapping[str, Any], operation: Operation, what: str) -> ColdstreamError:
+    """Return the error for an answer that refuses the call."""
+    # These load a part of the SDK, so import them only after a refusal.
     from botocore.exceptions import ClientError  # noqa: PLC0415
 
     from coldstream.store.awserrors import from_aws  # noqa: PLC0415
 
-    code = str(told.get("__type", status)).rpartition("#")[2]
-    message = told.get("message", told.get("Message", ""))
+    code = str(answered.get("__type", status)).rpartition("#")[2]
+    message = answered.get("message", answered.get("Message", ""))
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return from_aws(ClientError(answer, operation), what)
 

@@ -1,6 +1,6 @@
-"""Items of the manifest as they are written: one PynamoDB model, and the values of `manifest.entry` to it.
+"""The write side of the manifest's items: a PynamoDB model, and its items made from the values of `manifest.entry`.
 
-`attributes` reads them, and says which attribute holds what.
+`attributes` is the read side, and lists the attributes of both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from coldstream.store.sortkeys import (
 
 
 class IntegerAttribute(Attribute[int]):
-    """A whole number, exact; PynamoDB's own number may be a float."""
+    """An exact whole number; PynamoDB's own number may be a float."""
 
     attr_type = NUMBER
 
@@ -87,7 +87,7 @@ class Item(Model):
     stream = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
 
-    # Declared from the one list, so that what is written and what is read cannot differ.
+    # Declared from the one list, so that writes and reads cannot differ.
     vars().update({name: _ATTRIBUTES[type_]() for name, type_ in TYPES.items() if name not in {"stream", "item"}})
 
 
@@ -97,7 +97,7 @@ def attribute(name: str) -> Attribute[Any]:
 
 
 def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry) -> Item:
-    """Make the item of an entry."""
+    """Return the item of an entry."""
     last = {} if entry.last_user_chunk is None else _attributes(entry.last_user_chunk)
     return model(
         incarnation,
@@ -111,7 +111,7 @@ def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry
 
 
 def relink_actions(relink: Relink) -> list[Action]:
-    """Make the update of an entry's item that gives it new links."""
+    """Return the update of an entry's item that gives it new links."""
     links = (("prior_offset", relink.prior_offset), ("prior_timestamp", relink.prior_timestamp))
     return [
         attribute("time").set(time_key(relink.running_timestamp, relink.next_offset)),
@@ -120,22 +120,22 @@ def relink_actions(relink: Relink) -> list[Action]:
 
 
 def gap_item(model: type[Item], incarnation: Incarnation, gap: Gap) -> Item:
-    """Make the item of a gap."""
+    """Return the item of a gap."""
     return model(incarnation, gap_key(gap.first_offset), **_attributes(gap))
 
 
 def missing_item(model: type[Item], incarnation: Incarnation, one: Missing) -> Item:
-    """Make the item of a loss, or of a segment in quarantine."""
+    """Return the item of a loss, or of a segment in quarantine."""
     return model(incarnation, missing_key(one), **_attributes(one))
 
 
 def tombstone_item(model: type[Item], incarnation: Incarnation, one: Tombstone) -> Item:
-    """Make the item of a tombstone."""
+    """Return the item of a tombstone."""
     return model(incarnation, tombstone_key(one), **_attributes(one))
 
 
 def head_item(model: type[Item], head: Head) -> Item:
-    """Make the item of a head."""
+    """Return the item of a head."""
     return model(
         head.stream.incarnation,
         LOG_HEAD,
@@ -147,27 +147,27 @@ def head_item(model: type[Item], head: Head) -> Item:
 
 
 def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent) -> Item:
-    """Make the item of an event."""
+    """Return the item of an event."""
     return model(incarnation, event_key(event.revision), **_attributes(event))
 
 
 def binding_item(model: type[Item], vhost: str, name: str, cluster: Cluster) -> Item:
-    """Make the item that binds a stream to a cluster."""
+    """Return the item that binds a stream to a cluster."""
     return model(CLUSTERS, names_key(vhost, name), vhost=vhost, name=name, cluster=cluster)
 
 
 def grant_item(model: type[Item], grant: Grant) -> Item:
-    """Make the item of a grant."""
+    """Return the item of a grant."""
     return model(ACCESS, grant_key(grant), **_attributes(grant, "principal", "streams"))
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:
-    """Make the item that registers a stream."""
+    """Return the item that registers a stream."""
     key = registry_key(stream.vhost, stream.name, stream.incarnation)
     return model(REGISTRY, key, **_attributes(stream))
 
 
 def _attributes(value: Any, *but: str) -> dict[str, Any]:
-    """List the fields of a dataclass that are there, `but` some."""
+    """Return the fields of a dataclass that are not None, except those in `but`."""
     held = ((field.name, getattr(value, field.name)) for field in fields(value) if field.name not in but)
     return {name: content for name, content in held if content is not None}

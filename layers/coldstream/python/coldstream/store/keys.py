@@ -1,12 +1,13 @@
-"""Keys of objects: where everything lies in the bucket.
+"""Keys of objects: the layout of the bucket.
 
     {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
     {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
 
-`hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key; an incarnation is, and its
-alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. Nor has a cluster's:
-its staged segments lie one level deeper than those of agents without one, so that policies can tell them apart.
+`hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key. An incarnation is, and its
+alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. The same holds for a
+cluster. Its staged segments lie one level deeper than those of agents without a cluster, so that policies can tell them
+apart.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ _STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Makes the keys of one archive; `prefix` is empty or ends in a slash. What is staged is staged by `cluster`."""
+    """The keys of one archive. `prefix` is empty or ends in a slash; `cluster` is the one that stages segments."""
 
     prefix: str = ""
     cluster: Cluster = NO_CLUSTER
 
     def fragment(self, incarnation: Incarnation, first_offset: Offset, generation: int = 0) -> str:
-        """Key of a fragment; generation 0 is not spelled out."""
+        """Return the key of a fragment; generation 0 is left out of it."""
         suffix = f".{generation}" if generation else ""
         return f"{self.prefix}{_hash8(incarnation)}_{incarnation}/data/{first_offset:020}{suffix}.fragment"
 
     def staged(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
-        """Key of a segment on its way into the archive."""
+        """Return the key of a staged segment."""
         return f"{self.staging(incarnation)}{first_offset:020}-{next_offset:020}.segment"
 
     def staging(self, incarnation: Incarnation) -> str:
-        """Prefix of all keys of an incarnation's segments on their way in."""
+        """Return the prefix of all staged segments of an incarnation."""
         of_cluster = f"{self.cluster}/" if self.cluster else ""
         return f"{self.prefix}staging/{of_cluster}{incarnation}/"
 
     def staged_offsets(self, key: str) -> tuple[Offset, Offset] | None:
-        """Read the first and the next offset of the segment at a key under `staging`; None for any other key."""
+        """Read the first and the next offset of the segment at a key under `staging`; None for other keys."""
         match = _STAGED.fullmatch(key.rpartition("/")[2])
         return None if match is None else (Offset(int(match["first"])), Offset(int(match["next"])))
 
     def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
-        """Key of a segment that failed verification; the object's ETag tells replicas' different copies apart."""
+        """Return the key of a segment that failed verification; the ETag tells the copies of replicas apart."""
         tag = re.sub(r"[^A-Za-z0-9-]", "", etag)[:64]
         return f"{self.prefix}quarantine/{incarnation}/{first_offset:020}-{tag}.segment"
 

@@ -18,7 +18,7 @@ def iter_pages(
 ) -> Iterator[LogPage]:
     """Yield the pages of the log from the entry that ends after `offset`, up to the one that shows the head.
 
-    Cost: a Query a page, sent when the page is asked for. Consecutive pages are read at different moments: see
+    Cost: a Query a page, sent when the caller takes the page. Consecutive pages are read at different moments: see
     `store.ports` for what they may show of changes that are under way.
     """
     while True:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 20
 ATTEMPTS = 4
-"""Of one request, by the SDK (its retry mode `standard`: exponential backoff with jitter)."""
+"""Attempts of one request by the SDK (retry mode `standard`: exponential backoff with jitter)."""
 
 MORE_ATTEMPTS = 3
-"""Of what the SDK does not repeat: a body that breaks off, and a PUT that met another on its key."""
+"""Attempts if the SDK does not retry a failure: a body that breaks off, and a PUT that met another on its key."""
 
 _NO_OBJECT = frozenset({"NoSuchKey", "404"})
 _ANOTHER_ETAG = frozenset({"PreconditionFailed", "412"})
@@ -49,9 +49,8 @@ _PAST_THE_END = frozenset({"InvalidRange", "416"})
 class S3Objects:
     """Implement `ports.ObjectStore` on `bucket`.
 
-    Region, credentials and endpoint are the SDK's to find. Threads may share it; more than `connections` of them at a
-    time open and drop a connection for each request. Without the permission s3:ListBucket, S3 says that an object is
-    forbidden where it means that there is none.
+    The SDK finds region, credentials and endpoint. Threads may share it; beyond `connections` at a time, each request
+    opens and drops a connection. Without the permission s3:ListBucket, S3 answers that a missing object is forbidden.
     """
 
     def __init__(self, bucket: str, *, connections: int = 10) -> None:
@@ -65,9 +64,9 @@ class S3Objects:
         return self._bucket
 
     def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
-        """Read a range into memory, again from its start where the connection breaks.
+        """Read a range into memory, again from its start if the connection breaks.
 
-        A range that begins past the end of the object is read as no bytes, for a HEAD beside the GET.
+        A range that begins past the end of the object reads as no bytes, and costs a HEAD beside the GET.
         """
         condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
 
@@ -89,7 +88,7 @@ class S3Objects:
     def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
         """Write an object from the whole of a seekable file, which is streamed.
 
-        ObjectExistsError may speak of this very PUT, where its first answer was lost and the SDK sent it again.
+        ObjectExistsError may be about this very PUT: its first answer was lost, and the SDK sent it again.
         """
         if (found := body.seek(0, SEEK_END)) != size_bytes:
             raise ValueError(f"PUT {key}: the body has {found} bytes, not {size_bytes}")
@@ -101,7 +100,7 @@ class S3Objects:
                 Key=key,
                 Body=body,
                 ContentLength=size_bytes,
-                ChecksumAlgorithm="CRC32",  # told by the header that follows; moto wants to be told twice
+                ChecksumAlgorithm="CRC32",  # the next header implies it; moto needs both
                 ChecksumCRC32=_base64(crc32),
                 IfNoneMatch="*",
             )
@@ -144,7 +143,7 @@ class S3Objects:
                 Key=key,
                 UploadId=upload_id,
                 PartNumber=number,
-                Body=BytesIO(data),  # of plain bytes, the SDK would make a copy behind the headers
+                Body=BytesIO(data),  # the SDK would copy plain bytes to append them to the headers
                 ContentLength=len(data),
                 ChecksumAlgorithm="CRC32",
                 ChecksumCRC32=_base64(crc32),
@@ -170,8 +169,8 @@ class S3Objects:
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
         """Make the object of these parts.
 
-        ObjectExistsError, or ConflictError, may speak of this very upload, where its first answer was lost and the SDK
-        sent the request again. Where S3 answers 409, the upload is gone (UnavailableError).
+        ObjectExistsError or ConflictError may be about this very upload: its first answer was lost, and the SDK sent
+        the request again. If S3 answers 409, the upload is gone (UnavailableError).
         """
         with _border("completion of", key, is_new=True):
             self._client.complete_multipart_upload(
@@ -190,7 +189,7 @@ class S3Objects:
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is at a key."""
+        """Return the size, ETag and CRC-32 of the object at a key, None if there is none."""
         try:
             with _border("HEAD", key):
                 answer = self._client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
@@ -215,10 +214,10 @@ class S3Objects:
             )
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete what is at a key.
+        """Delete the object at a key.
 
-        A store that knows no condition here is asked for the ETag first. What takes the object's place between the two
-        requests would be deleted, then: who staged it finds it gone, and stages it again.
+        A store that knows no condition of a delete is asked for the ETag first. An object that replaces the old one
+        between the two requests is then deleted: whoever staged it finds it gone, and stages it again.
         """
         try:
             with suppress(ObjectNotFoundError), _border("DELETE", key):
@@ -255,11 +254,11 @@ def _client(connections: int) -> S3Client:
     session = boto3.session.Session()
 
     def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
-        made = session.client(
+        s3 = session.client(
             "s3",
             config=Config(
                 signature_version="s3v4",
-                # The checksums are ours: botocore would read every body once more for its own.
+                # We send checksums ourselves: botocore would read every body once more for its own.
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
                 s3={"payload_signing_enabled": False, "addressing_style": addressing_style},
@@ -269,27 +268,27 @@ def _client(connections: int) -> S3Client:
                 max_pool_connections=connections,
             ),
         )
-        refuse_broken_answers(made.meta.events)
-        return made
+        refuse_broken_answers(s3.meta.events)
+        return s3
 
     auto = client("auto")
     if "amazonaws.com" not in auto.meta.endpoint_url:
-        # An endpoint of the user's: addresses are path-style there, as it may have no names for buckets.
+        # An endpoint of the user's: it may have no host names for buckets, so addresses are path-style.
         return auto
-    # On AWS, "auto" presigns URLs of the global endpoint, which redirects for a bucket that is new in another region,
-    # and a redirect breaks the signature; "virtual" names the region's own. The second client costs 5 ms.
+    # On AWS, "auto" presigns URLs of the global endpoint, which redirects requests for a bucket that is new in another
+    # region, and a redirect breaks the signature. "virtual" uses the region's endpoint. The second client costs 5 ms.
     return client("virtual")
 
 
-def _range_read(content_range: str, etag: str, data: bytes, asked: ByteRange) -> RangeRead:
-    """Make the answer to a GET, if it is the range that was asked for, and the whole of it."""
-    told = content_range.rpartition("/")[2]
-    size_bytes = int(told) if told.isdecimal() else 0
-    end = min(asked.end, size_bytes)
-    if content_range != f"bytes {asked.start}-{end - 1}/{size_bytes}":
-        raise ResponseStreamingError(error=f"{content_range} was sent, and {asked.http} asked for")
-    if len(data) != end - asked.start:
-        raise IncompleteReadError(actual_bytes=len(data), expected_bytes=end - asked.start)
+def _range_read(content_range: str, etag: str, data: bytes, requested: ByteRange) -> RangeRead:
+    """Return the answer to a GET. Raises an error of the SDK unless it is the whole of the requested range."""
+    total = content_range.rpartition("/")[2]
+    size_bytes = int(total) if total.isdecimal() else 0
+    end = min(requested.end, size_bytes)
+    if content_range != f"bytes {requested.start}-{end - 1}/{size_bytes}":
+        raise ResponseStreamingError(error=f"{content_range} was sent for {requested.http}")
+    if len(data) != end - requested.start:
+        raise IncompleteReadError(actual_bytes=len(data), expected_bytes=end - requested.start)
     return RangeRead(data, size_bytes, etag)
 
 
@@ -308,7 +307,7 @@ def _base64(crc32: int) -> str:
 
 
 def _crc32_of(checksum: str | None) -> int | None:
-    # That of a multipart upload may be a checksum of the parts' checksums, and then ends in "-" and their number.
+    # A multipart upload may have a checksum of its parts' checksums, which ends in "-" and their number.
     return None if checksum is None or "-" in checksum else int.from_bytes(b64decode(checksum), "big")
 
 
@@ -321,7 +320,7 @@ def _named(part: UploadedPart) -> CompletedPartTypeDef:
 
 @contextmanager
 def _border(call: str, key: str, *, is_new: bool = False) -> Iterator[None]:
-    """Turn the SDK's errors into ours; `is_new` says that the call is conditional on the key having no object."""
+    """Turn the SDK's errors into ours; with `is_new` the call requires that the key has no object."""
     try:
         yield
     except ClientError as err:

@@ -1,4 +1,4 @@
-"""What coldstream wants of a manifest table and of an object store: the two ports to AWS.
+"""The two ports to AWS: a manifest table and an object store, with everything that coldstream asks of them.
 
 Each has an implementation on AWS (`table`, `objects`) and an in-memory double (`memory`); tests/store holds one
 contract suite that runs on all of them.
@@ -17,15 +17,15 @@ from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ByteRange, Offset, TimestampMs
 
 if TYPE_CHECKING:
-    from coldstream.manifest.change import Change  # what only reads has no use for it
+    from coldstream.manifest.change import Change  # readers do without it
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
     """Consecutive entries of a stream's log, in ascending order.
 
-    `head` is there when the page reached the end of the log: nothing follows the last entry. A page without entries
-    and without a head is that of a stream the table does not know.
+    `head` is set if the page reached the end of the log: nothing follows the last entry. A page without entries and
+    without a head means that the table does not know the stream.
     """
 
     entries: tuple[FragmentEntry, ...]
@@ -34,26 +34,26 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True)
 class StreamPage:
-    """Some of the streams of a table; `cursor` asks for those after them, None when there are no more."""
+    """Some of the streams of a table; `cursor` continues after them, None if there are no more."""
 
     streams: tuple[StreamId, ...]
     cursor: str | None
 
 
 class ManifestReads(Protocol):
-    """The manifest, to read.
+    """The read side of the manifest.
 
-    Reads are strongly consistent, except `log_from_timestamp`, and so find the last state of each item; but only of
-    each. Of a transaction that others are writing a Query, or two reads one after the other, may show any part, in any
-    order: having read the head first proves nothing of items beside it. What is seen to be archived is, for good; that
-    something is missing has to be proven, by links (`FragmentEntry.prior_offset`), by counts of the head, or by the
-    conditions of a change.
+    Reads are strongly consistent, except `log_from_timestamp`, and so find the last state of each item, but only item
+    by item. While others write a transaction, a Query, or two reads one after the other, may show any part of it, in
+    any order: a head that was read first proves nothing about the items beside it. An entry that was seen proves that
+    its offsets are archived, for good. Absence has to be proven: by links (`FragmentEntry.prior_offset`), by counts of
+    the head, or by the conditions of a change.
 
-    Every method raises UnavailableError, after bounded retries, when the service does not answer.
+    Every method raises UnavailableError, after bounded retries, if the service does not answer.
     """
 
     def head(self, incarnation: Incarnation) -> Head | None:
-        """Return the head, None for a stream the table does not know. Cost: one GetItem."""
+        """Return the head, None for a stream that the table does not know. Cost: one GetItem."""
         ...
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
@@ -77,8 +77,8 @@ class ManifestReads(Protocol):
     def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
         """Return the entries that end at these offsets, up to 99, and the head, all as they are at one moment.
 
-        None where one of them is not there, or a change of one is just being written. Cost: one TransactGetItems, at
-        twice the price of reading them otherwise.
+        None if one of them does not exist, or a transaction is just writing one. Cost: one TransactGetItems, at twice
+        the price of other reads.
         """
         ...
 
@@ -105,13 +105,13 @@ class ManifestReads(Protocol):
         ...
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
-        """Yield what is known to be missing, losses first, by first offset. Cost: one Query a page, of thousands."""
+        """Yield all losses, then all quarantines, each by first offset. Cost: one Query a page, of thousands."""
         ...
 
     def missing_before(
         self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
     ) -> tuple[Missing, ...]:
-        """Return up to `limit` of one kind of what is missing that begin at or before `offset`, nearest first.
+        """Return up to `limit` losses or quarantines that begin at or before `offset`, nearest first.
 
         Cost: one Query.
         """
@@ -120,11 +120,11 @@ class ManifestReads(Protocol):
     def missing_after(
         self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
     ) -> tuple[Missing, ...]:
-        """Return up to `limit` of one kind of what is missing that begin after `offset`, in order. Cost: one Query."""
+        """Return up to `limit` losses or quarantines that begin after `offset`, in order. Cost: one Query."""
         ...
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
-        """Return what is said of the segment of exactly these offsets in quarantine. Cost: one GetItem."""
+        """Return the quarantine of the segment of exactly these offsets. Cost: one GetItem."""
         ...
 
     def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
@@ -136,11 +136,11 @@ class ManifestReads(Protocol):
         ...
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
-        """Return the newest incarnation of a stream, None when it has none here. Cost: one Query."""
+        """Return the newest incarnation of a stream, None if the table has none. Cost: one Query."""
         ...
 
     def bound_cluster(self, vhost: str, name: str) -> Cluster:
-        """Return the cluster that a stream is bound to, NO_CLUSTER when it is to none. Cost: one GetItem."""
+        """Return the cluster that a stream is bound to, NO_CLUSTER if to none. Cost: one GetItem."""
         ...
 
     def streams(self, cursor: str | None, limit: int) -> StreamPage:
@@ -148,41 +148,41 @@ class ManifestReads(Protocol):
         ...
 
     def grants(self) -> tuple[Grant, ...]:
-        """Return who may read what. Cost: one Query a page, of thousands."""
+        """Return all grants. Cost: one Query a page, of thousands."""
         ...
 
 
 class ManifestTable(ManifestReads, Protocol):
-    """The manifest."""
+    """The manifest, to read and to write."""
 
     def apply(self, change: Change) -> None:
         """Write a change as one transaction; a change to revision 1 also registers the stream.
 
-        Raises LostRaceError when anything is not as the change says that it was read: the head's revision, and each
-        entry, gap, missing segment and tombstone that it writes or relies on; also while another transaction is still
-        writing one of them. OutcomeUnknownError when no answer came.
+        Raises LostRaceError unless the head and every item that the change writes or requires still has the version
+        that was read, and while another transaction is still writing one of them; OutcomeUnknownError if no answer
+        came.
         """
         ...
 
     def bind_cluster(self, vhost: str, name: str, cluster: Cluster) -> Cluster:
-        """Bind a stream to a cluster, unless it is bound; return the one that it is bound to then. Cost: one PutItem.
+        """Bind a stream to a cluster, unless it is bound; return the cluster that it is bound to. Cost: one PutItem.
 
-        Where another was first, one GetItem more.
+        If another cluster was first, one GetItem more.
         """
         ...
 
     def put_grant(self, grant: Grant) -> None:
-        """Let somebody read something, if nothing is said of these two yet, or say it again. Cost: one PUT."""
+        """Write a grant, whether or not it exists. Cost: one PUT."""
         ...
 
     def delete_grant(self, grant: Grant) -> bool:
-        """Take back what exactly that grant says; return whether it was there. Cost: one DELETE."""
+        """Delete exactly this grant; return whether it existed. Cost: one DELETE."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a HEAD says of an object. `crc32` is that of the whole object, None where the store keeps none."""
+    """The answer to a HEAD. `crc32` is that of the whole object, None if the store keeps none."""
 
     size_bytes: int
     etag: str
@@ -191,7 +191,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """Bytes of an object, and what the store said of the whole of it."""
+    """Bytes of an object, and the size and ETag of the whole of it."""
 
     data: bytes
     object_bytes: int
@@ -200,7 +200,7 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class UploadedPart:
-    """A part of a multipart upload; parts count from 1. `crc32` is None where the store keeps none."""
+    """A part of a multipart upload; parts count from 1. `crc32` is None if the store keeps none."""
 
     number: int
     size_bytes: int
@@ -209,9 +209,9 @@ class UploadedPart:
 
 
 class ObjectReads(Protocol):
-    """The objects of one bucket, to read.
+    """The read side of one bucket.
 
-    Every method raises UnavailableError, after bounded retries, when the service does not answer.
+    Every method raises UnavailableError, after bounded retries, if the service does not answer.
     """
 
     @property
@@ -220,26 +220,25 @@ class ObjectReads(Protocol):
         ...
 
     def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
-        """Read a range; the bytes end early where the object does. Cost: one GET.
+        """Read a range; the bytes end early if the object does. Cost: one GET.
 
-        Raises ObjectNotFoundError, and ReplacedError when the object is not the one of the ETag `if_match`.
+        Raises ObjectNotFoundError, and ReplacedError if the object does not have the ETag `if_match`.
         """
         ...
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
-        """Return a URL that grants exactly that range of that object to who sends its `Range` header. No request."""
+        """Return a URL that grants exactly that range to anybody who sends its `Range` header. No request."""
         ...
 
 
 class ObjectStore(ObjectReads, Protocol):
-    """The objects of one bucket."""
+    """One bucket, to read and to write."""
 
     def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
         """Write an object at a key that has none; the store refuses bytes that are not of that CRC-32. Cost: one PUT.
 
-        The body is a seekable file, which is written whole, from its start. Raises ObjectExistsError when the key is
-        taken, CorruptionError when the bytes did not arrive as they were sent, ValueError when they are not of that
-        size.
+        The body is a seekable file, which is written whole, from its start. Raises ObjectExistsError if the key is
+        taken, CorruptionError if the bytes did not arrive as they were sent, ValueError if they have another size.
         """
         ...
 
@@ -258,15 +257,15 @@ class ObjectStore(ObjectReads, Protocol):
     def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
         """Return the parts that an upload has, by number. Cost: one listing a thousand parts.
 
-        Raises ConflictError when there is no such upload any more.
+        Raises ConflictError if the upload is gone.
         """
         ...
 
     def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
         """Write a part, over the one of that number; the store refuses bytes that are not of that CRC-32. Cost: a PUT.
 
-        All parts but the last need 5 MiB. Raises ConflictError when there is no such upload any more, CorruptionError
-        when the bytes did not arrive as they were sent.
+        All parts but the last need 5 MiB. Raises ConflictError if the upload is gone, CorruptionError if the bytes did
+        not arrive as they were sent.
         """
         ...
 
@@ -275,26 +274,26 @@ class ObjectStore(ObjectReads, Protocol):
     ) -> UploadedPart:
         """Write a part that is a range of another object, without its bytes passing here. Cost: one COPY.
 
-        The part has up to 5 GiB. Raises ObjectNotFoundError when there is no source, ConflictError when it is not the
-        one of the ETag `if_match` or there is no such upload any more, ColdstreamError when it ends before the range.
+        A part has at most 5 GiB. Raises ObjectNotFoundError if there is no source, ConflictError if the source does not
+        have the ETag `if_match` or the upload is gone, ColdstreamError if the source ends before the range.
         """
         ...
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
         """Make the object of these parts, in ascending order, at a key that has none. Cost: one POST.
 
-        Parts that are not named are dropped. `crc32` is of the whole object. Raises ObjectExistsError when the key is
-        taken, ConflictError when one of these parts, or the upload, is not there any more, CorruptionError when the
-        object would not be of that CRC-32. After ObjectExistsError and CorruptionError the upload is still there.
+        Parts that are not listed are dropped. `crc32` is that of the whole object. Raises ObjectExistsError if the key
+        is taken, ConflictError if one of these parts or the upload is gone, CorruptionError if the object would have
+        another CRC-32. After ObjectExistsError and CorruptionError the upload still exists.
         """
         ...
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop an upload and its parts; there being none is fine. Cost: one DELETE."""
+        """Drop an upload and its parts, if it exists. Cost: one DELETE."""
         ...
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is at a key, None when nothing is. Cost: one HEAD."""
+        """Return the size, ETag and CRC-32 of the object at a key, None if there is none. Cost: one HEAD."""
         ...
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -304,13 +303,13 @@ class ObjectStore(ObjectReads, Protocol):
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         """Copy an object within the bucket, without its bytes passing here. Cost: one COPY.
 
-        Raises ObjectNotFoundError, and ReplacedError when the source is not the one of the ETag `if_match`.
+        Raises ObjectNotFoundError, and ReplacedError if the source does not have the ETag `if_match`.
         """
         ...
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete what is at a key; nothing being there is fine. Cost: one DELETE.
+        """Delete the object at a key, if there is one. Cost: one DELETE.
 
-        Raises ReplacedError when the object is not the one of the ETag `if_match`.
+        Raises ReplacedError if the object does not have the ETag `if_match`.
         """
         ...

@@ -1,7 +1,7 @@
-"""The reads of the manifest in DynamoDB, by whichever road its API is called.
+"""The reads of the manifest in DynamoDB, however its API is called.
 
-Two roads there are: the client that PynamoDB writes with (`table`), and plain signed HTTP (`lean`) for a function whose
-first answer must not wait for an SDK to be loaded.
+There are two ways to call it: with the client that PynamoDB writes with (`table`), and by plain signed HTTP
+(`fast_reads`), for a function whose first answer must not wait until an SDK is loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BY_TIME = "by-time"
 CONNECT_TIMEOUT_S = 2
 READ_TIMEOUT_S = 5
 RETRIES = 3
-"""Of one request, after exponential backoff with jitter."""
+"""Retries of one request, after exponential backoff with jitter."""
 
 _BETWEEN = "#key BETWEEN :a AND :b"
 
@@ -43,7 +43,7 @@ class DynamoReads(ABC):
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         """Make a request of DynamoDB's API and return its answer, with binary content as bytes.
 
-        Raises a ColdstreamError that says `what` was done.
+        Raises a ColdstreamError that names the call by `what`.
         """
 
     def head(self, incarnation: Incarnation) -> Head | None:
@@ -54,7 +54,7 @@ class DynamoReads(ABC):
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         """Return the log from the entry that holds `offset`; one Query."""
         between = sortkeys.log_key(Offset(offset + 1)), sortkeys.LOG_HEAD
-        # One more than asked for, so that the head is seen behind the last entry.
+        # One item more than the limit, so that the head shows after the last entry.
         return _log_page(self._query(incarnation, _BETWEEN, *between, limit=limit + 1), limit)
 
     def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
@@ -70,9 +70,9 @@ class DynamoReads(ABC):
     def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
         """Return the entries that end at these offsets, and the head, of one moment; one TransactGetItems."""
         keys = [*map(sortkeys.log_key, next_offsets), sortkeys.LOG_HEAD]
-        wanted = [{"Get": {"TableName": self._name, "Key": _key(incarnation, key)}} for key in keys]
+        gets = [{"Get": {"TableName": self._name, "Key": _key(incarnation, key)}} for key in keys]
         try:
-            answer = self._call("TransactGetItems", {"TransactItems": wanted}, f"read of {incarnation}")
+            answer = self._call("TransactGetItems", {"TransactItems": gets}, f"read of {incarnation}")
         except ConflictError:
             return None
         found = [attributes_of(one["Item"]) for one in answer["Responses"] if "Item" in one]
@@ -104,12 +104,12 @@ class DynamoReads(ABC):
     def gaps_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[Gap, ...]:
         """Return the gaps backwards from the one that begins before `offset`; one Query."""
         between = sortkeys.gap_key(Offset(0)), sortkeys.gap_key(offset)
-        # One more than asked for, for one may begin at `offset`.
+        # One more than the limit: one gap may begin at `offset`, and is dropped.
         found = self._query(incarnation, _BETWEEN, *between, limit=limit + 1, backwards=True)
         return tuple(gap for gap in map(attributes.gap_of, found) if gap.first_offset < offset)[:limit]
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
-        """Yield what is known to be missing; one Query a megabyte of it."""
+        """Yield all losses, then all quarantines; one Query a megabyte of them."""
         between = sortkeys.MISSING, sortkeys.LAST_MISSING
         yield from map(attributes.missing_of, self._all(incarnation, _BETWEEN, *between))
 
@@ -130,7 +130,7 @@ class DynamoReads(ABC):
         return tuple(map(attributes.missing_of, found))
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
-        """Return what is said of a segment in quarantine; one GetItem."""
+        """Return the quarantine of a segment; one GetItem."""
         item = self._get(incarnation, sortkeys.quarantine_key(first_offset, next_offset))
         return None if item is None else attributes.quarantine_of(item)
 
@@ -166,12 +166,12 @@ class DynamoReads(ABC):
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
 
     def grants(self) -> tuple[Grant, ...]:
-        """Return who may read what; one Query a megabyte of it."""
+        """Return all grants; one Query a megabyte of them."""
         return tuple(map(attributes.grant_of, self._all(sortkeys.ACCESS, "")))
 
     def _get(self, partition: str, key: str) -> Attributes | None:
-        wanted = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}
-        found = self._call("GetItem", wanted, f"read of {partition}").get("Item")
+        parameters = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}
+        found = self._call("GetItem", parameters, f"read of {partition}").get("Item")
         return None if found is None else attributes_of(found)
 
     def _all(self, partition: str, condition: str, *values: str) -> Iterator[Attributes]:
@@ -206,7 +206,7 @@ class DynamoReads(ABC):
         start: Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         """Read one page of a partition. `values` are those of :a and :b in the condition on the sort key."""
-        # Attributes have other names here, for words like "item" are DynamoDB's own.
+        # Attributes need placeholders: words like "item" are reserved by DynamoDB.
         named = {"#stream": "stream"} | ({"#key": "item" if index is None else "time"} if condition else {})
         parameters: dict[str, Any] = {
             "TableName": self._name,

@@ -1,6 +1,6 @@
 """The functions' configuration: one frozen value, read from the environment at the first invocation.
 
-Endpoint, region and credentials are the SDK's business, by its own variables (AWS_ENDPOINT_URL and the rest).
+The SDK finds endpoint, region and credentials by its own variables (AWS_ENDPOINT_URL and others).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ DEFAULT_FRAGMENT_BYTES = 64 * MIB
 DEFAULT_URL_EXPIRY_S = 3600
 
 MIN_FRAGMENT_BYTES = 64 * KIB
-"""A segment of 4 GiB is numbered in 16 bits of fragments."""
+"""The fragments of a segment of 4 GiB are numbered in 16 bits."""
 
 MAX_FRAGMENT_BYTES = 1024 * MIB
-"""Positions in a fragment are 32-bit, and the chunk that ends one may be large."""
+"""Positions in a fragment have 32 bits, and its last chunk may be large."""
 
 METRICS_NAMESPACE = os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "coldstream")
-"""In which functions count: a stack's own, so that the alarms of two in one account do not ring for each other."""
+"""The namespace of the functions' metrics. Each stack has its own, so that alarms of two stacks stay apart."""
 
 MAX_URL_EXPIRY_S = 7 * 24 * 3600
 """SigV4's own limit."""
@@ -32,13 +32,13 @@ MAX_URL_EXPIRY_S = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the functions have to be told.
+    """The configuration of the functions.
 
     `prefix` is empty or ends in a slash. `fragment_bytes` is the size of data past which a fragment ends. `spool_dir`
     is where fragments wait on disk on their way to the bucket, None for the system's temporary directory.
-    `url_expiry_s` is how long a presigned URL is good for. `cluster` is what agents are told, and announce for.
-    `token_permissions` and `iam_permissions` say whether the resolver holds each stream against what its caller may
-    read: by the scopes in the claim `scope_claim` of a token, by the table's grants for a principal of IAM.
+    `url_expiry_s` is how long a presigned URL is valid. `cluster` is the cluster that an agent announces for.
+    `token_permissions` and `iam_permissions` tell whether the resolver checks which streams its caller may read: by the
+    scopes in the claim `scope_claim` of a token, or by the table's grants to an IAM principal.
     """
 
     bucket: str

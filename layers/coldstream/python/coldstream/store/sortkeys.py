@@ -1,27 +1,27 @@
-"""Sort keys of the manifest's items: what a partition looks like in order.
+"""Sort keys of the manifest's items: a partition in its order.
 
     event#{revision, 20 digits}       the journal
     gap#{first offset, 20 digits}     the gaps
     log#{next offset, 20 digits}      the fragment entries, each under the offset after its last
-    log#head                          the head, right behind the last entry: letters sort after digits
-    loss#{first offset}-{next offset}           what is known to be lost, 20 digits each
+    log#head                          the head, right after the last entry: letters sort after digits
+    loss#{first offset}-{next offset}           the announced losses, 20 digits each
     quarantine#{first offset}-{next offset}     the segments in quarantine; nothing sorts between these and the losses
-    tombstone#{due ms, 20 digits}#{key}         the objects to delete, in the order in which that is due
+    tombstone#{due ms, 20 digits}#{key}         the objects to delete, by due time
 
-The registry of streams is a partition of its own, `#streams`, which no incarnation can be called:
+The registry of streams is a partition of its own, `#streams`, a name that no incarnation can have:
 
     {sha256 of the names, 64 hex digits}#{incarnation}
 
-So are the bindings of streams to clusters, `#clusters`, under the same without the incarnation.
+The bindings of streams to clusters are in `#clusters`, under the same key without the incarnation.
 
-Who may read what is in another, `#access`:
+The grants are in `#access`:
 
     {principal, or a pattern of principals} {pattern of streams}
 
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 
-2^64, the next offset of the last offset there can be, has 20 digits as well.
+The greatest next offset, 2^64, has 20 digits as well.
 """
 
 from __future__ import annotations
@@ -51,75 +51,75 @@ _REGISTERED = re.compile(r"[0-9a-f]{64}#[A-Za-z0-9_=-]{1,255}")
 
 
 def log_key(next_offset: Offset) -> str:
-    """Key of the entry that ends before `next_offset`."""
+    """Return the key of the entry that ends before `next_offset`."""
     return f"log#{next_offset:020}"
 
 
 def gap_key(first_offset: Offset) -> str:
-    """Key of the gap that begins at `first_offset`."""
+    """Return the key of the gap that begins at `first_offset`."""
     return f"gap#{first_offset:020}"
 
 
 def missing_key(one: Missing) -> str:
-    """Key of a loss, or of a segment in quarantine."""
+    """Return the key of a loss, or of a segment in quarantine."""
     return f"{missing_from(type(one), one.first_offset)}-{one.next_offset:020}"
 
 
 def missing_from(kind: type[Missing], first_offset: Offset) -> str:
-    """Lower bound of the keys of one kind of what is missing that begins at `first_offset` or later."""
+    """Return the lower bound of the keys of losses or quarantines that begin at `first_offset` or later."""
     return f"{MISSING if kind is Loss else QUARANTINES}{first_offset:020}"
 
 
 def quarantine_key(first_offset: Offset, next_offset: Offset) -> str:
-    """Key of the quarantine of the segment of `first_offset` up to `next_offset`."""
+    """Return the key of the quarantine of the segment of `first_offset` up to `next_offset`."""
     return f"{missing_from(Quarantine, first_offset)}-{next_offset:020}"
 
 
 def tombstone_key(one: Tombstone) -> str:
-    """Key of a tombstone."""
+    """Return the key of a tombstone."""
     return f"{due_from(one.due_at)}#{one.key}"
 
 
 def due_from(due_at: TimestampMs) -> str:
-    """Lower bound of the keys of tombstones that are due at `due_at` or later."""
+    """Return the lower bound of the keys of tombstones that are due at `due_at` or later."""
     return f"{TOMBSTONES}{due_at:020}"
 
 
 def event_key(revision: int) -> str:
-    """Key of the event of the change to `revision`."""
+    """Return the key of the event of the change to `revision`."""
     return f"event#{revision:020}"
 
 
 def time_key(running_timestamp: TimestampMs, next_offset: Offset) -> str:
-    """Key, in the index by time, of the entry that ends before `next_offset`."""
+    """Return the key, in the index by time, of the entry that ends before `next_offset`."""
     return f"{time_from(running_timestamp)}#{next_offset:020}"
 
 
 def time_from(timestamp: TimestampMs) -> str:
-    """Lower bound of the keys, in the index by time, of a running timestamp at or after `timestamp`."""
+    """Return the lower bound of the keys, in the index by time, of a running timestamp at or after `timestamp`."""
     return f"{timestamp - MIN_TIMESTAMP_MS:020}"
 
 
 def grant_key(grant: Grant) -> str:
-    """Key of a grant. Neither part has a space in it."""
+    """Return the key of a grant. Neither part has a space in it."""
     return f"{grant.principal} {grant.streams}"
 
 
 def names_key(vhost: str, name: str) -> str:
-    """Begin the registry's keys for all incarnations of a stream. Raises InvalidNameError."""
+    """Return the prefix of the registry's keys of all incarnations of a stream. Raises InvalidNameError."""
     check_name("vhost", vhost)
     check_name("stream name", name)
-    # The length says where the vhost ends.
+    # Without the length, two pairs of names could give one text, and share a key.
     return sha256(f"{len(vhost)}:{vhost}{name}".encode()).hexdigest() + "#"
 
 
 def registry_key(vhost: str, name: str, incarnation: Incarnation) -> str:
-    """Key of a stream in the registry: in the order of incarnations, which is that of their declaration."""
+    """Return the key of a stream in the registry: in the order of incarnations, which is that of their declaration."""
     return names_key(vhost, name) + incarnation
 
 
 def check_cursor(cursor: str) -> str:
     """Return a cursor over the registry, which is one of its keys. Raises InvalidQueryError for anything else."""
     if not _REGISTERED.fullmatch(cursor):
-        raise InvalidQueryError("cursor", f"{cursor[:80]!r} is not one that an earlier page of streams gave")
+        raise InvalidQueryError("cursor", f"{cursor[:80]!r} does not come from an earlier page of streams")
     return cursor

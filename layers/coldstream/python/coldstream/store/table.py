@@ -1,4 +1,4 @@
-"""The manifest in DynamoDB: written by PynamoDB, read with the client that it has."""
+"""The manifest in DynamoDB, written by PynamoDB and read with its client."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _METHODS: Mapping[Operation, str] = {
 class DynamoTable(DynamoReads):
     """Implement `ports.ManifestTable` on the table `name`.
 
-    Region, credentials and endpoint are the SDK's to find. Nothing is sent, and no client made, before the first call.
-    Threads may share it.
+    The SDK finds region, credentials and endpoint. Nothing is sent, and no client made, before the first call. Threads
+    may share it.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,17 +48,17 @@ class DynamoTable(DynamoReads):
                 max_retry_attempts = RETRIES
 
         self._item: type[Item] = BoundItem
-        self._making = threading.Lock()
+        self._client_lock = threading.Lock()
 
     def apply(self, change: Change) -> None:
-        """Write a change; one TransactWriteItems, which the SDK may repeat safely: it carries a token."""
+        """Write a change; one TransactWriteItems. Its token lets the SDK repeat it safely."""
         assert change.items <= MAX_ITEMS, f"a change of {change.items} items"
         try:
             with TransactWrite(connection=self._connection(), client_request_token=uuid4().hex) as write:
                 transaction.fill(write, self._item, change)
         except PynamoDBException as err:
             raise _from_transaction(err, f"revision {change.head.revision} of {change.head.stream}") from err
-        except ResponseParserError as err:  # PynamoDB lets it through
+        except ResponseParserError as err:  # PynamoDB does not wrap it
             raise from_aws(err, f"revision {change.head.revision} of {change.head.stream}", writes=True) from err
 
     def bind_cluster(self, vhost: str, name: str, cluster: Cluster) -> Cluster:
@@ -72,11 +72,11 @@ class DynamoTable(DynamoReads):
         return cluster
 
     def put_grant(self, grant: Grant) -> None:
-        """Let somebody read something; one PutItem."""
+        """Write a grant; one PutItem."""
         self._write(items.grant_item(self._item, grant).save, f"grant to {grant.principal}")
 
     def delete_grant(self, grant: Grant) -> bool:
-        """Take that back; one DeleteItem."""
+        """Delete a grant; one DeleteItem."""
         item = items.grant_item(self._item, grant)
         try:
             self._write(lambda: item.delete(condition=Item.item.exists()), f"grant to {grant.principal}")
@@ -92,7 +92,7 @@ class DynamoTable(DynamoReads):
             if err.cause_response_code == "ConditionalCheckFailedException":
                 raise LostRaceError(f"{call}: the condition does not hold") from err
             raise _from_pynamodb(err, call) from err
-        except ResponseParserError as err:  # PynamoDB lets it through
+        except ResponseParserError as err:  # PynamoDB does not wrap it
             raise from_aws(err, call, writes=True) from err
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
@@ -104,12 +104,13 @@ class DynamoTable(DynamoReads):
         return answer
 
     def _connection(self) -> Connection:
-        """Return the model's connection, which makes its client when first asked, and anew while without credentials.
+        """Return the model's connection, with a client.
 
-        It makes each in the session of the thread that asks, and so every call goes by here.
+        PynamoDB makes the client on first access, again while it has no credentials, and each time in the session of
+        the calling thread. So every call must come through here, for the hooks that refuse broken answers.
         """
-        with self._making:  # or each of the threads that come first makes one, of 10 MB
-            connection = self._item._get_connection().connection  # noqa: SLF001  # one client reads and writes
+        with self._client_lock:  # without the lock each of the first threads would make a client, of 10 MB
+            connection = self._item._get_connection().connection  # noqa: SLF001  # one client for reads and writes
             refuse_broken_answers(connection.session.get_component("event_emitter"))
             _ = connection.client
         return connection
@@ -129,7 +130,7 @@ def _from_transaction(err: PynamoDBException, call: str) -> ColdstreamError:
 
 
 def _from_pynamodb(err: PynamoDBException, call: str) -> ColdstreamError:
-    # PynamoDB wraps a ClientError in one of its own, which has lost the HTTP status.
+    # PynamoDB wraps a ClientError in an error of its own, which lacks the HTTP status.
     cause = err.cause.__cause__ if isinstance(err.cause, VerboseClientError) else err.cause
     if isinstance(cause, BotoCoreError | ClientError):
         return from_aws(cause, call, writes=True)

@@ -30,7 +30,7 @@ from coldstream.units import ByteRange
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """An unfinished multipart upload; parts and their bytes are under their numbers."""
+    """An unfinished multipart upload, with its parts and their bytes by number."""
 
     key: str
     parts: dict[int, tuple[UploadedPart, bytes]] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class MemoryObjects:
             del self._uploads[upload_id]
 
     def info(self, key: str) -> ObjectInfo | None:
-        """Return what is at a key."""
+        """Return the size, ETag and CRC-32 of the object at a key."""
         try:
             data, etag = self._read("HeadObject", key, None)
         except ObjectNotFoundError:
@@ -151,13 +151,13 @@ class MemoryObjects:
         self.objects[target_key] = data
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete what is at a key."""
+        """Delete the object at a key."""
         with suppress(ObjectNotFoundError):
             self._read("DeleteObject", key, if_match)
         self.objects.pop(key, None)
 
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
-        """Return a URL that says what it would grant; nothing serves it."""
+        """Return a URL that shows what it would grant; nothing serves it."""
         return f"memory://{self._bucket}/{quote(key)}?range={byte_range.http}&expires={expires_s}"
 
     def _put_new(self, key: str, data: bytes) -> None:
@@ -193,4 +193,4 @@ def _etag(data: bytes) -> str:
 
 def _check_crc32(key: str, data: bytes, crc32: int) -> None:
     if (found := crc32_of(data)) != crc32:
-        raise BadCrcError(key, 0, "CRC-32 of what was sent", expected=f"{crc32:08x}", found=f"{found:08x}")
+        raise BadCrcError(key, 0, "CRC-32 of the bytes sent", expected=f"{crc32:08x}", found=f"{found:08x}")

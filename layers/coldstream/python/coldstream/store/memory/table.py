@@ -50,9 +50,9 @@ _Kind = TypeVar("_Kind")
 
 
 class MemoryTable:
-    """Implement `ports.ManifestTable` in memory. A read or write looks at all of a stream's entries.
+    """Implement `ports.ManifestTable` in memory. Each read or write walks all entries of a stream.
 
-    What is written shows at once, or as the visibility says.
+    Changes show at once, or as `visibility` decides.
     """
 
     def __init__(self, visibility: Visibility | None = None) -> None:
@@ -66,7 +66,7 @@ class MemoryTable:
         self._lock = RLock()
 
     def settle(self) -> None:
-        """Have all that was written show."""
+        """Show everything that was written."""
         with self._lock:
             for shown in self._visible.values():
                 shown.settle()
@@ -96,7 +96,7 @@ class MemoryTable:
         return _log_page(found[::-1], limit)
 
     def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
-        """Return the entries that end at these offsets, and the head, of one moment."""
+        """Return the entries that end at these offsets, and the head, all at one moment."""
         self._count("TransactGetItems")
         keys = [*map(log_key, next_offsets), LOG_HEAD]
         shown = self._weak(incarnation)
@@ -131,7 +131,7 @@ class MemoryTable:
         return tuple(gap for gap in found if gap.first_offset < offset)[:limit]
 
     def missing(self, incarnation: Incarnation) -> Iterator[Missing]:
-        """Yield what is known to be missing."""
+        """Yield all losses, then all quarantines."""
         for one in self._query(incarnation, MISSING, LAST_MISSING):
             assert isinstance(one, Missing)
             yield one
@@ -139,19 +139,19 @@ class MemoryTable:
     def missing_before(
         self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
     ) -> tuple[Missing, ...]:
-        """Return what begins at or before `offset`, nearest first."""
+        """Return losses or quarantines that begin at or before `offset`, nearest first."""
         between = missing_from(kind, Offset(0)), missing_from(kind, Offset(offset + 1))
         return _all_of(kind, self._query(incarnation, *between, limit, backwards=True))
 
     def missing_after(
         self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
     ) -> tuple[Missing, ...]:
-        """Return what begins after `offset`, in order."""
+        """Return losses or quarantines that begin after `offset`, in order."""
         between = missing_from(kind, Offset(offset + 1)), missing_from(kind, Offset(MAX_OFFSET + 1))
         return _all_of(kind, self._query(incarnation, *between, limit))
 
     def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
-        """Return what is said of a segment in quarantine."""
+        """Return the quarantine of a segment."""
         return self._get(incarnation, quarantine_key(first_offset, next_offset), Quarantine)
 
     def tombstones(self, incarnation: Incarnation, due_by: TimestampMs, limit: int) -> tuple[Tombstone, ...]:
@@ -192,17 +192,17 @@ class MemoryTable:
         return StreamPage(tuple(self._registry[key] for key in page), page[-1] if len(keys) > limit else None)
 
     def grants(self) -> tuple[Grant, ...]:
-        """Return who may read what."""
+        """Return all grants."""
         self._count("Query")
         return tuple(grant for _, grant in sorted(self._grants.items()))
 
     def put_grant(self, grant: Grant) -> None:
-        """Let somebody read something."""
+        """Write a grant."""
         self._count("PutItem")
         self._grants[grant_key(grant)] = grant
 
     def delete_grant(self, grant: Grant) -> bool:
-        """Take that back."""
+        """Delete a grant."""
         self._count("DeleteItem")
         return self._grants.pop(grant_key(grant), None) is not None
 
@@ -236,7 +236,7 @@ class MemoryTable:
     def _query(
         self, incarnation: Incarnation, first: str, last: str, limit: int | None = None, *, backwards: bool = False
     ) -> list[object]:
-        """Read a range of keys, both included."""
+        """Read a range of keys, both ends included."""
         self._count("Query")
         shown = self._weak(incarnation)
         if shown is not None:
@@ -271,6 +271,6 @@ def _all_of(kind: type[_Kind], found: Iterable[object]) -> tuple[_Kind, ...]:
 
 
 def _log_page(found: Sequence[object], limit: int) -> LogPage:
-    """Cut a page: one item more than it may have was read, so that the head is seen behind the last entry."""
+    """Cut a page. One item more than the limit was read, so that the head shows after the last entry."""
     head = found[-1] if found and isinstance(found[-1], Head) else None
     return LogPage(_all_of(FragmentEntry, found)[:limit], head)

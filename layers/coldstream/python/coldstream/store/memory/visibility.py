@@ -1,18 +1,19 @@
-"""What readers see of transactions while these are being written: the weak part of the in-memory double.
+"""What readers see of transactions that are being written: the weak consistency of the in-memory double.
 
 DynamoDB makes transactions serial among themselves, and a strongly consistent read of one item finds its last state. It
 promises no more: the items of a transaction that is being committed appear one by one, in any order, so a Query, two
 pages, or a GetItem and a Query may show any subset of them, and a later transaction may be whole while an earlier one
-still shows by half. A transaction that touches an item which another is still writing is refused (TransactionConflict).
-The index by time follows the table item by item, each as late as it likes; an item that changes its place there is at
-neither for a while.
+still shows by half. A transaction on an item that another is still writing is refused (TransactionConflict).
+The index by time follows the table item by item, each with any delay; an item that moves in the index is at neither
+place for a while.
 
     table = MemoryTable(SeededVisibility(seed))     # each item of each read is old or new, by chance
     table = MemoryTable(policy)                     # anything with `pick(key, states)`, as below
     table.settle()                                  # all that was written so far shows, everywhere
 
-`apply` returns when a transaction is certain, not when all of it shows: as if another had written it, whose answer is
-still on its way. For a writer that has its answer, call `settle` after it. Without a policy everything shows at once.
+`apply` returns when a transaction is certain, not when all of it shows, as if another process had written it whose
+answer is still on its way. For a writer that has its answer, call `settle` after it. Without a policy everything shows
+at once.
 """
 
 from __future__ import annotations
@@ -25,56 +26,55 @@ from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.store.sortkeys import TIME_OF_HEAD, time_key
 
 BY_TIME = "by-time "
-"""Stands before the keys of items that are read in the index by time."""
+"""Prefix of the keys of items that are read in the index by time."""
 
 Items = Mapping[str, object]
 """The items of one partition, by sort key."""
 
 
 class Visibility(Protocol):
-    """Decides what reads find."""
+    """Decides which states of items reads find."""
 
     def pick(self, key: str, states: int) -> int:
         """Return which state of an item is found: 0 is the oldest there may be, `states` - 1 the newest.
 
-        Asked for each item of every read, in the order in which they are read, also where there is but one state: it
-        is the place to script an order, to enumerate all of them, or to write to the table between two items of one
-        Query.
+        It is called for each item of every read, in order, even if there is only one state. So a policy can script an
+        order, enumerate all of them, or write to the table between two items of one Query.
 
-        In the table there are two states while a transaction is being written; once the newest is found, all find it
-        from then on. A transaction that touches such an item asks, too: 0 refuses it. In the index (`key` begins with
-        BY_TIME) there are all states since the last `settle`, and after a newer one an older one may be found again.
+        In the table an item has two states while a transaction is being written. Once a read finds the newest, all
+        later reads find it. A transaction on such an item calls this, too: 0 refuses it. In the index (`key` begins
+        with BY_TIME) an item has all states since the last `settle`, and an older one may show after a newer one.
         """
         ...
 
 
 class SeededVisibility:
-    """Picks by chance: the newest state with the probability `newest`, else any other."""
+    """Picks at random: the newest state with the probability `newest`, else any other."""
 
     def __init__(self, seed: int, *, newest: float = 0.5) -> None:
         self._rng = random.Random(seed)  # noqa: S311  not a secret
         self._newest = newest
 
     def pick(self, _: str, states: int) -> int:
-        """Pick by chance."""
+        """Pick at random."""
         if states == 1 or self._rng.random() < self._newest:
             return states - 1
         return self._rng.randrange(states - 1)
 
 
 class ShownPartition:
-    """What shows of one partition. `items` returns what was written last; not safe for threads that run at once."""
+    """The visible state of one partition. `items` returns the newest state. Threads must not share it."""
 
     def __init__(self, visibility: Visibility, items: Callable[[], Items]) -> None:
         self._visibility = visibility
         self._items = items
         self._before: dict[str, object | None] = {}
-        """What items were before the transaction that is still writing them; None where there was none."""
+        """The states of items before the transaction that is still writing them; None if there was none."""
         self._index: dict[str, list[tuple[str, object] | None]] = {}
         """The states of each item in the index, with its key there, the oldest first."""
 
     def conflict(self, keys: Iterable[str]) -> str | None:
-        """Return an item that a transaction is about, and another is still writing; None where there is none."""
+        """Return one of these items that another transaction is still writing, None if there is none."""
         for key in sorted(keys):
             if key in self._before:
                 if self._visibility.pick(key, 2) == 0:
@@ -83,11 +83,11 @@ class ShownPartition:
         return None
 
     def begin(self, before: Items, after: Items) -> None:
-        """Begin to show a transaction, which has no conflict with another."""
+        """Begin to show a transaction that conflicts with no other."""
         self._before |= {key: before.get(key) for key in changed(before, after)}
 
     def settle(self) -> None:
-        """Show all of it."""
+        """Show everything that was written."""
         for key in list(self._before):
             self._show(key)
         self._index = {key: states[-1:] for key, states in self._index.items()}
@@ -100,7 +100,7 @@ class ShownPartition:
         return self._items().get(key)
 
     def query(self, first: str, last: str, *, backwards: bool = False) -> Iterator[object]:
-        """Read the items of a range of keys, both included, one after the other, as they then are."""
+        """Read the items of a range of keys, both ends included, one after the other, each as it is at that moment."""
         passed: str | None = None
         while True:
             keys = (key for key in self._items().keys() | self._before.keys() if first <= key <= last)
@@ -140,7 +140,7 @@ class ShownPartition:
 
 
 def changed(before: Items, after: Items) -> Iterator[str]:
-    """Yield the keys of the items that two states of a partition do not share."""
+    """Yield the keys of the items that differ between two states of a partition."""
     return (key for key in before.keys() | after.keys() if before.get(key) is not after.get(key))
 
 
