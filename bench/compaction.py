@@ -174,7 +174,7 @@ def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
         start = Offset(head.next_offset * (2 * step + 1) // (2 * READS))
         with Stopwatch() as stopwatch:
             for part in plan_scan(manifest, of, start, Offset(start + READ_MESSAGES)):
-                assert isinstance(part, Slice)
+                assert isinstance(part, ScanSlice)
                 stored += len(part.byte_range)
                 for chunk in read_slice(objects, part):
                     for _ in messages(chunk, source=part.key, from_offset=part.start):

@@ -1,4 +1,4 @@
-"""A stream on disk, and the archive that it has to end in."""
+"""A stream on disk, and the archive that it must end in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments that are announced again when compaction has put them into larger fragments."""
+"""Segments that are announced again after compaction has merged them into larger fragments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def staged_again(archive: MemoryArchive, directory: Path) -> list[SegmentRolled]
 
 
 @pytest.mark.parametrize("target_bytes", [1 << 30, 150_000])
-def test_they_change_nothing_and_their_copies_are_held_to_the_archive_and_deleted(
+def test_repeated_events_change_nothing_and_their_copies_are_compared_and_deleted(
     directory: Path, encoding: Encoding, target_bytes: int
 ) -> None:
     archive = compacted(directory, encoding, target_bytes)
@@ -63,7 +63,7 @@ def test_they_change_nothing_and_their_copies_are_held_to_the_archive_and_delete
     assert archive.table.head(archive.stream.incarnation).revision == revision  # type: ignore[union-attr]
 
 
-def test_a_fragment_that_was_compressed_alone_is_known_by_the_checksum_of_its_chunks(directory: Path) -> None:
+def test_a_fragment_that_was_only_compressed_is_recognised_by_the_checksum_of_its_chunks(directory: Path) -> None:
     archive = MemoryArchive(fragment_bytes=1 << 20)
     segment = archive.stage(directory)[0]
     archive.uploader.upload(segment)
@@ -81,7 +81,7 @@ def test_a_fragment_that_was_compressed_alone_is_known_by_the_checksum_of_its_ch
     assert archive.objects.requests == {"HeadObject": 1, "DeleteObject": 1}
 
 
-def test_what_was_merged_has_the_checksum_of_all_its_chunks(directory: Path, encoding: Encoding) -> None:
+def test_a_merged_fragment_has_the_checksum_of_all_its_chunks(directory: Path, encoding: Encoding) -> None:
     archive = compacted(directory, encoding)
     files = sorted(directory.glob("*.segment"))[:-1]
     data = b"".join(file.read_bytes()[SEGMENT_HEADER_BYTES:] for file in files)

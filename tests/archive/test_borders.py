@@ -1,4 +1,4 @@
-"""Which side of a time border a chunk is placed on, to the byte and the millisecond."""
+"""The side of a time border on which a chunk is placed, to the byte and the millisecond."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tracking(total_bytes: int) -> ChunkHeader:
 @pytest.mark.parametrize(
     ("timestamp", "side"), [(0, Side.JOIN), (999, Side.JOIN), (1000, Side.PART), (-1, Side.PART), (5000, Side.PART)]
 )
-def test_a_user_chunk_of_another_span_lies_behind_a_border(timestamp: int, side: Side) -> None:
+def test_a_user_chunk_of_another_window_lies_after_a_border(timestamp: int, side: Side) -> None:
     borders = TimeBorders(EVERY_MS)
     assert borders.take(user(0)) is Side.JOIN
     assert borders.take(user(timestamp)) is side
@@ -50,14 +50,14 @@ def test_tracking_chunks_are_held_up_to_a_number_of_bytes_with_their_headers() -
     assert borders.take(user(5000)) is Side.JOIN
 
 
-def test_each_user_chunk_lets_as_many_bytes_be_held_again() -> None:
+def test_after_each_user_chunk_as_many_bytes_are_held_again() -> None:
     borders = TimeBorders(EVERY_MS)
     for _ in range(3):
         assert borders.take(user(0)) is Side.JOIN
         assert borders.take(tracking(HELD_BYTES)) is Side.HOLD
 
 
-def test_many_bytes_behind_a_border_are_held_anew() -> None:
+def test_after_a_border_as_many_bytes_are_held_again() -> None:
     borders = TimeBorders(EVERY_MS)
     borders.take(user(0))
     assert borders.take(tracking(HELD_BYTES + 1)) is Side.PART
@@ -65,6 +65,6 @@ def test_many_bytes_behind_a_border_are_held_anew() -> None:
     assert borders.take(tracking(HELD_BYTES)) is Side.HOLD
 
 
-def test_without_a_span_there_are_no_borders() -> None:
+def test_without_a_window_there_are_no_borders() -> None:
     borders = TimeBorders(None)
     assert {borders.take(each) for each in (user(0), tracking(2 * HELD_BYTES), user(10**9))} == {Side.JOIN}

@@ -1,4 +1,4 @@
-"""Clusters that share an archive: none can write anything of a stream that another announced first."""
+"""Clusters that share an archive: none can write to a stream that another announced first."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_cluster_stages_and_announces_for_itself(archive: MemoryArchive, direc
     assert archive.table.bound_cluster("/", "orders") == EU
 
 
-def test_what_clusters_archive_is_what_an_agent_of_none_does(
+def test_an_agent_of_a_cluster_archives_what_an_agent_without_one_does(
     archive: MemoryArchive, directory: Path, expected: tuple[object, ...]
 ) -> None:
     for number in range(len(find_rolled(directory))):
@@ -60,7 +60,7 @@ def test_what_clusters_archive_is_what_an_agent_of_none_does(
         replace(STREAM, incarnation=LATER),
         StreamId("/", "payments", STREAM.incarnation),
     ],
-    ids=["the same life", "a newer life of the same names", "the same life by other names"],
+    ids=["the same incarnation", "a newer one of the same names", "the same one by other names"],
 )
 def test_another_cluster_adds_nothing_to_a_stream_that_is_bound(
     archive: MemoryArchive, directory: Path, other: Cluster, stream: StreamId
@@ -106,7 +106,7 @@ def test_a_loss_alone_binds_a_stream_too(archive: MemoryArchive) -> None:
         claim(archive.table, STREAM, US)
 
 
-def test_of_two_clusters_that_announce_at_once_one_is_refused_and_never_both(archive: MemoryArchive) -> None:
+def test_if_two_clusters_announce_at_once_exactly_one_is_refused(archive: MemoryArchive) -> None:
     for seed in range(20):
         rng = random.Random(seed)
         stream = replace(STREAM, name=f"orders {seed}")
@@ -121,7 +121,7 @@ def test_of_two_clusters_that_announce_at_once_one_is_refused_and_never_both(arc
         assert archive.table.bound_cluster("/", stream.name) not in refused
 
 
-def test_a_claim_that_finds_nobody_and_then_comes_second_is_refused(archive: MemoryArchive) -> None:
+def test_a_claim_that_finds_no_binding_but_loses_the_race_is_refused(archive: MemoryArchive) -> None:
     class Overtaken(type(archive.table)):  # type: ignore[misc]  # a class of the fixture's
         def bound_cluster(self, vhost: str, name: str) -> Cluster:
             found: Cluster = super().bound_cluster(vhost, name)

@@ -1,4 +1,4 @@
-"""Commits of one stream, while others commit, too."""
+"""Commits to one stream by several writers at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def commit(table: MemoryTable, *entries: FragmentEntry) -> None:
 @pytest.mark.usefixtures("small_transactions")
 def test_an_append_while_a_late_entry_raises_its_successors_ends_in_the_same_log() -> None:
     class Busy(MemoryTable):
-        """Commits an entry of somebody else's right after the first change that only gives new links."""
+        """Commits another writer's entry right after the first change that only gives new links."""
 
         def apply(self, change: Change) -> None:
             super().apply(change)
@@ -44,7 +44,7 @@ def test_an_append_while_a_late_entry_raises_its_successors_ends_in_the_same_log
     assert running == sorted(running)
 
 
-def test_a_late_entry_reads_the_log_behind_it_once() -> None:
+def test_a_late_entry_reads_the_log_after_it_once() -> None:
     table = MemoryTable()
     commit(table, entry(0, 10, time=1))
     commit(table, *(entry(number * 10, number * 10 + 10, time=number) for number in range(2, 402)))
@@ -54,7 +54,7 @@ def test_a_late_entry_reads_the_log_behind_it_once() -> None:
     assert table.requests["TransactWriteItems"] <= 400 / 99 + 2
 
 
-def test_what_the_log_holds_a_part_of_is_refused_at_once() -> None:
+def test_a_fragment_that_the_log_holds_in_part_is_refused_at_once() -> None:
     table = MemoryTable()
     commit(table, entry(10, 20))
     table.requests.clear()

@@ -1,4 +1,4 @@
-"""Two copies of the same offsets that are of two histories: the first one archived stays, the other is put aside."""
+"""Copies of the same offsets from two histories: the first one archived stays, the other is quarantined."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def headers_of(directory: Path) -> list[ChunkHeader]:
 
 
 def is_put_aside(archive: MemoryArchive, event: SegmentRolled, bytes_of: Path, done: UploadResult) -> None:
-    """Hold what became of a segment to what must become of one that contradicts: nothing archived, nothing lost."""
+    """Check that a segment that contradicts the archive was quarantined: nothing archived, nothing lost."""
     assert (done.fragments_committed, done.bytes_committed) == (0, 0)
     assert done.quarantined is not None
     assert done.reason is not None
@@ -100,7 +100,7 @@ def is_put_aside(archive: MemoryArchive, event: SegmentRolled, bytes_of: Path, d
     [{}, {"epoch_behind": 2}, {"ms_behind": 1}],
     ids=["other messages of the same sizes", "another epoch", "another time"],
 )
-def test_a_second_history_is_put_aside_whole_whether_same_longer_or_shorter(
+def test_a_second_history_is_quarantined_whole_whether_same_longer_or_shorter(
     tmp_path: Path, archive: MemoryArchive, between: str, sizes: tuple[int, int], other: dict[str, int]
 ) -> None:
     first = write_history(tmp_path / "first", max_segment_bytes=sizes[0])
@@ -166,7 +166,7 @@ def test_segments_of_two_histories_in_any_order_never_meet_within_one_segment(tm
         assert aside
 
 
-def test_what_is_committed_meanwhile_is_held_against_the_copy_too(tmp_path: Path) -> None:
+def test_a_copy_is_also_compared_with_what_is_committed_meanwhile(tmp_path: Path) -> None:
     ours, theirs = write_history(tmp_path / "ours"), write_history(tmp_path / "theirs", forks_at=FORK)
 
     class Overtaken(MemoryTable):
@@ -190,7 +190,7 @@ def test_what_is_committed_meanwhile_is_held_against_the_copy_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("copies", ["as they are", "of an earlier release"])
-def test_epochs_do_not_fall_along_the_log_behind_a_gap_nor_before_one(tmp_path: Path, copies: str) -> None:
+def test_epochs_fall_neither_after_a_gap_nor_before_one(tmp_path: Path, copies: str) -> None:
     late = write_history(tmp_path / "late", forks_at=0, epoch_behind=3)
     early = write_history(tmp_path / "early")
     number = len(find_rolled(late))
@@ -227,7 +227,7 @@ def test_the_same_history_by_a_later_leader_goes_on_and_gaps_of_it_are_filled(tm
 
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("first", ["the broker's", "rebuilt"])
-def test_a_copy_rebuilt_from_deliveries_is_of_the_same_history_as_the_brokers_own(between: str, first: str) -> None:
+def test_a_copy_rebuilt_from_deliveries_belongs_to_the_history_of_the_brokers_own(between: str, first: str) -> None:
     compared = 0
     for log in golden_logs():
         for path in log.segments[:-1]:
@@ -281,7 +281,7 @@ def chunk_with(header: ChunkHeader, data: bytes, segment: bytes, position: int) 
     return segment[:position] + changed + segment[position + len(changed) : start] + data + segment[start + len(data) :]
 
 
-def test_the_history_that_was_put_aside_can_be_archived_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_the_quarantined_history_can_be_archived_under_a_name_of_its_own(tmp_path: Path) -> None:
     archive = MemoryArchive()
     archive.announce(write_history(tmp_path / "ours"))
     slice_ = find_rolled(write_history(tmp_path / "theirs", forks_at=FORK))[0]
@@ -313,7 +313,7 @@ def test_an_archived_fragment_that_is_damaged_is_not_taken_for_another_history(t
 
 
 @pytest.mark.parametrize("near", ["behind it", "at its end"])
-def test_of_a_broken_copy_as_much_is_archived_whether_what_is_near_comes_before_or_after_it(
+def test_as_much_of_a_broken_copy_is_archived_whether_its_neighbours_come_before_or_after_it(
     tmp_path: Path, near: str
 ) -> None:
     broken, *others = find_rolled(write_history(tmp_path / "stream"))

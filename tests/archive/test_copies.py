@@ -1,4 +1,4 @@
-"""An event is of one copy of a segment: what else is staged at its key, before or after, is not its to judge."""
+"""An event means one copy of a segment, and judges no other that is staged at its key before or after."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_redelivered_event_of_an_archived_copy_does_not_delete_another_one(
 
 
 class Replacing(MemoryObjects):
-    """Replaces what is staged right before a call of a kind; `countdown` says before which of them."""
+    """Replaces the staged copy right before a call of some kind; `countdown` says before which of them."""
 
     def __init__(self, call: str, countdown: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Replacing(MemoryObjects):
 @pytest.mark.parametrize(
     ("call", "times", "is_bad"), [("get_range", 2, False), ("copy", 1, True), ("delete", 1, False)]
 )
-def test_a_copy_that_another_takes_the_place_of_is_not_judged_any_more(
+def test_a_copy_that_was_replaced_is_no_longer_judged(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str, times: int, *, is_bad: bool, names_its_copy: bool
 ) -> None:
     monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 50_000)
@@ -108,7 +108,7 @@ def test_a_copy_that_another_takes_the_place_of_is_not_judged_any_more(
     assert not any("/quarantine/" in key for key in objects.objects)
 
 
-def test_an_event_of_an_earlier_agent_is_of_the_copy_that_is_there(
+def test_an_event_of_an_earlier_release_means_the_copy_that_is_there(
     archive: MemoryArchive, directory: Path, expected: tuple[object, ...]
 ) -> None:
     for event in archive.stage(directory):
@@ -116,11 +116,11 @@ def test_an_event_of_an_earlier_agent_is_of_the_copy_that_is_there(
     assert archive.state() == expected
 
 
-def test_what_is_dealt_with_before_it_is_announced_is_announced_without_its_copy(
+def test_a_copy_that_is_dealt_with_before_its_announcement_is_announced_without_it(
     archive: MemoryArchive, directory: Path
 ) -> None:
     class Fast(MemoryObjects):
-        """Another agent's event has this copy dealt with before its stager looks at it."""
+        """Another agent's event deals with this copy before its stager looks at it."""
 
         def info(self, key: str):  # type: ignore[no-untyped-def]  # as it is there
             found = super().info(key)

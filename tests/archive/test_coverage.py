@@ -1,4 +1,4 @@
-"""How far the manifest covers a stream, held against a walk of its entries."""
+"""How far the manifest covers a stream, compared with a walk of its entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coldstream.store.sortkeys import gap_key, log_key
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry
 
-LIFE = ORDERS.incarnation
+INCARNATION = ORDERS.incarnation
 
 
 def table_of(*spans: tuple[int, int], table: MemoryTable | None = None) -> MemoryTable:
@@ -29,7 +29,7 @@ def table_of(*spans: tuple[int, int], table: MemoryTable | None = None) -> Memor
 
 
 def reached(table: MemoryTable, first: int, following: int = MAX_OFFSET) -> int:
-    return covered_to(table, LIFE, Offset(first), Offset(following))
+    return covered_to(table, INCARNATION, Offset(first), Offset(following))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_stream_that_nobody_archived_is_covered_nowhere() -> None:
     assert reached(MemoryTable(), 7) == 7
 
 
-def test_every_place_of_every_stream_is_covered_as_a_walk_of_its_entries_says() -> None:
+def test_every_offset_of_every_stream_is_covered_as_a_walk_of_its_entries_says() -> None:
     for seed in range(60):
         rng = random.Random(seed)
         borders = sorted(rng.sample(range(80), 14))
@@ -72,7 +72,9 @@ def test_every_place_of_every_stream_is_covered_as_a_walk_of_its_entries_says() 
                 offset for offset in range(first, following + 1) if offset not in held or offset == following
             )
             assert reached(table, first, following) == expected
-            whole = read_coverage(table, LIFE, Offset(first), Offset(following)).holds(Offset(first), Offset(following))
+            whole = read_coverage(table, INCARNATION, Offset(first), Offset(following)).holds(
+                Offset(first), Offset(following)
+            )
             assert whole == (expected == following)
 
 
@@ -85,7 +87,7 @@ def test_a_slice_is_looked_for_by_one_query_and_a_long_span_by_one_for_a_thousan
 
 
 class Hidden:
-    """Hides what a transaction under way has written to some items."""
+    """Hides what a transaction in progress has written to some items."""
 
     keys: tuple[str, ...] = ()
 
@@ -96,7 +98,7 @@ class Hidden:
 def answers_whatever_shows(
     before: Iterable[tuple[int, int]], change: Callable[[MemoryTable], None], keys: Iterable[str]
 ) -> Iterator[dict[int, int]]:
-    """Have a change show in every possible part; yield how far the stream is then covered from each offset on."""
+    """Show a change in every possible part; yield how far the stream is then covered from each offset on."""
     written = list(keys)
     for size in range(len(written) + 1):
         for hidden in combinations(written, size):
@@ -132,7 +134,7 @@ def test_a_compaction_hides_nothing_for_longer_than_it_takes_to_read_again(monke
     monkeypatch.setattr(time, "sleep", asked.append)
 
     def compact(table: MemoryTable) -> None:
-        head, log = table.head(LIFE), table.log_from_offset(LIFE, Offset(0), 10).entries
+        head, log = table.head(INCARNATION), table.log_from_offset(INCARNATION, Offset(0), 10).entries
         assert head is not None
         group = Group(log[1:5])
         merged = group.merged(key="merged", generation=1, object_bytes=5, crc32=5)

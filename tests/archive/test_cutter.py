@@ -1,4 +1,4 @@
-"""Fragments are what the segment was, cut where they must be, and described as they are."""
+"""Fragments hold the segment byte for byte, are cut by the rule, and match their entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's events, to JSON and back."""
+"""The agent's events, encoded as JSON and decoded."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def broken(path: str, value: Any, of: SegmentRolled | SegmentLost | None = None)
         ("detail.staged", None, "detail.staged"),
     ],
 )
-def test_what_is_not_of_the_schema_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
+def test_an_event_outside_the_schema_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
     with pytest.raises(InvalidEventError) as caught:
         event_of(broken(path, value))
     assert caught.value.field.startswith(field)
@@ -169,7 +169,7 @@ def test_what_is_not_of_the_schema_is_refused_by_its_field(path: str, value: Any
         ("detail.reason", "\ud800", ""),
     ],
 )
-def test_a_loss_that_is_not_of_the_schema_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
+def test_a_loss_outside_the_schema_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
     with pytest.raises(InvalidEventError) as caught:
         event_of(broken(path, value, lost()))
     assert caught.value.field.startswith(field)

@@ -1,4 +1,4 @@
-"""Whatever shows of transactions under way, whoever dies: the manifest is right after each one, and at the end."""
+"""Whatever reads show of unfinished transactions, and whichever writer dies: each change leaves the manifest right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _without_delays(monkeypatch: pytest.MonkeyPatch, small_transactions: None) -
     monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
-def test_histories_of_writers_that_see_what_they_like_end_in_a_manifest_that_is_right() -> None:
+def test_histories_of_writers_with_weak_reads_end_in_a_right_manifest() -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
         try:
             History(seed).run()

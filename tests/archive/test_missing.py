@@ -1,4 +1,4 @@
-"""What is missing is written down once, and the gaps say it, whichever came first."""
+"""What is missing is recorded once, and gaps give its reason, whichever came first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry
 
-LIFE = ORDERS.incarnation
+INCARNATION = ORDERS.incarnation
 WHY = "the disk was full"
 
 
@@ -36,19 +36,19 @@ def commit(table: MemoryTable, first: int, following: int) -> None:
 
 
 def gaps(table: MemoryTable) -> list[tuple[int, int, str | None]]:
-    return [(gap.first_offset, gap.next_offset, gap.reason) for gap in table.gaps(LIFE, 1000)]
+    return [(gap.first_offset, gap.next_offset, gap.reason) for gap in table.gaps(INCARNATION, 1000)]
 
 
-def test_a_loss_that_is_told_again_is_written_once() -> None:
+def test_a_loss_that_is_announced_again_is_recorded_once() -> None:
     table = MemoryTable()
     for _ in range(3):
         lose(table, 10, 20)
     lose(table, 12, 18, "another reason")
-    head = table.head(LIFE)
+    head = table.head(INCARNATION)
     assert head is not None
     assert (head.losses, head.revision, head.next_offset) == (1, 1, None)
-    assert [one.reason for one in table.missing(LIFE)] == [WHY]
-    (event,) = table.journal(LIFE)
+    assert [one.reason for one in table.missing(INCARNATION)] == [WHY]
+    (event,) = table.journal(INCARNATION)
     assert (event.kind, event.first_offset, event.next_offset) == (JournalKind.SEGMENT_LOST, 10, 20)
     assert (event.detail, event.at) == (WHY, NOW)
 
@@ -56,7 +56,7 @@ def test_a_loss_that_is_told_again_is_written_once() -> None:
 def test_a_loss_of_a_stream_that_is_not_archived_registers_it() -> None:
     table = MemoryTable()
     lose(table, 10, 20)
-    assert table.incarnation_of("/", "orders") == LIFE
+    assert table.incarnation_of("/", "orders") == INCARNATION
 
 
 STEPS: list[Callable[[MemoryTable], None]] = [
@@ -86,10 +86,10 @@ def test_gaps_losses_and_quarantines_in_any_order_end_in_the_same_manifest() -> 
             except AssertionError:
                 continue  # committed before
         assert gaps(table) == [(10, 30, f"{WHY}; retention was faster"), (40, 50, "in quarantine: bad CRC")]
-        head = table.head(LIFE)
+        head = table.head(INCARNATION)
         assert head is not None
         assert (head.gaps, head.losses, head.quarantined, head.fragments) == (2, 2, 1, 3)
-        assert len(list(table.journal(LIFE))) == len(STEPS)
+        assert len(list(table.journal(INCARNATION))) == len(STEPS)
 
 
 def test_a_loss_waits_for_the_gap_past_the_tail_and_before_the_first_fragment() -> None:
@@ -103,7 +103,7 @@ def test_a_loss_waits_for_the_gap_past_the_tail_and_before_the_first_fragment() 
     assert gaps(table) == [(10, 20, "older than the agent"), (30, 40, WHY)]
 
 
-def test_a_loss_that_is_archived_after_all_has_no_gap_any_more() -> None:
+def test_a_loss_that_is_archived_after_all_no_longer_has_a_gap() -> None:
     table = MemoryTable()
     commit(table, 0, 10)
     commit(table, 40, 50)
@@ -113,7 +113,7 @@ def test_a_loss_that_is_archived_after_all_has_no_gap_any_more() -> None:
     commit(table, 10, 20)
     commit(table, 30, 40)
     assert gaps(table) == []
-    head = table.head(LIFE)
+    head = table.head(INCARNATION)
     assert head is not None
     assert (head.gaps, head.losses) == (0, 1)
 
@@ -130,7 +130,7 @@ def test_a_gap_is_unexplained_until_all_of_it_is_explained() -> None:
     assert gaps(table) == [(10, 28, WHY)]
 
 
-def test_every_reason_is_what_the_manifest_knows_whatever_happened() -> None:
+def test_every_reason_follows_from_what_the_manifest_knows() -> None:
     rng = random.Random(4)
     explained = 0
     for _ in range(60):
@@ -145,7 +145,7 @@ def test_every_reason_is_what_the_manifest_knows_whatever_happened() -> None:
         rng.shuffle(work)
         for act in work:
             act()
-        known = list(table.missing(LIFE))
+        known = list(table.missing(INCARNATION))
         for first, following, reason in gaps(table):
             covered = all(
                 any(one.first_offset <= offset < one.next_offset for one in known) for offset in range(first, following)
@@ -155,14 +155,14 @@ def test_every_reason_is_what_the_manifest_knows_whatever_happened() -> None:
     assert explained > 50
 
 
-def test_a_loss_over_many_gaps_tells_them_all() -> None:
+def test_a_loss_over_many_gaps_gives_each_its_reason() -> None:
     table = MemoryTable()
     many = PAGE_GAPS + 20
     for number in range(many + 1):
         commit(table, number * 10, number * 10 + 5)
     lose(table, 0, many * 10)
     assert {reason for _, _, reason in gaps(table)} == {WHY}
-    head = table.head(LIFE)
+    head = table.head(INCARNATION)
     assert head is not None
     assert (head.gaps, head.losses) == (many, 1)
 
@@ -190,11 +190,11 @@ def test_a_record_killed_between_two_transactions_is_finished_by_the_next() -> N
             lose(table, 0, 300)
         lose(table, 0, 300)
         assert {reason for _, _, reason in gaps(table)} == {WHY}
-        kinds = [event.kind for event in table.journal(LIFE)]
+        kinds = [event.kind for event in table.journal(INCARNATION)]
         assert kinds.count(JournalKind.SEGMENT_LOST) == 1
 
 
-def test_a_lost_answer_writes_a_loss_once() -> None:
+def test_a_loss_whose_answer_is_lost_is_recorded_once() -> None:
     class Forgetful(MemoryTable):
         def apply(self, change: Change) -> None:
             super().apply(change)
@@ -202,14 +202,14 @@ def test_a_lost_answer_writes_a_loss_once() -> None:
 
     table = Forgetful()
     lose(table, 10, 20)
-    head = table.head(LIFE)
+    head = table.head(INCARNATION)
     assert head is not None
     assert head.losses == 1
 
 
-def test_a_loss_that_is_written_while_a_commit_is_planned_is_in_its_gap() -> None:
+def test_a_loss_recorded_while_a_commit_is_planned_is_in_the_gap_that_it_makes() -> None:
     class Overtaken(MemoryTable):
-        """Records a loss right before the change of another is applied."""
+        """Records a loss right before another writer's change is applied."""
 
         meanwhile: Callable[[], None] | None = None
 
@@ -252,7 +252,7 @@ def test_losses_and_commits_at_once_end_in_the_same_manifest() -> None:
     ],
     ids=["an append", "an append, where something is missing", "a gap", "a gap, where something is missing"],
 )
-def test_a_commit_reads_what_is_missing_only_where_it_makes_a_gap(
+def test_a_commit_reads_what_is_missing_only_if_it_makes_a_gap(
     after: list[tuple[int, int]], *, missing: bool, requests: dict[str, int]
 ) -> None:
     table = MemoryTable()
@@ -265,7 +265,7 @@ def test_a_commit_reads_what_is_missing_only_where_it_makes_a_gap(
     assert table.requests == requests
 
 
-def test_a_loss_where_nothing_else_is_missing_costs_two_requests_beside_those_of_the_claim() -> None:
+def test_a_first_loss_costs_two_requests_besides_those_of_the_claim() -> None:
     table = MemoryTable()
     commit(table, 0, 10)
     table.requests.clear()
@@ -274,13 +274,13 @@ def test_a_loss_where_nothing_else_is_missing_costs_two_requests_beside_those_of
 
 
 @pytest.mark.parametrize(("first", "following"), [(5, 5), (9, 3), (-1, 4), (0, MAX_OFFSET + 1)])
-def test_losses_of_offsets_that_cannot_be_are_refused(first: int, following: int) -> None:
+def test_losses_of_impossible_offsets_are_refused(first: int, following: int) -> None:
     with pytest.raises(InvalidEventError, match="lost"):
         SegmentLost(ORDERS, Offset(first), Offset(following), WHY)
 
 
 @pytest.mark.parametrize("reason", ["", "x" * (MAX_REASON_BYTES + 1), "é" * 501, "\ud800"])
-def test_reasons_that_cannot_be_are_refused(reason: str) -> None:
+def test_impossible_reasons_are_refused(reason: str) -> None:
     with pytest.raises(InvalidEventError, match="reason"):
         SegmentLost(ORDERS, Offset(0), Offset(1), reason)
     assert SegmentLost(ORDERS, Offset(0), Offset(1), "é" * 500).reason == "é" * 500
@@ -290,4 +290,4 @@ def test_a_gap_without_anything_missing_has_no_reason() -> None:
     table = MemoryTable()
     commit(table, 0, 10)
     commit(table, 20, 30)
-    assert table.gaps(LIFE, 10) == (Gap(Offset(10), Offset(20)),)
+    assert table.gaps(INCARNATION, 10) == (Gap(Offset(10), Offset(20)),)

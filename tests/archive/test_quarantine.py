@@ -1,4 +1,4 @@
-"""A segment that fails verification is put aside, whole and once, and others go on."""
+"""A segment that fails verification is quarantined, whole and once, and others go on."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_good_copy_staged_while_a_corrupt_one_goes_to_quarantine_stays(
     corrupt(damaged, len(good) - 10)
 
     class Overtaken(MemoryObjects):
-        """While this function quarantines, another does, too, and the segment is announced again."""
+        """While this function quarantines the segment, another does too, and the segment is announced again."""
 
         def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
             super().copy(source_key, target_key, if_match=if_match)

@@ -77,7 +77,7 @@ def random_segment(rng: random.Random) -> list[Chunk]:
 
 
 def border_numbers(chunks: Sequence[Chunk], every_ms: int = EVERY_MS) -> list[int]:
-    """Count the chunks before each border, as the rule says it: the segment's start and end are borders as well."""
+    """Count the chunks before each border, by the rule: the segment's start and end are borders as well."""
     users = [number for number, chunk in enumerate(chunks) if chunk.header.type is ChunkType.USER]
     borders = {0, len(chunks)}
     for here, following in pairwise([*users, None]):
@@ -98,7 +98,7 @@ class Slices:
         self._every_ms = every_ms
 
     def announce(self, start: int, end: int) -> SegmentRolled:
-        """Stage the chunks from number `start` up to `end`, and say so."""
+        """Stage the chunks from number `start` up to `end`, and announce them."""
         part = self._chunks[start:end]
         first, following = Offset(part[0].header.chunk_id), part[-1].header.next_offset
         key = self.archive.keys.staged(STREAM.incarnation, first, following)
@@ -109,7 +109,7 @@ class Slices:
         )
 
     def upload(self, start: int, end: int) -> None:
-        """Archive a slice, as a queue has it done: again, when another function has deleted the staged copy."""
+        """Archive a slice as a queue would: again if another function has deleted the staged copy."""
         for _ in range(20):
             try:
                 done = self.archive.uploader.upload(self.announce(start, end))
@@ -127,7 +127,7 @@ def whole(chunks: Sequence[Chunk], every_ms: int | None = EVERY_MS) -> MemoryArc
 
 
 def random_slices(rng: random.Random, borders: Sequence[int]) -> list[tuple[int, int]]:
-    """Choose slices that begin and end at borders, side by side and overlapping, until all is in one; in any order."""
+    """Choose slices that begin and end at borders, adjoin and overlap, and hold every chunk; in any order."""
     chosen = sorted({borders[0], borders[-1], *rng.sample(borders, rng.randrange(len(borders)))})
     slices = list(pairwise(chosen))
     for _ in range(rng.randrange(4)):
@@ -168,7 +168,7 @@ def trailer_of(archive: MemoryArchive, entry: FragmentEntry) -> FragmentTrailer:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_behind_a_border_all_is_counted_as_if_the_segment_had_rolled_there(seed: int) -> None:
+def test_after_a_border_counting_starts_as_if_the_segment_had_rolled_there(seed: int) -> None:
     chunks = random_segment(random.Random(2000 + seed))
     archive = whole(chunks)
     starts = {int(chunks[number].header.chunk_id) for number in border_numbers(chunks)[:-1]}
@@ -243,8 +243,8 @@ def test_a_fragment_of_just_the_target_size_takes_another_chunk(less: int, tmp_p
     assert found == ([2, 1] if less == 0 else [1, 1, 1])
 
 
-def test_what_the_manifest_holds_ends_a_fragment_wherever_that_is() -> None:
-    """As when it was cut by another target size."""
+def test_a_fragment_ends_before_a_chunk_that_the_manifest_holds() -> None:
+    """The manifest holds part of it, as after an upload with another target size."""
     chunks = make(*[user(0)] * 8)
     slices = Slices(chunks, None)
     slices.upload(3, 5)
@@ -278,7 +278,7 @@ def test_blocks_of_any_size_are_cut_alike(seed: int, tmp_path: Path) -> None:
     assert described == [(entry.first_offset, entry.next_offset, entry.crc32) for entry in whole(chunks).log()]
 
 
-def test_of_a_segment_that_fails_behind_held_chunks_what_came_before_them_is_archived(tmp_path: Path) -> None:
+def test_if_a_segment_fails_after_held_chunks_the_chunks_before_them_are_archived(tmp_path: Path) -> None:
     chunks = make(user(0), user(5_000), tracking(5_001), user(5_002))
     slices = Slices(chunks)
     event = slices.announce(0, 4)
@@ -292,7 +292,7 @@ def test_of_a_segment_that_fails_behind_held_chunks_what_came_before_them_is_arc
     cutter.close()
 
 
-def test_what_an_interrupted_upload_left_is_cut_as_if_it_had_not_been_interrupted() -> None:
+def test_the_rest_of_an_interrupted_upload_is_cut_as_if_it_had_not_been_interrupted() -> None:
     chunks = make(*[user(0, 1_500)] * 7, tracking(1), *[user(6_000, 1_500)] * 5)
     expected = whole(chunks)
     assert len(expected.log()) == 5
@@ -306,7 +306,7 @@ def test_what_an_interrupted_upload_left_is_cut_as_if_it_had_not_been_interrupte
 
 
 @pytest.mark.parametrize("every_ms", [0, -1, 999, 24 * 3600 * 1000 + 1])
-def test_spans_that_are_too_short_or_too_long_are_refused(every_ms: int) -> None:
+def test_windows_that_are_too_short_or_too_long_are_refused(every_ms: int) -> None:
     event = Slices(make(user(0))).announce(0, 1)
     with pytest.raises(InvalidEventError, match="cut_every_ms"):
         replace(event, cut_every_ms=every_ms)
@@ -321,8 +321,8 @@ def test_the_fragments_of_the_largest_segment_are_numbered_in_16_bits() -> None:
 
 
 @pytest.mark.parametrize("every_ms", [None, EVERY_MS])
-def test_of_a_copy_that_goes_on_behind_its_announced_end_nothing_behind_that_is_archived(every_ms: int | None) -> None:
-    """Nobody said that it is committed."""
+def test_no_chunk_after_the_announced_end_of_a_copy_is_archived(every_ms: int | None) -> None:
+    """Nobody announced that chunk as committed."""
     chunks = make(*[user(at * 1_000, 3_000) for at in range(20)])
     slices = Slices(chunks, every_ms)
     longer = slices.announce(0, 20)

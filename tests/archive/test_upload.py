@@ -1,4 +1,4 @@
-"""What the upload makes of rolled segments, whatever happens on the way."""
+"""The upload archives rolled segments, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_concurrent_events_end_in_the_same_archive(directory: Path, expected: tu
 
 
 def persist(archive: MemoryArchive, event: SegmentRolled) -> UploadResult:
-    """Do what a queue does: give a retryable failure another try."""
+    """Act as a queue: try again after a retryable failure."""
     for _ in range(20):
         try:
             return archive.uploader.upload(event)
@@ -122,7 +122,7 @@ def test_an_upload_killed_at_any_put_is_finished_by_the_next(
 
 
 class FlakyTable(MemoryTable):
-    """Loses answers: the write happened, and nobody was told."""
+    """Loses answers: the write happened, but its caller gets none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def test_a_change_of_the_target_size_half_way_leaves_every_chunk_in_one_fragment
     assert archived == b"".join(file.read_bytes()[SEGMENT_HEADER_BYTES:] for file in files)
 
 
-def test_a_fragment_of_which_others_commit_a_part_meanwhile_is_cut_around_it(directory: Path) -> None:
+def test_a_fragment_that_others_commit_in_part_meanwhile_is_cut_around_that_part(directory: Path) -> None:
     class Overtaken(MemoryTable):
         """Right before the first commit, a function with a smaller target size has committed its first fragments."""
 
@@ -277,12 +277,12 @@ def test_an_event_that_points_outside_the_staging_area_touches_nothing(
 
 
 @pytest.mark.parametrize(("first", "following"), [(5, 5), (9, 3), (-1, 4), (0, MAX_OFFSET + 1)])
-def test_offsets_that_cannot_be_are_refused(first: int, following: int) -> None:
+def test_impossible_offsets_are_refused(first: int, following: int) -> None:
     with pytest.raises(InvalidEventError, match="segment"):
         SegmentRolled(STREAM, Offset(first), Offset(following), 100, "bucket", "staging/x")
 
 
-def test_a_full_disk_is_said_and_nothing_is_lost(directory: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_lost(directory: Path, tmp_path: Path) -> None:
     archive = MemoryArchive()
     event = archive.stage(directory)[0]
     uploader = replace(archive.uploader, spool_dir=tmp_path / "missing")
@@ -345,7 +345,7 @@ def test_a_function_that_another_overtakes_finds_the_segment_archived(
     assert archive.objects.info(event.staged_key) is None
 
 
-def test_a_disk_that_fills_up_is_said_and_nothing_is_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_is_reported_and_nothing_is_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "coldstream.archive.draft.tempfile.TemporaryFile",
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does

@@ -1,4 +1,4 @@
-"""Whoever dies, and whatever copies come in whatever order: each is archived or put aside whole, nothing is spliced."""
+"""Whichever function dies, and in whatever order copies come: each is archived or quarantined whole, never spliced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _as_is_reproducible(monkeypatch: pytest.MonkeyPatch, small_transactions: Non
     monkeypatch.setattr("coldstream.archive.draft.STEP_BYTES", 150)
 
 
-def test_of_each_staged_copy_every_chunk_is_archived_or_in_quarantine() -> None:
+def test_every_chunk_of_each_staged_copy_is_archived_or_in_quarantine() -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
         try:
             UploadHistory(seed).run()

@@ -1,4 +1,4 @@
-"""What a function's process loads before its first answer: seen in a new interpreter, by module, not by time."""
+"""What a function's process loads before its first answer: checked in a new interpreter, by module, not by time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.archive import STREAM, ChunkArchive, steady
 ROOT = Path(__file__).parents[2]
 
 SDK = {"boto3", "botocore.exceptions", "botocore.session", "pynamodb", "urllib3"}
-"""Not `botocore` itself: Powertools loads it, which is next to nothing, to name itself to the SDK."""
+"""Not `botocore` itself: Powertools loads it, at almost no cost, to name itself to the SDK."""
 
 NOT_FOR_AN_ANSWER = SDK | {"pydantic", "aws_lambda_powertools.event_handler", "asyncio", "multiprocessing"}
 NOT_TO_IMPORT = {
@@ -44,7 +44,7 @@ print(json.dumps({"answer": answer, "loaded": sorted(sys.modules)}))
 
 
 def run(function: str, program: str, event: Any = None, **variables: str) -> dict[str, Any]:
-    """Run a program in an environment of these variables alone; return what it prints last."""
+    """Run a program with only these environment variables; return the last thing it prints."""
     path = os.pathsep.join((str(ROOT / "functions" / function), str(ROOT / "layers/coldstream/python")))
     process = subprocess.run(
         [sys.executable, "-c", program],

@@ -56,7 +56,7 @@ class Reply:
 
 
 def event(path: str, query: str = "", method: str = "GET", stage: str = "$default") -> dict[str, Any]:
-    """Make what API Gateway makes of a request, payload format 2.0."""
+    """Make the event that API Gateway makes of a request, payload format 2.0."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
@@ -254,7 +254,7 @@ def test_bounds_and_cursors_go_through_the_whole_stream() -> None:
     ],
 )
 @pytest.mark.usefixtures("archive")
-def test_what_means_nothing_is_a_problem_that_names_the_field(query: str, field: str) -> None:
+def test_an_invalid_query_is_a_problem_that_names_the_field(query: str, field: str) -> None:
     reply = call("/ranges", query)
     assert reply.status == 400
     assert reply.headers["Content-Type"] == PROBLEM
@@ -365,7 +365,7 @@ def test_another_method_than_get_is_not_allowed(path: str, method: str) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_fails_inside_is_told_without_its_secrets_and_logged_with_the_request(
+def test_an_internal_failure_is_reported_without_its_secrets_and_logged_with_the_request(
     *,
     error: Exception,
     status: int,
@@ -442,7 +442,7 @@ READER = "arn:aws:sts::123456789012:assumed-role/reader/session"
 
 
 def called(authorizer: dict[str, Any] | None, path: str, query: str) -> tuple[Reply, list[dict[str, Any]]]:
-    """Call as somebody; return the reply, and what was written to the audit."""
+    """Call as somebody; return the reply and the audit lines."""
     asked = event(path, query)
     if authorizer is not None:
         asked["requestContext"]["authorizer"] = authorizer
@@ -468,11 +468,11 @@ def _on_both_roads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("archive", "_on_both_roads")
 @pytest.mark.parametrize("name", ["orders", "payments"])
-def test_a_stream_that_may_not_be_read_is_denied_be_it_there_or_not(name: str) -> None:
+def test_a_stream_that_may_not_be_read_is_denied_whether_or_not_it_exists(name: str) -> None:
     told = []
-    for life in ("", f"&incarnation={STREAM.incarnation}", "&incarnation=__no_1"):
+    for incarnation in ("", f"&incarnation={STREAM.incarnation}", "&incarnation=__no_1"):
         for path, start in (("/ranges", "&spec=first"), ("/stream", "")):
-            query = f"vhost=/&name={name}{life}{start}"
+            query = f"vhost=/&name={name}{incarnation}{start}"
             reply, (line,) = called(bearer("coldstream.read:%2F/invoices"), path, query)
             assert reply.status == line["status"] == 403
             assert reply.headers["Content-Type"] == PROBLEM
@@ -492,7 +492,7 @@ def test_a_cursor_grants_nothing() -> None:
 
 
 @pytest.mark.usefixtures("archive", "_on_both_roads")
-def test_a_lookup_is_told_to_the_audit_with_what_was_answered_and_no_url() -> None:
+def test_a_lookup_is_audited_with_its_answer_and_no_url() -> None:
     reply, (line,) = called(ORDERS, "/ranges", "vhost=/&name=orders&offset=7")
     assert reply.status == 200
     assert line == {
@@ -521,13 +521,13 @@ def test_a_lookup_is_told_to_the_audit_with_what_was_answered_and_no_url() -> No
     ("query", "status"),
     [("name=payments&spec=first", 404), ("name=orders&cursor=x", 400), ("name=&spec=first", 400)],
 )
-def test_a_lookup_that_fails_is_told_to_the_audit_too(query: str, status: int) -> None:
+def test_a_lookup_that_fails_is_audited_too(query: str, status: int) -> None:
     reply, (line,) = called({"iam": {"userArn": READER}}, "/ranges", f"vhost=/&{query}")
     assert reply.status == line["status"] == status
     assert (line["proof"], line["principal"]) == ("iam", READER)
 
 
-def test_a_failure_inside_is_told_to_the_audit_too(monkeypatch: pytest.MonkeyPatch, archive: ChunkArchive) -> None:
+def test_an_internal_failure_is_audited_too(monkeypatch: pytest.MonkeyPatch, archive: ChunkArchive) -> None:
     def fail(*_: object) -> None:
         raise UnavailableError("no answer")
 

@@ -97,7 +97,7 @@ def test_records_are_archived_one_by_one_and_the_failed_ones_named(app, segments
     assert metrics["FragmentsCommitted"][0] >= 1
 
 
-def test_a_loss_is_written_down_and_told(app, segments, dynamo_table, capsys, caplog):
+def test_a_loss_is_recorded_and_logged(app, segments, dynamo_table, capsys, caplog):
     one, _, other, *_ = segments
     lost = SegmentLost(STREAM, one.next_offset, other.first_offset, "the disk was full")
     answer = app.lambda_handler(sqs_event(envelope(one), envelope(lost), envelope(lost), envelope(other)), Context())
@@ -122,7 +122,7 @@ def test_a_second_history_rings_the_alarm_of_quarantines_and_a_second_copy_does_
         assert s3_objects.info(segment.staged_key) is None
 
 
-def test_what_no_agent_ever_saw_is_written_down_without_an_alarm(app, dynamo_table, capsys):
+def test_a_loss_that_no_agent_ever_saw_is_recorded_without_an_alarm(app, dynamo_table, capsys):
     unseen = SegmentLost(STREAM, Offset(0), Offset(40), "deleted before", unseen=True)
     assert app.lambda_handler(sqs_event(envelope(unseen)), Context()) == {"batchItemFailures": []}
     (loss,) = dynamo_table.missing(STREAM.incarnation)

@@ -1,4 +1,4 @@
-"""Attaching where the table shows less than all: an index by time that lags, and commits read half-way."""
+"""Attaching while the table shows less than all: the index by time lags, and commits are half visible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.compaction import Compaction
 
 
 class LaggingTable(MemoryTable):
-    """A table whose index by time shows each item as it was after one of the last few changes, each one another."""
+    """A table whose index by time shows each item as it was after some other of the last few changes."""
 
     def __init__(self, rng: random.Random, changes_behind: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class LaggingTable(MemoryTable):
 
 
 def whole_answer(archive: ChunkArchive, state: Partition, timestamp: int) -> object:
-    """Return what reading every chunk of a state of the manifest says: a chunk id, a gap, or the tail."""
+    """Return what a walk of every chunk in a state of the manifest finds: a chunk id, a gap, or the tail."""
     keys = {entry.key for entry in state.entries.values()}
     chunks = [chunk for chunk in archive.chunks if chunk.key in keys]
     if not chunks:
@@ -100,7 +100,7 @@ def test_an_index_that_lags_makes_no_answer_wrong(seed: int) -> None:
 
 
 class ShownTable(MemoryTable):
-    """A table whose index by time shows what it is told to."""
+    """A table whose index by time shows given entries."""
 
     shown = LogPage((), None)
 
@@ -141,7 +141,7 @@ def test_a_last_entry_that_the_index_does_not_show_yet_is_found_all_the_same() -
     assert attached(table, 15).entries[0].first_offset == 10
 
 
-def test_a_stream_that_the_index_does_not_know_yet_is_found_all_the_same() -> None:
+def test_a_stream_that_the_index_does_not_know_yet_is_found() -> None:
     _, table = shown_archive((0, 10))
     assert attached(table, 5).entries[0].first_offset == 0
 
@@ -154,7 +154,7 @@ def test_entries_that_the_index_has_out_of_order_are_taken_in_the_order_of_the_l
     assert attached(table, 15).entries[0] == first
 
 
-def test_a_hole_in_the_index_that_the_manifest_has_not_is_no_gap() -> None:
+def test_a_hole_that_only_the_index_has_is_no_gap() -> None:
     _, table = shown_archive((0, 0), (10, 20), (20, 30))
     first, second, third = table.log()
     table.shown = LogPage((replace(third, prior_offset=first.next_offset, prior_timestamp=TimestampMs(1)),), None)
@@ -171,7 +171,7 @@ def test_timestamps_raised_for_an_entry_that_never_came_do_not_hide_later_ones()
 
 
 class TornTable(MemoryTable):
-    """A table that shows a page as half of a commit left it, so many times, before it shows it whole."""
+    """A table that shows a page as half of a commit left it, a number of times, and then whole."""
 
     def __init__(self, torn: int, *, without: Offset) -> None:
         super().__init__()
@@ -222,20 +222,20 @@ def test_a_link_to_an_entry_that_is_not_there_is_read_again_and_is_no_gap() -> N
 
 
 class HalfCompactedTable(MemoryTable):
-    """A table that shows, so many times, the entries that a compaction's first change removed as gone, no more."""
+    """A table that a number of times shows only the removals of a compaction's first change."""
 
     torn = 0
     lags = False
-    """Whether the index by time shows what was there before the compaction, without what it removed."""
+    """Whether the index by time shows the entries from before the compaction, without those that it removed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._before: dict[Offset, FragmentEntry] = {}
 
     def apply(self, change: Change) -> None:
-        life = change.head.stream.incarnation
+        incarnation = change.head.stream.incarnation
         if change.of(ReplaceEntry):
-            self._before = dict(self._partitions[life].entries)
+            self._before = dict(self._partitions[incarnation].entries)
         super().apply(change)
 
     def _shown(self, entries: tuple[FragmentEntry, ...]) -> tuple[FragmentEntry, ...]:
@@ -263,7 +263,7 @@ class HalfCompactedTable(MemoryTable):
 
 
 def half_compacted(last: ChunkType = ChunkType.USER) -> tuple[ChunkArchive, HalfCompactedTable]:
-    """Make six fragments of one chunk, of the times 0 to 50, of which the last is of a type; the first two are left."""
+    """Make six fragments of one chunk, at times 0 to 50, the last of a given type; the first two are left."""
     archive = ChunkArchive()
     archive.table = table = HalfCompactedTable()
     for number in range(6):
@@ -277,7 +277,7 @@ def half_compacted(last: ChunkType = ChunkType.USER) -> tuple[ChunkArchive, Half
 
 
 @pytest.mark.parametrize("torn", [0, 1, 2])
-def test_what_was_compacted_half_a_moment_ago_is_looked_for_again_by_offset(torn: int) -> None:
+def test_an_offset_in_a_half_visible_compaction_is_looked_for_again(torn: int) -> None:
     archive, table = half_compacted()
     for offset in range(10, 35):
         table.torn = torn
@@ -303,7 +303,7 @@ def test_a_page_ends_where_half_of_a_compaction_shows(torn: int) -> None:
 @pytest.mark.parametrize("torn", [0, 1, 2])
 @pytest.mark.parametrize("limit", [1, 2, 10])
 @pytest.mark.parametrize("lags", [False, True])
-def test_what_was_compacted_half_a_moment_ago_is_looked_for_again_by_time(torn: int, limit: int, *, lags: bool) -> None:
+def test_a_time_in_a_half_visible_compaction_is_looked_for_again(torn: int, limit: int, *, lags: bool) -> None:
     archive, table = half_compacted()
     for timestamp in range(1, 56):
         table.torn, table.lags = torn, lags
@@ -336,7 +336,7 @@ def test_a_manifest_that_never_shows_whole_is_unavailable() -> None:
 
 
 class OldHeadTable(MemoryTable):
-    """A table that shows the head as it once was, behind entries that came later."""
+    """A table that shows the head as it once was, with entries that came later."""
 
     old: Head | None = None
 
@@ -345,7 +345,7 @@ class OldHeadTable(MemoryTable):
         return page if self.old is None or page.head is None else LogPage(page.entries, self.old)
 
 
-def test_a_head_older_than_the_entries_is_no_tail_for_there_may_be_more_behind_them() -> None:
+def test_a_head_older_than_the_entries_is_no_tail_because_more_may_follow_them() -> None:
     archive = ChunkArchive()
     archive.table = table = OldHeadTable()
     archive.add(0, steady(5, 0, 1))
@@ -357,7 +357,7 @@ def test_a_head_older_than_the_entries_is_no_tail_for_there_may_be_more_behind_t
     assert answer.cursor is not None
 
 
-def test_a_time_behind_the_entries_that_the_index_shows_is_looked_for_in_the_table() -> None:
+def test_a_time_after_the_entries_that_the_index_shows_is_looked_for_in_the_table() -> None:
     archive, table = shown_archive((0, 0), (10, 10))
     old = table.head(STREAM.incarnation)
     archive.add(30, steady(5, 30, 31))

@@ -1,4 +1,4 @@
-"""Cursors come back as they went, and nothing else is one."""
+"""Cursors decode to what was encoded, and no other text is a cursor."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def encoded(content: object) -> str:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 1 << 53, MAX_OFFSET])
-@pytest.mark.parametrize("life", ["a", "__orders_1763700000000000000", "=" * 255])
-def test_a_cursor_comes_back_as_it_went(offset: int, life: str) -> None:
-    cursor = Cursor(Incarnation(life), Offset(offset))
+@pytest.mark.parametrize("name", ["a", "__orders_1763700000000000000", "=" * 255])
+def test_a_cursor_comes_back_as_it_went(offset: int, name: str) -> None:
+    cursor = Cursor(Incarnation(name), Offset(offset))
     text = cursor.to_text()
     assert Cursor.from_text(text) == cursor
     assert text.replace("-", "").replace("_", "").isalnum()

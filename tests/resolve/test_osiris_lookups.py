@@ -41,7 +41,7 @@ class Rolled:
         self._resolver.ranges(RangesQuery("/", STREAM.name, FIRST, STREAM.incarnation))  # it remembers whose that is
 
     def attach(self, spec: OffsetSpec) -> int:
-        """Return the chunk at which the resolver attaches, the tail where it says that."""
+        """Return the chunk at which the resolver attaches, or the tail."""
         query = RangesQuery("/", STREAM.name, spec, STREAM.incarnation, precise=True)
         self.archive.table.requests.clear()
         answer = self._resolver.ranges(query)
@@ -57,12 +57,12 @@ class Rolled:
         return (AtOffset(Offset(offset)) for offset in range(max(0, self.chunks[0].chunk_id - 3), self.tail + 5))
 
     def timestamps(self) -> list[TimestampMs]:
-        """Every timestamp that a chunk has, and those right beside them."""
+        """Every timestamp that a chunk has, and those next to it."""
         around = {header.timestamp + step for header in self.chunks for step in (-1, 0, 1)}
         return [TimestampMs(timestamp) for timestamp in sorted(around)]
 
     def by_the_rule(self, timestamp: TimestampMs) -> int:
-        """Return the first chunk, in offset order, at or after a timestamp; the tail where there is none."""
+        """Return the first chunk, in offset order, at or after a timestamp, or the tail if there is none."""
         return next((h.chunk_id for h in self.chunks if h.timestamp >= timestamp), self.tail)
 
 
@@ -90,9 +90,9 @@ def test_first_last_and_next_attach_where_osiris_does(rolled, osiris):
 
 
 def test_a_timestamp_inside_one_segment_attaches_where_osiris_does(rolled, osiris):
-    """Where osiris keeps to the rule: not between two segments, where it attaches at the tail, nor where both have it.
+    """The timestamps at which osiris keeps to the rule: neither between two segments, nor in both.
 
-    With one millisecond on both sides of a border, osiris attaches behind it, and skips what is before.
+    With one millisecond on both sides of a border, osiris attaches after it, and skips what is before.
     """
     borders = segment_borders(rolled)
     inside = [

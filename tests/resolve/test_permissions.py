@@ -1,4 +1,4 @@
-"""Who may read what, by scopes and by grants; and who calls, as API Gateway says it."""
+"""Who may read what, by scopes and by grants; and who calls, as API Gateway reports it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Clock:
         return self.now
 
 
-def test_a_caller_is_who_the_authorizer_says() -> None:
+def test_the_authorizer_says_who_the_caller_is() -> None:
     caller = bearer(scope="a b")
     assert (caller.authentication, caller.principal, caller.issuer) == (
         Authentication.TOKEN,
@@ -113,7 +113,7 @@ def test_a_token_gets_nothing_from_grants_nor_a_principal_from_scopes() -> None:
     assert not may(Permissions(MemoryTable()), iam)
 
 
-def test_without_grants_asked_for_whom_iam_lets_in_may_read_everything() -> None:
+def test_without_grants_every_principal_that_iam_admits_may_read_everything() -> None:
     assert may(Permissions(), signer())
     assert may(Permissions(), Caller(Authentication.NONE))
     assert Permissions().of(signer()) is None

@@ -1,4 +1,4 @@
-"""Resolution, held against a brute-force reading of all chunks."""
+"""Resolution, compared with a brute-force reading of all chunks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def at_timestamp(archive: ChunkArchive, at: int, bounds: Bounds = EVERYTHING, *,
 
 
 def read(archive: ChunkArchive, part: Range) -> list[int]:
-    """Return the ids of a range's chunks, having checked that it is what it says."""
+    """Check a range against its chunks; return their ids."""
     data = archive.objects.objects[part.key][part.byte_range.start : part.byte_range.end]
     chunks = list(iter_chunks(data, source=part.key, position=part.byte_range.start))
     assert chunks[0].header.chunk_id == part.first_offset
@@ -56,7 +56,7 @@ def read(archive: ChunkArchive, part: Range) -> list[int]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What has to come out: from a chunk on, or a gap, or the tail."""
+    """The expected answer: ranges from a chunk on, a gap, or the tail."""
 
     chunk: StoredChunk | None = None
     gap: tuple[int, int] | None = None

@@ -116,14 +116,14 @@ def test_a_cursor_of_another_incarnation_than_the_named_one_is_refused(resolver:
 
 
 @pytest.mark.parametrize(
-    ("vhost", "name", "life", "field"),
+    ("vhost", "name", "incarnation", "field"),
     [("", "orders", None, "vhost"), ("/", "", None, "name"), ("/", "x" * 256, None, "name"), ("/", "x", "a/b", "inc")],
 )
 def test_names_that_cannot_be_are_refused_by_field(
-    resolver: Resolver, vhost: str, name: str, life: str | None, field: str
+    resolver: Resolver, vhost: str, name: str, incarnation: str | None, field: str
 ) -> None:
     with pytest.raises(InvalidNameError) as raised:
-        resolver.ranges(RangesQuery(vhost, name, FIRST, life))
+        resolver.ranges(RangesQuery(vhost, name, FIRST, incarnation))
     assert raised.value.field.startswith(field)
 
 

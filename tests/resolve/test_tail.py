@@ -1,4 +1,4 @@
-"""What is known to be lost at the tail, and past it: told as a gap, and not left to the broker."""
+"""Known losses at and past the tail are answered as a gap, not left to the broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 TAIL = 10
 
 
@@ -33,7 +33,7 @@ def aside(first: int, following: int) -> Quarantine:
 
 
 def archived(*missing: Missing, table: MemoryTable | None = None) -> ChunkArchive:
-    """Archive the offsets up to 10, two chunks of the times 1 and 2, and write down what is missing."""
+    """Archive the offsets up to 10, two chunks at times 1 and 2, and record what is missing."""
     archive = ChunkArchive()
     archive.table = table or archive.table
     archive.add(0, steady(5, 1, 2))
@@ -50,7 +50,7 @@ def ask(archive: ChunkArchive, start: OffsetSpec | Cursor, bounds: Bounds | None
 
 def at(archive: ChunkArchive, offset: int) -> Answer:
     answer = ask(archive, AtOffset(Offset(offset)))
-    assert answer == ask(archive, Cursor(LIFE, Offset(offset)))
+    assert answer == ask(archive, Cursor(INCARNATION, Offset(offset)))
     return answer
 
 
@@ -69,7 +69,7 @@ def test_after_what_is_lost_the_broker_has_it_from_there_and_not_from_the_tail(o
 
 
 def test_ranges_that_end_at_the_tail_are_followed_by_what_is_lost_there() -> None:
-    for start in (FIRST, LAST, AtOffset(Offset(3)), AtTimestamp(TimestampMs(2)), Cursor(LIFE, Offset(7))):
+    for start in (FIRST, LAST, AtOffset(Offset(3)), AtTimestamp(TimestampMs(2)), Cursor(INCARNATION, Offset(7))):
         answer = ask(archived(lost(10, 20)), start)
         assert answer.outcome is AnswerOutcome.RANGES
         assert answer.gap == gap(10, 20)
@@ -79,13 +79,13 @@ def test_a_time_after_all_that_is_archived_may_be_among_what_is_lost() -> None:
     assert ask(archived(lost(10, 20)), AtTimestamp(TimestampMs(3))) == Answer(STREAM, gap=gap(10, 20))
 
 
-def test_next_is_the_tail_all_the_same() -> None:
+def test_next_is_still_the_tail() -> None:
     archive = archived(lost(10, 20))
     assert ask(archive, NEXT) == Answer(STREAM, tail=Offset(10))
     assert archive.table.requests == {"GetItem": 1}
 
 
-def test_losses_that_touch_are_one_gap_with_the_reasons_of_all() -> None:
+def test_adjoining_losses_are_one_gap_with_the_reasons_of_all() -> None:
     archive = archived(lost(10, 15, "disk"), lost(15, 20, "retention"), aside(18, 30), lost(31, 40))
     whole = gap(10, 30, "disk; retention; in quarantine: bad CRC")
     assert [at(archive, offset).gap for offset in range(10, 30)] == [whole] * 20
@@ -108,7 +108,7 @@ def test_what_is_lost_past_offsets_that_are_still_on_their_way_is_told_where_it_
 
 def test_more_losses_than_are_read_at_a_time_are_gap_after_gap() -> None:
     archive = archived()
-    head = archive.table.head(LIFE)
+    head = archive.table.head(INCARNATION)
     assert head is not None
     end = 10 + 2 * (FOLLOWING + NEAREST)
     for first in range(10, end):
@@ -163,7 +163,7 @@ def test_a_gap_at_the_tail_is_told_after_three_queries_more() -> None:
 
 
 class ArchivedMeanwhile(MemoryTable):
-    """A table to which something comes right before what is missing is read."""
+    """A table that changes right before its missing items are read."""
 
     comes: Callable[[], object] | None = None
 
@@ -192,8 +192,8 @@ def test_ranges_to_a_tail_that_moves_meanwhile_are_followed_by_a_cursor() -> Non
     table.comes = lambda: archive.add(10, steady(5, 3, 4))
     answer = ask(archive, FIRST)
     assert [part.next_offset for part in answer.ranges] == [10]
-    assert answer.cursor == Cursor(LIFE, Offset(10)).to_text()
-    assert ask(archive, Cursor(LIFE, Offset(10))).tail == 20
+    assert answer.cursor == Cursor(INCARNATION, Offset(10)).to_text()
+    assert ask(archive, Cursor(INCARNATION, Offset(10))).tail == 20
 
 
 def test_a_scan_tells_what_is_lost_at_the_tail_and_next_is_before_it() -> None:

@@ -1,4 +1,4 @@
-"""Lookups in a table that changes under them and shows changes by halves: right for some moment, or refused."""
+"""Lookups in a table that changes meanwhile and shows halves of changes: right for some moment, or refused."""
 
 from __future__ import annotations
 
@@ -17,11 +17,21 @@ from coldstream.resolve.answer import Bounds
 from coldstream.resolve.cursor import Cursor
 from coldstream.units import Offset
 from tests.support.archive import NOW, STREAM, Spec, steady
-from tests.support.weak import LIFE, NOTHING, Chance, Script, Start, WeakHistory, WeakTable, follows, random_history
+from tests.support.weak import (
+    INCARNATION,
+    NOTHING,
+    Chance,
+    Script,
+    Start,
+    WeakHistory,
+    WeakTable,
+    follows,
+    random_history,
+)
 
 
 def check(history: WeakHistory, table: WeakTable, start: Start, limit: int) -> str:
-    """Ask where a start attaches, and hold that against every moment of the request."""
+    """Ask where a start attaches, and compare the answer with every moment of the request."""
     try:
         found = table.ask(start, limit)
     except UnavailableError:
@@ -32,7 +42,7 @@ def check(history: WeakHistory, table: WeakTable, start: Start, limit: int) -> s
 
 
 def check_ranges(history: WeakHistory, table: WeakTable, start: Start, limit: int) -> str:
-    """Ask for ranges, and hold the first of them, and what follows the last, against every moment of the request."""
+    """Ask for ranges; compare the first, and what follows the last, with every moment of the request."""
     try:
         answer = table.ask_ranges(start, Bounds(max_ranges=limit))
     except UnavailableError:
@@ -48,7 +58,7 @@ def check_ranges(history: WeakHistory, table: WeakTable, start: Start, limit: in
     for before, after in pairwise(answer.ranges):
         assert after.first_offset <= before.next_offset < after.next_offset
     if answer.cursor is None:
-        following = Cursor(LIFE, answer.ranges[-1].next_offset)
+        following = Cursor(INCARNATION, answer.ranges[-1].next_offset)
         right = history.right(table.begun, table.moment, following)
         assert follows(answer) in right, f"{start}: {answer}, and then none of {sorted(right)}"
     return "ranges"
@@ -71,12 +81,12 @@ def test_every_answer_is_that_of_some_moment_of_the_request_or_there_is_none(
 
 
 def late_before_an_append() -> WeakHistory:
-    """Fill a hole with what is late, then append what is as late."""
+    """Fill a hole with a late entry, then append one that is as late."""
     return made((0, 10), (8, 12), (4, 40), (12, 41))
 
 
 def late_before_the_first() -> WeakHistory:
-    """Put what is late before all that is archived, from the last to the first."""
+    """Put late entries before all that is archived, from the last to the first."""
     return made((12, 20), (8, 30), (4, 31), (0, 5))
 
 
@@ -86,7 +96,7 @@ def filled_from_its_ends() -> WeakHistory:
 
 
 def without_messages_at_the_end() -> WeakHistory:
-    """Append what holds no user chunk, with holes before it, and fill these."""
+    """Append entries without a user chunk, with holes before them, and fill these."""
     history = made((0, 10))
     for first in (8, 16):
         history.archive.add(first, [Spec(4, 11, ChunkType.TRACKING_SNAPSHOT)])
@@ -96,7 +106,7 @@ def without_messages_at_the_end() -> WeakHistory:
 
 
 def lost_and_archived_after_all() -> WeakHistory:
-    """Announce the loss of what comes after all, and of what is after that."""
+    """Announce the loss of the offsets after the tail, and of those after these."""
     history = made((0, 10))
     for first in (4, 8):
         record_missing(history.table, STREAM, Loss(Offset(first), Offset(first + 4), "lost", NOW))

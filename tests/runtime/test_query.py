@@ -1,4 +1,4 @@
-"""Which queries are read without Powertools; tests/functions/test_resolver.py compares what comes of them."""
+"""Which queries are read without Powertools; tests/functions/test_resolver.py compares their answers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_every_parameter_is_read() -> None:
     asked = {
         "vhost": "a/b",
         "name": "\n",
-        "incarnation": "life",
+        "incarnation": "one",
         "offset": "007",
         "max_ranges": "1000",
         "max_bytes": "5",
         "range_bytes": "6",
         "precise": "true",
     }
-    wanted = RangesQuery("a/b", "\n", AtOffset(Offset(7)), "life", Bounds(1000, 5, 6), precise=True)
+    wanted = RangesQuery("a/b", "\n", AtOffset(Offset(7)), "one", Bounds(1000, 5, 6), precise=True)
     assert plain_query(event(asked)) == wanted
 
 
@@ -79,7 +79,7 @@ def test_a_signature_in_the_query_is_no_parameter() -> None:
         "precise=True",
     ],
 )
-def test_what_somebody_has_to_look_at_twice_is_left_to_powertools(more: str) -> None:
+def test_a_value_that_is_not_plainly_valid_is_left_to_powertools(more: str) -> None:
     assert plain_query(event(PLAIN | dict(parse_qsl(more, keep_blank_values=True)))) is None
 
 

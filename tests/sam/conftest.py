@@ -1,4 +1,4 @@
-"""One Docker engine, one emulated AWS and one build for all tests here; containers of functions that do not stay."""
+"""One Docker engine, one emulated AWS and one build for all tests here; containers of functions are removed."""
 
 from __future__ import annotations
 

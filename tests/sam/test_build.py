@@ -1,4 +1,4 @@
-"""`sam validate` and `sam build`: the template is right, and what is built can run on Lambda."""
+"""`sam validate` and `sam build`: the template is valid, and its build can run on Lambda."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.support.sam import REGION, TEMPLATE, SamLocal
 
 MIB = 1 << 20
 LAMBDA_BYTES = 250 * MIB
-"""Of a function with its layers, unpacked, by Lambda's quota."""
+"""Lambda's quota of a function with its layers, unpacked."""
 
 LAYER_BYTES = 60 * MIB
-"""What ours may grow to before somebody should ask why: it is unpacked at each cold start."""
+"""Our own limit, because the layer is unpacked at each cold start. Above it, somebody should ask why."""
 
 
 def test_sam_validates_and_lints_the_template(sam: SamLocal) -> None:
@@ -21,7 +21,7 @@ def test_sam_validates_and_lints_the_template(sam: SamLocal) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_functions_are_built_of_their_handler_alone(sam: SamLocal) -> None:
+def test_a_function_is_built_from_its_handler_alone(sam: SamLocal) -> None:
     for function in ("UploadFunction", "ResolverFunction"):
         assert [path.name for path in (sam.directory / function).iterdir()] == ["app.py"]
 

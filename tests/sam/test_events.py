@@ -1,4 +1,4 @@
-"""Events, template, functions and commands are in step; the events are what Powertools takes for AWS's own."""
+"""Events, template, functions and commands agree; Powertools accepts the events as AWS's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.server import ROOT
 
 FUNCTIONS = {function.name: function for function in load_template(TEMPLATE).functions}
 NAMED = re.compile(r"(?:`|^ {4,}|&& )make ([a-z][a-z-]*)", re.MULTILINE)
-"""A target, where a document or a script names one."""
+"""A make target named in a document or a script."""
 
 
 def read(event: str) -> Any:

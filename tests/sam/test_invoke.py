@@ -1,4 +1,4 @@
-"""The functions in Docker with the built layer, under AWS's runtime interface emulator, called with sample events."""
+"""The functions with the built layer, in Docker, called with sample events by AWS's runtime interface emulator."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.golden import GOLDEN
 from tests.support.sam import BUCKET, TABLE, EmulatedAws, SamLocal
 from tests.support.server import ROOT
 
-LIFE = incarnation("__tracking_1795227881250770221")
-SEGMENT = GOLDEN / LIFE / "00000000000000000000.segment"
+INCARNATION = incarnation("__tracking_1795227881250770221")
+SEGMENT = GOLDEN / INCARNATION / "00000000000000000000.segment"
 HANDLED: dict[str, Any] = {"batchItemFailures": []}
 
 
 @pytest.fixture(scope="module")
 def uploaded(sam: SamLocal) -> Any:
-    """What the upload function answered to its first event."""
+    """The upload function's answer to its first event."""
     return sam.invoke("UploadFunction", "upload")
 
 
@@ -43,7 +43,7 @@ def table(emulated: EmulatedAws, monkeypatch: pytest.MonkeyPatch) -> DynamoTable
 
 @pytest.fixture
 def here(table: DynamoTable) -> Iterator[Any]:
-    """What the resolver answers to its sample event in this process."""
+    """The resolver's answer to its sample event in this process."""
     resolving.resolver.cache_clear()
     context = SimpleNamespace(
         function_name="resolver", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1"
@@ -57,7 +57,7 @@ def test_the_announced_segment_is_archived(
     sam: SamLocal, emulated: EmulatedAws, uploaded: Any, table: DynamoTable
 ) -> None:
     assert uploaded == HANDLED
-    (entry,) = table.log_from_offset(LIFE, Offset(0), 10).entries
+    (entry,) = table.log_from_offset(INCARNATION, Offset(0), 10).entries
     assert (entry.first_offset, entry.next_offset) == (0, 396)
     body = emulated.s3.get_object(Bucket=BUCKET, Key=entry.key)["Body"].read()
     assert body[: entry.data_bytes + 8] == SEGMENT.read_bytes()
@@ -65,11 +65,11 @@ def test_the_announced_segment_is_archived(
     assert left["KeyCount"] == 0
 
 
-def test_a_loss_is_written_down(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
+def test_a_loss_is_recorded(sam: SamLocal, uploaded: Any, table: DynamoTable) -> None:
     assert sam.invoke("UploadFunction", "lost") == HANDLED
-    (loss,) = table.missing(LIFE)
+    (loss,) = table.missing(INCARNATION)
     assert (loss.first_offset, loss.next_offset) == (396, 802)
-    assert table.gap(LIFE, Offset(396)) in {None, Gap(Offset(396), Offset(802), loss.reason)}
+    assert table.gap(INCARNATION, Offset(396)) in {None, Gap(Offset(396), Offset(802), loss.reason)}
 
 
 def test_the_resolver_answers_its_sample_event_as_it_does_in_this_process(
@@ -95,7 +95,7 @@ def test_the_resolver_is_served_as_an_api(sam: SamLocal, uploaded: Any, here: An
 
 
 def unsigned(body: str | bytes) -> Any:
-    """Return an answer without what is of its time: the signatures of its URLs, and until when they hold."""
+    """Return an answer without what changes with time: the signatures of its URLs, and their expiry."""
     answer = json.loads(body)
     for found in answer["ranges"]:
         found["url"] = urlsplit(found["url"])._replace(query="").geturl()

@@ -24,7 +24,7 @@ NOT_IN_THE_LAYER = {
 
 
 def paths_left_out() -> list[Path]:
-    """List what the layer's Makefile takes away."""
+    """List the paths that the layer's Makefile removes."""
     words = re.search(r"^LEFT_OUT := (.*)$", (LAYER / "Makefile").read_text(), re.MULTILINE)
     assert words is not None
     paths = [PACKAGE / word for word in words[1].split()]
@@ -33,7 +33,7 @@ def paths_left_out() -> list[Path]:
 
 
 def left_out() -> set[str]:
-    """List the modules that the layer's Makefile takes away."""
+    """List the modules that the layer's Makefile removes."""
     return {name for name, path in MODULES.items() if any(path.is_relative_to(one) for one in paths_left_out())}
 
 
@@ -44,7 +44,7 @@ def handlers() -> list[Path]:
 
 
 def imported_by_functions() -> set[str]:
-    """List the package's modules that functions import, whoever imports them, with the packages that they are in."""
+    """List the package's modules that functions import, directly or not, with their packages."""
     found = {"coldstream"}
     waiting = handlers()
     while waiting:
@@ -66,7 +66,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def packages_of_others() -> set[str]:
-    """List the packages of others that functions import, whoever imports them."""
+    """List the third-party packages that functions import, directly or not."""
     sources = [*handlers(), *(MODULES[name] for name in imported_by_functions())]
     roots = {name.partition(".")[0] for path in sources for name in imports(path)}
     return roots - sys.stdlib_module_names - {"coldstream"}
@@ -76,7 +76,7 @@ def test_nothing_is_left_out_that_a_function_imports() -> None:
     assert not left_out() & imported_by_functions()
 
 
-def test_every_package_is_left_out_of_which_no_function_imports_anything() -> None:
+def test_every_package_that_no_function_imports_is_left_out() -> None:
     packages = {name: path.parent for name, path in MODULES.items() if path.name == "__init__.py"}
     used = {path for name, path in packages.items() if any(one.startswith(name) for one in imported_by_functions())}
     left = {path for path in packages.values() if path not in used and path.parent in used}

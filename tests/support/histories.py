@@ -53,7 +53,7 @@ from coldstream.store.sortkeys import event_key, gap_key, log_key, missing_key, 
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 NOW = TimestampMs(1_763_700_000_000)
 FOR_EVER = TimestampMs(MAX_TIMESTAMP_MS)
 
@@ -206,7 +206,7 @@ class History:
         while self._left:
             self._left.pop()()
             self.table.settle()
-        finish(self.table, LIFE, lambda: NOW)
+        finish(self.table, INCARNATION, lambda: NOW)
         self.table.settle()
         self.check_newest(is_end=True)
         self._check_lookups()
@@ -241,7 +241,7 @@ class History:
         for _ in range(self.rng.randrange(3)):
             works.append(partial(record_missing, self.table, STREAM, self._some_missing()))
         works += [self._compact] * self.rng.randrange(3)
-        works += [lambda: _ignored(sweep(self.table, self.objects, LIFE, FOR_EVER))] * (self.rng.random() < 0.2)
+        works += [lambda: _ignored(sweep(self.table, self.objects, INCARNATION, FOR_EVER))] * (self.rng.random() < 0.2)
         works += [self._ask] * self.rng.randrange(3)
         self.rng.shuffle(works)
         return works
@@ -257,7 +257,11 @@ class History:
         return Quarantine(first, following, f"bad {next(self._names)}", NOW, f"quarantine/{next(self._names)}", "etag")
 
     def _compact(self) -> None:
-        log = [entry for entry in self.table.log_from_offset(LIFE, Offset(0), 100).entries if self.rng.random() < 0.9]
+        log = [
+            entry
+            for entry in self.table.log_from_offset(INCARNATION, Offset(0), 100).entries
+            if self.rng.random() < 0.9
+        ]
         runs: list[list[FragmentEntry]] = [[]]
         for entry in log:
             if runs[-1] and runs[-1][-1].next_offset != entry.first_offset:
@@ -268,24 +272,24 @@ class History:
             return
         number = next(self._names)
         merged = Group(tuple(group)).merged(key=f"merged/{number}", generation=1, object_bytes=number, crc32=number)
-        commit_merged(self.table, self.objects, LIFE, Group(tuple(group)), merged, now=lambda: NOW)
+        commit_merged(self.table, self.objects, INCARNATION, Group(tuple(group)), merged, now=lambda: NOW)
 
     def _ask(self) -> None:
         first = Offset(self.rng.choice(self.slices).first_offset + self.rng.randrange(2))
         following = Offset(first + self.rng.randrange(1, 40))
-        reached = covered_to(self.table, LIFE, first, following)
+        reached = covered_to(self.table, INCARNATION, first, following)
         held = {offset for entry in self._newest() for offset in range(entry.first_offset, entry.next_offset)}
         assert set(range(first, reached)) <= held, f"{first} to {reached} is released, and not archived"
 
     def _newest(self) -> list[FragmentEntry]:
-        entries = self.table._partitions[LIFE].entries if LIFE in self.table._partitions else {}
+        entries = self.table._partitions[INCARNATION].entries if INCARNATION in self.table._partitions else {}
         return [entries[end] for end in sorted(entries)]
 
     def check_newest(self, *, is_end: bool = False) -> None:
         """Hold the newest state of the table against what there has to be."""
-        if LIFE not in self.table._partitions:
+        if INCARNATION not in self.table._partitions:
             return
-        partition = self.table._partitions[LIFE]
+        partition = self.table._partitions[INCARNATION]
         log, head = self._newest(), partition.head
         assert head is not None
         assert not is_end or head.compacting is None
@@ -324,7 +328,7 @@ class History:
         self._check_tombstones(log)
 
     def _check_totals(self, chain: list[FragmentEntry], log: list[FragmentEntry], known: list[Missing]) -> None:
-        partition = self.table._partitions[LIFE]
+        partition = self.table._partitions[INCARNATION]
         head = partition.head
         assert head is not None
         assert (head.fragments, head.object_bytes) == (len(log), sum(entry.object_bytes for entry in log))
@@ -341,10 +345,10 @@ class History:
     def _check_tombstones(self, log: list[FragmentEntry]) -> None:
         named = {entry.key for entry in log}
         assert len(named) == len(log)
-        assert named.isdisjoint(one.key for one in self.table._partitions[LIFE].tombstones.values())
+        assert named.isdisjoint(one.key for one in self.table._partitions[INCARNATION].tombstones.values())
 
     def _check_past_the_tail(self, found: Attachment | Gap | Tail, offset: int) -> None:
-        if any(one.first_offset <= offset < one.next_offset for one in self.table.missing(LIFE)):
+        if any(one.first_offset <= offset < one.next_offset for one in self.table.missing(INCARNATION)):
             assert isinstance(found, Gap)
             assert found.first_offset <= offset < found.next_offset
             assert found.reason is not None
@@ -364,7 +368,7 @@ class History:
                 assert isinstance(found, Attachment)
                 assert found.entries[0] == right
             else:
-                assert found == self.table.gap(LIFE, log[log.index(right) - 1].next_offset)
+                assert found == self.table.gap(INCARNATION, log[log.index(right) - 1].next_offset)
         for timestamp in range(60, 150):
             found = attach(self.table, STREAM, AtTimestamp(TimestampMs(timestamp)), 3)
             right = next((entry for entry in log if entry.greatest_timestamp >= timestamp), None)

@@ -32,7 +32,7 @@ from tests.support.compacting import compact_stream
 from tests.support.compaction import identity_of
 from tests.support.earlier_changes import without_later_fields
 from tests.support.forked_streams import rebuild
-from tests.support.histories import LIFE, NOW, STREAM, History, Killed, Table
+from tests.support.histories import INCARNATION, NOW, STREAM, History, Killed, Table
 
 START = 1_763_700_000_000
 
@@ -163,7 +163,7 @@ class UploadHistory(History):
         ):
             data = rebuild(data)
         offsets = Offset(log.chunks[first][0].chunk_id), log.chunks[last - 1][0].next_offset
-        key = self.keys.staged(LIFE, *offsets)
+        key = self.keys.staged(INCARNATION, *offsets)
         self.turns.switch()
         self.objects.objects.setdefault(key, data)
         there = self.objects.objects[key]
@@ -226,7 +226,7 @@ class UploadHistory(History):
 
     def check_dealt_with(self, key: str, data: bytes) -> None:
         """Hold a staged copy that is deleted to what became of it."""
-        partition = self.table._partitions[LIFE]
+        partition = self.table._partitions[INCARNATION]
         offsets = self.keys.staged_offsets(key)
         assert offsets is not None
         asides = [one for one in self.objects.objects if "/quarantine/" in one and self.objects.objects[one] == data]
@@ -296,7 +296,7 @@ class UploadHistory(History):
                 if chunk.header.type is ChunkType.USER and is_new:
                     assert chunk.header.epoch >= before_epoch, "epochs fall"
                     before_epoch = chunk.header.epoch
-        head = self.table._partitions[LIFE].head if LIFE in self.table._partitions else None
+        head = self.table._partitions[INCARNATION].head if INCARNATION in self.table._partitions else None
         log = self._newest()
         assert head is None or not log or head.epoch == log[-1].epoch or (self.table.earlier and head.epoch is None)
         self._check_one_history(logs)

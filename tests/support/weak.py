@@ -35,7 +35,7 @@ from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes
 from tests.support.compaction import Compaction
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 
 Start = OffsetSpec | Cursor
 Found = tuple[str, int, int]
@@ -55,7 +55,7 @@ class RecordingTable(MemoryTable):
     def apply(self, change: Change) -> None:
         super().apply(change)
         self.changes.append(change)
-        self.states.append(self._partitions[LIFE])
+        self.states.append(self._partitions[INCARNATION])
 
 
 @dataclass
@@ -79,7 +79,7 @@ class WeakHistory:
             LAST,
             NEXT,
             *(AtOffset(offset) for offset in offsets),
-            *(Cursor(LIFE, offset) for offset in offsets),
+            *(Cursor(INCARNATION, offset) for offset in offsets),
             *(AtTimestamp(TimestampMs(at)) for at in range(min(times) - 1, max(times) + 2)),
         ]
 

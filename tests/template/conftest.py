@@ -1,4 +1,4 @@
-"""The template, as it is by default, and with everything that parameters turn on."""
+"""The template by default, and with everything that parameters turn on."""
 
 from __future__ import annotations
 

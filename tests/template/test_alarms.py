@@ -1,4 +1,4 @@
-"""Alarms and dashboard look at metrics that there are, and alarms go somewhere."""
+"""Alarms and dashboard use metrics that exist, and alarms go somewhere."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ OF_AWS = {
 }
 
 ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream/runtime/resolving.py",)}
-"""Code of a function that counts, and is not in its directory."""
+"""Code that counts for a function outside of its directory."""
 
 
 def emitted() -> set[tuple[str, str]]:
-    """Return what the functions count, all in the namespace that they are told: service, name."""
+    """Return what the functions count, all in the namespace of their setting: service, name."""
     found = set()
     for path in (TEMPLATE.parent / "functions").glob("*/app.py"):
         code = (path, *ELSEWHERE.get(path.parent.name, ()))
@@ -52,7 +52,7 @@ def emitted() -> set[tuple[str, str]]:
 
 
 def looked_at(stack: Stack) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what alarms and dashboard look at: namespace, name, dimension and its value."""
+    """Yield the metrics of alarms and dashboard: namespace, name, dimension and its value."""
     for alarm in alarms(stack).values():
         for metric in metrics_of(alarm):
             dimension = metric["Dimensions"][0]
@@ -67,7 +67,7 @@ def alarms(stack: Stack) -> dict[str, dict[str, Any]]:
 
 
 def metrics_of(alarm: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the metrics of an alarm, be it on one or on an expression."""
+    """Return the metrics of an alarm, whether on one metric or on an expression."""
     return [metric["MetricStat"]["Metric"] for metric in alarm.get("Metrics", []) if "MetricStat" in metric] or [alarm]
 
 
@@ -97,7 +97,7 @@ def test_two_stacks_of_an_account_do_not_count_together(monkeypatch: pytest.Monk
     assert told == {"Ref": "AWS::StackName"}
 
 
-def test_what_loses_or_delays_data_is_alarmed(stack: Stack) -> None:
+def test_everything_that_loses_or_delays_data_rings_an_alarm(stack: Stack) -> None:
     watched = {
         (metric["MetricName"], metric["Dimensions"][0]["Value"])
         for alarm in alarms(stack).values()
@@ -133,7 +133,7 @@ def test_every_operation_on_the_manifest_is_watched_and_counts_as_none_where_not
 
 
 def filled(alarm: dict[str, Any]) -> set[str]:
-    """Return the metrics of an alarm's expression that are 0 where CloudWatch has none."""
+    """Return the metrics of an alarm's expression that are 0 if CloudWatch has no data."""
     (expression,) = (metric["Expression"] for metric in alarm["Metrics"] if "Expression" in metric)
     return set(re.findall(r"FILL\((\w+), 0\)", expression))
 
@@ -178,7 +178,7 @@ def test_only_alarms_of_the_account_may_publish_and_only_by_tls(stack: Stack) ->
     assert allowed == [{"Service": "cloudwatch.amazonaws.com"}]
 
 
-def test_alarms_lie_encrypted_by_the_customers_key(stack: Stack, whole: Stack) -> None:
+def test_alarms_are_encrypted_by_the_customers_key(stack: Stack, whole: Stack) -> None:
     assert "KmsMasterKeyId" not in stack.properties("AlarmTopic")
     assert whole.properties("AlarmTopic")["KmsMasterKeyId"] == EVERYTHING["KmsKeyArn"]
 

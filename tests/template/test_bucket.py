@@ -1,4 +1,4 @@
-"""What the bucket itself refuses, whoever asks, and what it forgets."""
+"""What the bucket itself refuses to everybody, and what it expires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coldstream.units import Offset
 from tests.support.cloudformation import EVERYTHING, Stack
 from tests.support.iam import Request, is_denied
 
-LIFE = Incarnation("__orders_1763700000000000000")
+INCARNATION = Incarnation("__orders_1763700000000000000")
 TLS = {"aws:SecureTransport": "true"}
 MAKES_AN_OBJECT = {**TLS, "s3:ObjectCreationOperation": "true"}
 MAKES_NONE = {**TLS, "s3:ObjectCreationOperation": "false"}
@@ -37,9 +37,9 @@ def prefixed(request: pytest.FixtureRequest) -> Stack:
 @pytest.fixture(params=["fragment", "compacted fragment", "staged segment"])
 def key(request: pytest.FixtureRequest, prefixed: Stack) -> str:
     made = {
-        "fragment": keys(prefixed).fragment(LIFE, Offset(7)),
-        "compacted fragment": keys(prefixed).fragment(LIFE, Offset(7), 3),
-        "staged segment": keys(prefixed).staged(LIFE, Offset(7), Offset(9)),
+        "fragment": keys(prefixed).fragment(INCARNATION, Offset(7)),
+        "compacted fragment": keys(prefixed).fragment(INCARNATION, Offset(7), 3),
+        "staged segment": keys(prefixed).staged(INCARNATION, Offset(7), Offset(9)),
     }
     return f"/{made[request.param]}"
 
@@ -69,7 +69,7 @@ def test_a_fragment_may_be_deleted(prefixed: Stack, key: str) -> None:
 
 
 def test_quarantine_takes_copies(prefixed: Stack) -> None:
-    quarantined = f"/{keys(prefixed).quarantined(LIFE, Offset(7), 'etag')}"
+    quarantined = f"/{keys(prefixed).quarantined(INCARNATION, Offset(7), 'etag')}"
     assert not denies(prefixed, "s3:PutObject", quarantined, MAKES_AN_OBJECT)
 
 
@@ -107,8 +107,8 @@ def test_nothing_expires_but_what_is_staged_long_after_its_dead_letter(prefixed:
     rules = prefixed.properties("Bucket")["LifecycleConfiguration"]["Rules"]
     expiring = [rule for rule in rules if set(rule) & {"ExpirationInDays", "ExpirationDate", "Transitions"}]
     (rule,) = expiring
-    staged = keys(prefixed).staged(LIFE, Offset(0), Offset(1))
-    assert rule["Prefix"] == staged[: staged.index(LIFE)]
+    staged = keys(prefixed).staged(INCARNATION, Offset(0), Offset(1))
+    assert rule["Prefix"] == staged[: staged.index(INCARNATION)]
     dead_letter_days = prefixed.properties("DeadLetterQueue")["MessageRetentionPeriod"] / 86_400
     assert rule["ExpirationInDays"] >= dead_letter_days + 1 + 30, "a day of EventBridge's own tries, a month to act"
 

@@ -1,4 +1,4 @@
-"""Agent, uploader and resolver do their work on an emulated AWS: they may make every call that they make, and no other.
+"""Agent, uploader and resolver work on an emulated AWS: policies allow every call that they make, and no other.
 
 Those for a customer's KMS key are left out here: S3 and DynamoDB use them, in the caller's name.
 """
@@ -38,11 +38,11 @@ from tests.support.segments import START, STREAM, write_stream
 
 BUS = "coldstream-of-the-template"
 LAMBDAS = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-"""What Lambda does in the name of a function."""
+"""What Lambda does on behalf of a function."""
 
 
 class World:
-    """An archive on the emulated AWS, of the prefix of a stack."""
+    """An archive on the emulated AWS, under a stack's prefix."""
 
     def __init__(self, stack: Stack, table: str, bucket: str, directory: Path) -> None:
         self.stack = stack
@@ -81,13 +81,13 @@ class World:
         return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 
     def refused(self, principal: str, requests: list[Request]) -> list[Request]:
-        """Return the requests that a role or policy does not allow, or the bucket refuses."""
+        """Return the requests that a role or policy does not allow, or that the bucket refuses."""
         granted = self.granted(principal)
         bucket = self.stack.properties("BucketPolicy")["PolicyDocument"]["Statement"]
         return [each for each in requests if not is_allowed(granted, each) or is_denied(bucket, each)]
 
     def never_used(self, principal: str, requests: list[Request]) -> set[str]:
-        """Return the actions that a role or policy allows, and no request is."""
+        """Return the actions that a role or policy allows, but no request uses."""
         actions = [statement["Action"] for statement in self.granted(principal) if statement["Effect"] == "Allow"]
         allowed = {each for action in actions for each in ([action] if isinstance(action, str) else action)}
         return allowed - {each.action for each in requests}
@@ -164,7 +164,7 @@ async def test_the_resolver_may_make_every_call_that_it_makes_and_its_urls_name_
 
 
 def damaged(world: World, segment: SegmentRolled) -> SegmentRolled:
-    """Flip a bit of a staged copy, and return what announces that copy."""
+    """Flip a bit of a staged copy, and return its announcement."""
     client = boto3.session.Session().client("s3")
     found = world.objects.get_range(segment.staged_key, ByteRange(0, segment.size_bytes)).data
     changed = bytearray(found)

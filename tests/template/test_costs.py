@@ -1,4 +1,4 @@
-"""What docs/deploy.md says that max-lag costs is what an agent and the upload function were counted to ask for."""
+"""The costs of max-lag in docs/deploy.md match the requests counted of an agent and the upload function."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ BUS = "coldstream-of-the-costs"
 BROKER = BrokerAddress.from_uri("rabbitmq-stream://user:secret@localhost")
 DAY_S = 86_400
 SPANS = 3
-"""That are counted, but the first: it makes the stream known."""
+"""The segments that are counted, after a first one that registers the stream."""
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table whose first heading this is."""
+    """Return the cells of the table with this first heading."""
     (table,) = re.findall(rf"^\| {re.escape(heading)} \|[^\n]*\n\|[-:|]+\|\n((?:\|[^\n]*\n)+)", PAGE, re.MULTILINE)
     return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
@@ -48,7 +48,7 @@ def number(text: str) -> float:
 
 
 def price(text: str) -> float:
-    """Return what one costs, in millionths."""
+    """Return the cost of one, in millionths."""
     return number(text) * {"thousand": 1e3, "million": 1.0}.get(text.rsplit(maxsplit=1)[-1], 1e6)
 
 
@@ -91,7 +91,7 @@ def test_as_many_metrics_are_paid_for_as_alarms_watch(stack: Stack) -> None:
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
-    """Count the requests of the block by operation, and the units that DynamoDB says it took."""
+    """Count the requests of the block by operation, and the units that DynamoDB reports."""
     counts: Counter[str] = Counter()
     original = BaseClient._make_api_call
 
@@ -112,7 +112,7 @@ def counted() -> Iterator[Counter[str]]:
 
 @pytest.fixture
 def table(dynamodb_local: DynamoDBLocal, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table where AWS's own emulator counts units."""
+    """A table in AWS's own emulator, which counts units."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_local.url)
     parameters = table_parameters(load_document(TEMPLATE)["Resources"]["Table"])
     boto3.session.Session().client("dynamodb").create_table(TableName="costs", **parameters)

@@ -1,4 +1,4 @@
-"""The sample events are of the form that AWS sends, and say what the code understands."""
+"""The sample events have the form that AWS sends, and content that the code understands."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.cloudformation import TEMPLATE, Stack, references
 
 LIMITS = {"Parameters": 200, "Resources": 500, "Outputs": 200, "Mappings": 200}
 MAX_BYTES = 51_200
-"""Of a template that is sent as it is; from S3, as SAM does it, it may have a megabyte."""
+"""Limit of a template in a request; from S3, which SAM uses, it may have a megabyte."""
 
 
 def test_the_template_is_what_cloudformation_takes() -> None:
@@ -38,7 +38,7 @@ def test_it_keeps_within_cloudformations_limits(whole: Stack) -> None:
 
 
 def characters(document: Any) -> int:
-    """Count the characters of a policy as IAM does, which leaves white space out."""
+    """Count the characters of a policy as IAM does, without white space."""
     return len(json.dumps(document, separators=(",", ":")))
 
 

@@ -16,7 +16,7 @@ DEPLOY = (TEMPLATE.parent / "docs/deploy.md").read_text(encoding="utf-8")
 
 
 def sections() -> dict[str, str]:
-    """Return what is said of each alarm, by its name."""
+    """Return the section about each alarm, by its name."""
     (alarms,) = re.findall(r"^## Alarms\n(.*?)^## ", OPERATIONS, re.MULTILINE | re.DOTALL)
     parts = re.split(r"^### (\w+)\n", alarms, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -50,7 +50,7 @@ def test_sections_speak_of_parameters_outputs_and_alarms_that_there_are(whole: S
 
 
 def policy(sid: str) -> list[dict[str, Any]]:
-    """Return the statements of the policy in docs/deploy.md that has a statement of this name."""
+    """Return the statements of the policy in docs/deploy.md that has a statement with this name."""
     for text in re.findall(r'^    (\{"Version".*?\]\})$', DEPLOY, re.MULTILINE | re.DOTALL):
         filled = text.replace("ACCOUNT", ACCOUNT).replace("REGION", REGION)
         statements: list[dict[str, Any]] = json.loads(filled)["Statement"]

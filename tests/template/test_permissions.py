@@ -1,4 +1,4 @@
-"""Who may do what, and nothing else: every action of the services, on everything there is, by the template's policies.
+"""Who may do what, and nothing else: every action of the services, on every resource, by the template's policies.
 
 In each table a resource that is not listed may not be touched, nor a listed one by an action that is not.
 """
@@ -21,7 +21,7 @@ from coldstream.units import Offset
 from tests.support.cloudformation import ACCOUNT, EVERYTHING, REGION, Stack
 from tests.support.iam import Request, is_allowed
 
-LIFE = Incarnation("__orders_1763700000000000000")
+INCARNATION = Incarnation("__orders_1763700000000000000")
 KEYS = Keys(EVERYTHING["Prefix"])
 HERE = f"{REGION}:{ACCOUNT}"
 S3_ACTIONS = [
@@ -63,7 +63,7 @@ S3_ACTIONS = [
     "RestoreObject",
 ]
 OTHER_NAMES = {"dynamodb": ["ConditionCheckItem", "PartiQLSelect"], "execute-api": ["Invoke", "ManageConnections"]}
-"""Actions of IAM that no operation of the API is named after."""
+"""Actions of IAM whose names are not those of API operations."""
 
 OBJECT_WRITES = {
     "s3:GetObject",
@@ -164,29 +164,32 @@ def actions(service: str) -> tuple[str, ...]:
 
 
 def staged_by(cluster: str) -> str:
-    """Return a key that agents of a cluster stage to."""
-    return replace(KEYS, cluster=Cluster(cluster)).staged(LIFE, Offset(0), Offset(9))
+    """Return a key at which agents of a cluster stage."""
+    return replace(KEYS, cluster=Cluster(cluster)).staged(INCARNATION, Offset(0), Offset(9))
 
 
 def sent_as(*clusters: str) -> dict[str, str | list[str]]:
-    """Return what AWS says of a PutEvents whose events are of these clusters."""
+    """Return what AWS decides on a PutEvents with events of these clusters."""
     return {"events:source": [source_of(Cluster(cluster)) for cluster in clusters]}
 
 
 def resources() -> dict[str, Request]:
-    """Return what there is, ours and others', each as a request without its action."""
+    """Return every resource, ours and others', each as a request without its action."""
     stack = everything()
     bucket, table = stack.arn("Bucket"), stack.arn("Table")
     key, api = EVERYTHING["KmsKeyArn"], stack.ref("ResolverApi")
-    staged, quarantined = KEYS.staged(LIFE, Offset(0), Offset(9)), KEYS.quarantined(LIFE, Offset(0), "etag")
+    staged, quarantined = (
+        KEYS.staged(INCARNATION, Offset(0), Offset(9)),
+        KEYS.quarantined(INCARNATION, Offset(0), "etag"),
+    )
 
     def through(service: str) -> dict[str, str | list[str]]:
         return {"kms:ViaService": f"{service}.{REGION}.amazonaws.com"}
 
     return {
         "bucket": Request("s3", bucket),
-        "fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0))}"),
-        "compacted fragment": Request("s3", f"{bucket}/{KEYS.fragment(LIFE, Offset(0), 7)}"),
+        "fragment": Request("s3", f"{bucket}/{KEYS.fragment(INCARNATION, Offset(0))}"),
+        "compacted fragment": Request("s3", f"{bucket}/{KEYS.fragment(INCARNATION, Offset(0), 7)}"),
         "staged segment": Request("s3", f"{bucket}/{staged}"),
         "staged segment of a cluster": Request("s3", f"{bucket}/{staged_by('eu')}"),
         "segment in quarantine": Request("s3", f"{bucket}/{quarantined}"),
@@ -194,13 +197,13 @@ def resources() -> dict[str, Request]:
         "script": Request("s3", f"{bucket}/{KEYS.prefix}spark/compact.py"),
         "script in a directory data": Request("s3", f"{bucket}/{KEYS.prefix}spark/jobs/data/compact.py"),
         "object in a directory data": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere/data/0.fragment"),
-        "fragment of another prefix": Request("s3", f"{bucket}/{Keys('theirs/').fragment(LIFE, Offset(0))}"),
+        "fragment of another prefix": Request("s3", f"{bucket}/{Keys('theirs/').fragment(INCARNATION, Offset(0))}"),
         "staged segment of another prefix": Request("s3", f"{bucket}/theirs/{staged}"),
         "another object": Request("s3", f"{bucket}/{KEYS.prefix}elsewhere"),
         "bucket of tables": Request("s3", f"arn:aws:s3:::{EVERYTHING['SparkTablesBucket']}"),
         "file of a table": Request("s3", f"arn:aws:s3:::{EVERYTHING['SparkTablesBucket']}/orders/part-0.parquet"),
         "another bucket": Request("s3", "arn:aws:s3:::theirs"),
-        "fragment of another bucket": Request("s3", f"arn:aws:s3:::theirs/{KEYS.fragment(LIFE, Offset(0))}"),
+        "fragment of another bucket": Request("s3", f"arn:aws:s3:::theirs/{KEYS.fragment(INCARNATION, Offset(0))}"),
         "table": Request("dynamodb", table),
         "index by time": Request("dynamodb", f"{table}/index/by-time"),
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
@@ -235,7 +238,7 @@ def resources() -> dict[str, Request]:
 
 
 def statements(principal: str) -> list[Mapping[str, Any]]:
-    """Return what a role, or whoever has a managed policy, may do."""
+    """Return what a role, or the holder of a managed policy, may do."""
     properties = everything().properties(principal)
     assert "ManagedPolicyArns" not in properties
     documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]

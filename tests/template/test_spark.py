@@ -1,4 +1,4 @@
-"""Spark is there for who wants it, and is bounded."""
+"""Spark is optional, and bounded."""
 
 from __future__ import annotations
 
