@@ -40,7 +40,7 @@ from coldstream.format.checksum import combine_crc32
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
-from coldstream.read.scan import plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart
