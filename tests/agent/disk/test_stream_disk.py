@@ -278,3 +278,17 @@ def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     assert isinstance(slices, list)
     end = slices[0].slice.next_offset
     assert next_slices(disk.log, end, LONG_AFTER) == Hole(end, Offset(last))
+
+
+@pytest.mark.xfail(reason="segments are taken for one log when one ends where the other begins", strict=True)
+def test_a_segment_that_ends_where_another_logs_segment_begins_is_not_linked_to_it(replica, tmp_path):
+    """A lost leader's segment ends at the very offset at which the next leader's log has a border, too."""
+    replica.publish(12)
+    replica.publish_alone(6)
+    disk = disk_of(replica, tmp_path)
+    uncommitted = replica.alone[0].header
+    replica.lose_leader(20)
+    replica.truncate()
+    replica.retain(3)
+    disk.look(NONE, NONE)
+    assert not disk.log.is_linked(uncommitted, replica.log[-1].header)

@@ -57,6 +57,8 @@ class DiskSegment:
             return self.after
         walk = self.walked()
         if walk.is_at_end:
+            # The offsets alone decide. Two logs may have a border at the same offset, and then this is wrong: a lost
+            # leader's segment would be proven by the next leader's log.
             for other in self.later():
                 if other.first_offset == walk.end.offset:
                     return other
