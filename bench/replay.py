@@ -31,8 +31,8 @@ from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId, incarnation
-from coldstream.replay.broker import Options, Target, replay_to_broker
-from coldstream.replay.source import Source
+from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replay_to_broker
+from coldstream.replay.request import ReplayRequest
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
@@ -96,11 +96,11 @@ def replay(
 ) -> dict[str, float]:
     """Replay a stream; to be called by `harness.in_child`."""
     vhost, name, life = stream
-    source = Source(StreamId(vhost, name, Incarnation(life)), Offset(0), Offset(messages))
-    options = Options(transform=f"{__name__}:keep" if decoded else None)
+    source = ReplayRequest(StreamId(vhost, name, Incarnation(life)), Offset(0), Offset(messages))
+    options = BrokerReplayOptions(transform=f"{__name__}:keep" if decoded else None)
     with Stopwatch() as stopwatch:
         summary = replay_to_broker(
-            DynamoTable(table), S3Objects(BUCKET), source, Target(broker, target), options=options
+            DynamoTable(table), S3Objects(BUCKET), source, StreamTarget(broker, target), options=options
         )
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "messages": summary.messages}
 

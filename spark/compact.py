@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from coldstream.compact.options import DEFAULT_OLDER_THAN, DEFAULT_TARGET_SIZE, CompactOptions
-from coldstream.compact.place import Place
-from coldstream.compact.report import summary
+from coldstream.compact.remote_writer import RemoteWriter
+from coldstream.compact.report import run_summary
 from coldstream.compact.run import Compactor
-from coldstream.compact.savings import dry_run_summary, prospect_of
-from coldstream.compact.task import Failure, Task
-from coldstream.compact.write import Written
+from coldstream.compact.savings import dry_run_summary, forecast_of
+from coldstream.compact.task import CompactionTask, GroupFailure
+from coldstream.compact.write import MergedFragment
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError, InvalidSettingError
@@ -92,14 +92,18 @@ def _compact(given: argparse.Namespace, options: CompactOptions, settings: Setti
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket)
     streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation, every=given.all)
     if given.dry_run:
-        prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
-        write_json(dry_run_summary(prospects))
+        forecasts = [forecast_of(table, objects, stream, options, now_ms()) for stream in streams]
+        write_json(dry_run_summary(forecasts))
         return 0
-    context, place, tag = spark.sparkContext, Place.here(settings.bucket, settings.prefix), f"compact-{uuid4().hex}"
+    context, place, tag = (
+        spark.sparkContext,
+        RemoteWriter.from_environment(settings.bucket, settings.prefix),
+        f"compact-{uuid4().hex}",
+    )
 
-    def write(task: Task) -> Written | Failure:
+    def write(task: CompactionTask) -> MergedFragment | GroupFailure:
         context.addJobTag(tag)  # of this thread's jobs
-        results: list[Written | Failure] = context.parallelize([task], 1).map(place.write).collect()
+        results: list[MergedFragment | GroupFailure] = context.parallelize([task], 1).map(place.write).collect()
         return results[0]
 
     progress = _Progress()
@@ -115,7 +119,7 @@ def _compact(given: argparse.Namespace, options: CompactOptions, settings: Setti
     failures = [failure for report in reports for failure in report.failures]
     for failure in failures:
         _tell(f"failed: {failure}")
-    write_json(summary(reports, seconds=progress.seconds))
+    write_json(run_summary(reports, seconds=progress.seconds))
     return exit_code_of(failure.kind for failure in failures)
 
 
@@ -137,7 +141,7 @@ class _Progress:
         """Since it began."""
         return time.monotonic() - self._began
 
-    def settled(self, task: Task) -> None:
+    def settled(self, task: CompactionTask) -> None:
         """Count a group that is done with."""
         self._groups += 1
         self._bytes += task.group.data_bytes

@@ -35,12 +35,12 @@ from pyspark.sql import SparkSession
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError
-from coldstream.replay.broker import Options, Target, replayed_to
+from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replayed_to
 from coldstream.replay.exchange import ExchangeTarget
-from coldstream.replay.send import AMQP_BROKER, BROKER, Asked, send
-from coldstream.replay.source import Source
-from coldstream.replay.summary import Summary
+from coldstream.replay.request import ReplayRequest
+from coldstream.replay.summary import ReplaySummary
 from coldstream.replay.tables.layout import FileFormat, Partitioning
+from coldstream.replay.target import AMQP_BROKER, BROKER, Asked, send
 from coldstream.replay.transform import load_function
 from coldstream.replay.wanted import check_start, find_source, parse_bounds
 from coldstream.store.streams import choose
@@ -105,7 +105,9 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
             if transform is not None:
                 _ship(session, transform)
             if target is not None:
-                return _into_broker(session, sources, Task(place, target, Options(given.rate, given.transform)))
+                return _into_broker(
+                    session, sources, Task(place, target, BrokerReplayOptions(given.rate, given.transform))
+                )
             job = TableJob(sources, (given.start, given.end), path, form, partitioning, given.checkpoint, transform)
             return _into_table(session, job, place)
         finally:
@@ -157,7 +159,7 @@ def _ship(spark: SparkSession, function: Callable[..., Any]) -> None:
         spark.sparkContext.addPyFile(path)
 
 
-def _sources(given: argparse.Namespace, place: Place) -> tuple[Source, ...]:
+def _sources(given: argparse.Namespace, place: Place) -> tuple[ReplayRequest, ...]:
     bounds = parse_bounds(given.start, given.end, now_ms())
     table, objects = place.open_table(), place.open_bucket()
     streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation)
@@ -170,10 +172,10 @@ class Task:
     """What an executor does with a source."""
 
     place: Place
-    target: Target | ExchangeTarget
-    options: Options
+    target: StreamTarget | ExchangeTarget
+    options: BrokerReplayOptions
 
-    def __call__(self, source: Source) -> Summary | Failure:
+    def __call__(self, source: ReplayRequest) -> ReplaySummary | Failure:
         """Publish a source; to a stream nothing that another attempt, which may still be at it, has published."""
         try:
             return send(self.place.open_table(), self.place.open_bucket(), source, self.target, options=self.options)
@@ -189,12 +191,12 @@ class Failure:
     kind: type[ColdstreamError]
 
 
-def _into_broker(spark: SparkSession, sources: Sequence[Source], task: Task) -> int:
+def _into_broker(spark: SparkSession, sources: Sequence[ReplayRequest], task: Task) -> int:
     began = time.monotonic()
     with _job(spark.sparkContext, lambda: _reached(sources, task)):
         results = spark.sparkContext.parallelize(sources, len(sources)).map(task).collect()
     failures = [result for result in results if isinstance(result, Failure)]
-    done = [result for result in results if isinstance(result, Summary)]
+    done = [result for result in results if isinstance(result, ReplaySummary)]
     for failure in failures:
         _tell(f"failed: {failure.what}")
     write_json(
@@ -218,9 +220,9 @@ def _into_table(spark: SparkSession, job: TableJob, place: Place) -> int:
     return ExitCode.UNEXPECTED if done.problems else ExitCode.OK
 
 
-def _reached(sources: Sequence[Source], task: Task) -> str:
+def _reached(sources: Sequence[ReplayRequest], task: Task) -> str:
     """Say how far it is, as the broker has it; nothing of an exchange, which does not know."""
-    if not isinstance(task.target, Target):
+    if not isinstance(task.target, StreamTarget):
         return ""
     try:
         reached = replayed_to(sources, task.target, task.options)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream_spark.positions import Positions
 
 TELL_S = 5
@@ -24,7 +24,7 @@ class TableSummary:
     """
 
     path: str
-    sources: tuple[Source, ...]
+    sources: tuple[ReplayRequest, ...]
     before: Positions
     now: Positions
     messages: int
@@ -61,13 +61,13 @@ class TableSummary:
             "complete": not self.problems,
         }
 
-    def _reached(self, positions: Positions, source: Source) -> int:
+    def _reached(self, positions: Positions, source: ReplayRequest) -> int:
         position = positions[source.stream.name]
         if position.stream != source.stream:
             return source.start
         return min(max(position.offset, source.start), source.end)
 
-    def _is_complete(self, source: Source) -> bool:
+    def _is_complete(self, source: ReplayRequest) -> bool:
         return self._reached(self.now, source) == source.end
 
 

@@ -23,9 +23,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody knows it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.replay.tables.layout import FileFormat, PartitionColumn, Partitioning
-from coldstream.replay.tables.transform import Transform
+from coldstream.replay.tables.transform import RowTransform
 from coldstream_spark import register
 from coldstream_spark.checkpoint import Checkpoint
 from coldstream_spark.limits import within
@@ -46,13 +46,13 @@ _HOUR_S = 3600
 class TableJob:
     """A replay into a table: of which sources, and how. `asked` is the range as the user gave it."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ReplayRequest, ...]
     asked: tuple[str, str | None]
     path: str
     form: FileFormat
     partitioning: Partitioning
     checkpoint: str | None = None
-    transform: Transform | None = None
+    transform: RowTransform | None = None
 
     @property
     def checkpoint_path(self) -> str:
@@ -143,7 +143,7 @@ class TableJob:
 _COMPRESSION = {FileFormat.PARQUET: "zstd", FileFormat.JSONL: "none", FileFormat.JSONL_GZIP: "gzip"}
 
 
-def _transformed(rows: DataFrame, transform: Transform) -> DataFrame:
+def _transformed(rows: DataFrame, transform: RowTransform) -> DataFrame:
     """Pass rows through a user's function, one by one: what takes them in Arrow's batches wants pandas."""
 
     def apply(row: Row) -> dict[str, Any] | None:

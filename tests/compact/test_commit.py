@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.compact.commit import MAX_ATTEMPTS, Outcome, commit, finish
+from coldstream.compact.commit import MAX_ATTEMPTS, CommitOutcome, commit, finish
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.log import iter_log
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
@@ -64,7 +65,7 @@ class Case:
         self.merged = Compaction(self.archive).store(self.group, Encoding.IDENTITY)
         self.table.applied = 0
 
-    def commit(self) -> Outcome:
+    def commit(self) -> CommitOutcome:
         return commit(self.table, self.objects, LIFE, self.group, self.merged, now=lambda: NOW)
 
     def commit_another(self, entries: slice) -> FragmentEntry:
@@ -73,7 +74,7 @@ class Case:
         after, self.table.after = self.table.after, lambda _: None
         group = Group(log_of(self.table, LIFE)[entries])
         merged = Compaction(self.archive).store(group, Encoding.IDENTITY)
-        assert commit(self.table, self.objects, LIFE, group, merged, now=lambda: NOW) is Outcome.COMMITTED
+        assert commit(self.table, self.objects, LIFE, group, merged, now=lambda: NOW) is CommitOutcome.COMMITTED
         self.table.before, self.table.after = before, after
         return merged
 
@@ -95,7 +96,7 @@ LOST = LostRaceError("somebody else was first")
 
 def test_the_merged_entry_is_alone_afterwards_and_what_it_replaces_is_tombstoned_for_the_time_of_grace() -> None:
     case = Case()
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     (entry,) = log_of(case.table, LIFE)
     assert entry == case.merged
     due = TimestampMs(NOW + GRACE_MS)
@@ -107,9 +108,9 @@ def test_the_merged_entry_is_alone_afterwards_and_what_it_replaces_is_tombstoned
 
 
 def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.commit.PAGE_ENTRIES", 5)
+    monkeypatch.setattr(iter_log, "__defaults__", (5,))
     case = Case(23)
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     assert log_of(case.table, LIFE) == (case.merged,)
     case.assert_right()
 
@@ -118,7 +119,7 @@ def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch)
 def test_a_lost_race_is_run_again(number: int) -> None:
     case = Case()
     case.table.before = raising(LOST, number)
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     case.assert_right()
 
 
@@ -127,7 +128,7 @@ def test_a_lost_race_is_run_again(number: int) -> None:
 def test_an_answer_that_never_came_is_looked_for(number: int, moment: str) -> None:
     case = Case()
     setattr(case.table, moment, raising(UNKNOWN, number))
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     assert log_of(case.table, LIFE) == (case.merged,)
     case.assert_right()
 
@@ -143,7 +144,7 @@ def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
             case.archive.commit(entry)
 
     case.table.before = upload
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     assert [one.key for one in log_of(case.table, LIFE)] == [case.merged.key, entry.key]
     case.assert_right()
 
@@ -152,7 +153,7 @@ def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
 def test_a_group_that_another_compaction_took_is_superseded_and_its_object_deleted(entries: slice) -> None:
     case = Case()
     another = case.commit_another(entries)
-    assert case.commit() is Outcome.SUPERSEDED
+    assert case.commit() is CommitOutcome.SUPERSEDED
     assert case.merged.key not in case.objects.objects
     assert another.key in {entry.key for entry in log_of(case.table, LIFE)}
     case.assert_right()
@@ -167,7 +168,7 @@ def test_what_another_compaction_left_is_finished_first() -> None:
         commit(case.table, case.objects, LIFE, groups[0], first, now=lambda: NOW)
     assert case.table.head(LIFE).compacting == first.next_offset  # type: ignore[union-attr]
     outcome = commit(case.table, case.objects, LIFE, groups[1], second, now=lambda: NOW)
-    assert outcome is Outcome.COMMITTED
+    assert outcome is CommitOutcome.COMMITTED
     assert [one.key for one in log_of(case.table, LIFE)] == [first.key, second.key]
     case.assert_right()
 
@@ -181,7 +182,7 @@ def test_two_may_finish_the_same_at_once() -> None:
             finish(case.table, LIFE, lambda: NOW)
 
     case.table.before = other
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     case.assert_right()
 
 
@@ -196,7 +197,7 @@ def test_one_that_committed_and_was_merged_again_before_it_heard_of_that_is_not_
             raise UNKNOWN
 
     case.table.after = merged_again
-    assert case.commit() is Outcome.SUPERSEDED
+    assert case.commit() is CommitOutcome.SUPERSEDED
     assert case.merged.key in case.objects.objects
     assert case.merged.key in {one.key for one in case.table.tombstones(LIFE, LONG_AFTER, 100)}
     case.assert_right()
@@ -250,7 +251,7 @@ def test_who_always_loses_gives_up_and_deletes_its_object() -> None:
 def test_a_race_lost_now_and_then_does_not_end_a_long_removal() -> None:
     case = Case(200)
     case.table.before = raising(LOST, *range(3, 200, 2))
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     assert case.table.applied > 2 * MAX_ATTEMPTS
     case.assert_right()
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coldstream.compact.merge import MAX_COPY_BYTES, PartPlan, plan_parts
-from coldstream.compact.parts import MIN_PART_BYTES
+from coldstream.compact.merge_plan import MAX_COPY_BYTES, PartPlan, plan_parts
+from coldstream.compact.part_upload import MIN_PART_BYTES
 from coldstream.compact.write import write_group
 from coldstream.errors import CorruptionError
 from coldstream.manifest.entry import Encoding
@@ -155,7 +155,7 @@ def test_a_corrupt_chunk_of_what_was_copied_is_named() -> None:
 def test_a_compressed_fragment_is_not_merged_as_identity() -> None:
     made = small()
     made.compress(1)
-    with pytest.raises(ValueError, match="not merged"):
+    with pytest.raises(ValueError, match="cannot be merged"):
         write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
 
 

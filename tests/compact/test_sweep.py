@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coldstream.compact.sweep import Swept, due, sweep
+from coldstream.compact.sweep import SweepResult, due_tombstones, sweep
 from coldstream.errors import LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.compaction import GRACE_MS
@@ -31,7 +31,7 @@ def compacted(fragments: int, table: MemoryTable | None = None) -> ChunkArchive:
 
 def test_nothing_is_deleted_before_it_is_due() -> None:
     archive = compacted(20)
-    assert sweep(archive.table, archive.objects, LIFE, TimestampMs(DUE - 1)) == Swept()
+    assert sweep(archive.table, archive.objects, LIFE, TimestampMs(DUE - 1)) == SweepResult()
     assert len(archive.objects.objects) == 21
 
 
@@ -39,15 +39,15 @@ def test_what_is_due_is_deleted_in_batches_and_forgotten() -> None:
     archive = compacted(20)
     sizes = {key: len(data) for key, data in archive.objects.objects.items()}
     (entry,) = log_of(archive.table, LIFE)
-    assert len(due(archive.table, LIFE, DUE)) == 20
+    assert len(due_tombstones(archive.table, LIFE, DUE)) == 20
     archive.table.requests.clear()
     swept = sweep(archive.table, archive.objects, LIFE, DUE)
-    assert swept == Swept(20, sum(sizes.values()) - sizes[entry.key])
+    assert swept == SweepResult(20, sum(sizes.values()) - sizes[entry.key])
     assert archive.table.requests["TransactWriteItems"] == 3
     assert archive.objects.objects.keys() == {entry.key}
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, LIFE, LONG_AFTER)
     assert_right(archive, archive.chunks)
-    assert sweep(archive.table, archive.objects, LIFE, LONG_AFTER) == Swept()
+    assert sweep(archive.table, archive.objects, LIFE, LONG_AFTER) == SweepResult()
 
 
 def test_an_object_that_an_entry_names_is_kept_and_told() -> None:
@@ -60,16 +60,16 @@ def test_an_object_that_an_entry_names_is_kept_and_told() -> None:
     swept = sweep(archive.table, archive.objects, LIFE, DUE)
     assert (swept.objects, swept.kept) == (3, (entry.key,))
     assert entry.key in archive.objects.objects
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, LIFE, LONG_AFTER)
     assert_right(archive, archive.chunks)
 
 
 def test_an_object_that_is_gone_already_is_no_trouble() -> None:
     archive = compacted(3)
-    for tombstone in due(archive.table, LIFE, DUE)[:2]:
+    for tombstone in due_tombstones(archive.table, LIFE, DUE)[:2]:
         archive.objects.delete(tombstone.key)
     assert sweep(archive.table, archive.objects, LIFE, DUE).objects == 3
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, LIFE, LONG_AFTER)
 
 
 class Troubled(MemoryTable):
@@ -92,7 +92,7 @@ class Troubled(MemoryTable):
 def test_lost_races_and_answers_that_never_come_leave_nothing_behind() -> None:
     archive = compacted(20, Troubled())
     sweep(archive.table, archive.objects, LIFE, DUE)
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, LIFE, LONG_AFTER)
     assert_right(archive, archive.chunks)
 
 

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from coldstream.compact.write import Written, write_group
+from coldstream.compact.write import MergedFragment, write_group
 from coldstream.errors import (
     BadLengthError,
     ColdstreamError,
@@ -100,7 +100,7 @@ def test_of_two_writers_at_once_each_makes_an_object_of_its_own(encoding: Encodi
     objects = Meeting(2)
     made.put_into(objects)
 
-    def write(_: int) -> Written:
+    def write(_: int) -> MergedFragment:
         return write_group(objects, KEYS, LIFE, made.group, encoding)
 
     with ThreadPoolExecutor(2) as pool:

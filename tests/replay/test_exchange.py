@@ -24,11 +24,12 @@ from coldstream.errors import (
     UnroutableError,
 )
 from coldstream.format.amqp.message import Message
-from coldstream.replay import confirmed, exchange, patience
-from coldstream.replay.broker import Options
+from coldstream.replay import confirmed, exchange
+from coldstream.replay import retry as patience
+from coldstream.replay.broker import BrokerReplayOptions
 from coldstream.replay.exchange import ExchangeTarget, replay_to_exchange
 from coldstream.replay.routing import RoutingKey
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from tests.replay.archived import Archived, recorded
 from tests.support.broker import Broker
 
@@ -60,7 +61,9 @@ def uri(broker: Broker, user: str = "guest:guest", vhost: str = "%2F") -> str:
     return f"amqp://{user}@{broker.host}:{broker.amqp_port}/{vhost}"
 
 
-def run(source: Archived, target: ExchangeTarget, start: int = 0, end: int | None = None, **options: object) -> Summary:
+def run(
+    source: Archived, target: ExchangeTarget, start: int = 0, end: int | None = None, **options: object
+) -> ReplaySummary:
     return replay_to_exchange(source.table, source.objects, source.source(start, end), target, **options)
 
 
@@ -166,9 +169,9 @@ def test_a_run_that_is_killed_is_gone_on_with(
     monkeypatch.setattr(exchange, "_TELL_EVERY_S", 0)
     source = recorded("tracking")
     target = replace(target, progress=tmp_path / "progress")
-    told: list[Progress] = []
+    told: list[ReplayProgress] = []
 
-    def die(progress: Progress) -> None:
+    def die(progress: ReplayProgress) -> None:
         told.append(progress)
         if len(told) > after:
             raise KilledError
@@ -196,7 +199,7 @@ def test_a_connection_that_is_cut_is_opened_again(
 
     is_cut = threading.Event()
 
-    def cut(progress: Progress) -> None:
+    def cut(progress: ReplayProgress) -> None:
         if progress.messages > 500 and not is_cut.is_set():
             is_cut.set()
             sent[0]._connection._transport._sock.shutdown(socket.SHUT_RDWR)
@@ -225,7 +228,7 @@ def few_and_loud(message: Message) -> Message | bytes | None:
 
 
 def test_a_function_filters_and_maps(source: Archived, target: ExchangeTarget, channel: BlockingChannel) -> None:
-    options = Options(transform=f"{__name__}:few_and_loud")
+    options = BrokerReplayOptions(transform=f"{__name__}:few_and_loud")
     summary = run(source, target, options=options)
     found = taken(channel, target.exchange)
     assert offsets(found) == [offset for offset in source.messages if not offset % 2]
@@ -234,7 +237,7 @@ def test_a_function_filters_and_maps(source: Archived, target: ExchangeTarget, c
 
 
 def test_a_rate_is_kept(source: Archived, target: ExchangeTarget) -> None:
-    summary = run(source, target, 0, 6, options=Options(rate=10))
+    summary = run(source, target, 0, 6, options=BrokerReplayOptions(rate=10))
     assert 0.3 < summary.seconds < 5
 
 
@@ -299,4 +302,4 @@ def wide(message: Message) -> bytes:
 
 def test_properties_that_fit_no_frame_are_refused(source: Archived, target: ExchangeTarget) -> None:
     with pytest.raises(InvalidInputError, match="at offset 0 has 2"):
-        run(source, target, options=Options(transform=f"{__name__}:wide"))
+        run(source, target, options=BrokerReplayOptions(transform=f"{__name__}:wide"))

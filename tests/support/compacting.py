@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.report import StreamReport
+from coldstream.compact.report import CompactionReport
 from coldstream.compact.run import Compactor
 from coldstream.compact.task import write_task
 from coldstream.manifest.entry import Encoding, FragmentEntry
@@ -87,7 +87,7 @@ def run(
     table: ManifestTable | None = None,
     objects: ObjectStore | None = None,
     now: TimestampMs = NOW,
-) -> StreamReport:
+) -> CompactionReport:
     """Compact an archive in memory, through other stores where given."""
     return compact_stream(table or archive.table, objects or archive.objects, archive.stream, options, now=now)
 
@@ -100,7 +100,7 @@ def compact_stream(
     *,
     keys: Keys = Keys(),  # noqa: B008  frozen
     now: TimestampMs = NOW,
-) -> StreamReport:
+) -> CompactionReport:
     """Compact a stream, one group at a time."""
     compactor = Compactor(
         table, objects, write=lambda task: write_task(objects, keys, task), at_once=1, now=lambda: now

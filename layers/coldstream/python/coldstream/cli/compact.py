@@ -20,8 +20,8 @@ from coldstream.units import format_timestamp, now_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coldstream.compact.report import StreamReport
-    from coldstream.compact.savings import Prospect
+    from coldstream.compact.report import CompactionReport
+    from coldstream.compact.savings import CompactionForecast
     from coldstream.manifest.groups import Policy
     from coldstream.manifest.stream import StreamId
     from coldstream.store.ports import ManifestReads
@@ -60,10 +60,10 @@ def compact(
     the next run goes on. With identity, S3 copies most bytes by itself.
     """
     from coldstream.compact.options import CompactOptions
-    from coldstream.compact.plan import groups_of
-    from coldstream.compact.report import summary
+    from coldstream.compact.plan import find_groups
+    from coldstream.compact.report import run_summary
     from coldstream.compact.run import Compactor
-    from coldstream.compact.savings import dry_run_summary, prospect_of
+    from coldstream.compact.savings import dry_run_summary, forecast_of
     from coldstream.compact.task import write_task
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
@@ -77,18 +77,18 @@ def compact(
     with told_when_silent(f"DynamoDB, table {settings.table}"):
         streams = choose(table, vhost, names or [], incarnation=incarnation, every=every)
     if dry_run:
-        prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
+        forecasts = [forecast_of(table, objects, stream, options, now_ms()) for stream in streams]
         if output is Format.JSON:
-            write_json(dry_run_summary(prospects))
+            write_json(dry_run_summary(forecasts))
         else:
-            _show_prospects(prospects)
+            _show_forecasts(forecasts)
         _tell_young(table, streams, options.policy(now_ms()), older_than)
         return
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     policy = options.policy(now_ms())
     planned_bytes = sum(
-        group.identity_bytes for stream in streams for group in groups_of(table, stream.incarnation, policy)
+        group.identity_bytes for stream in streams for group in find_groups(table, stream.incarnation, policy)
     )
     began = time.monotonic()
     with progress("compacting", planned_bytes, "bytes") as advance:
@@ -102,7 +102,7 @@ def compact(
         )
         reports = compactor.run(streams, options)
     if output is Format.JSON:
-        write_json(summary(reports, seconds=time.monotonic() - began))
+        write_json(run_summary(reports, seconds=time.monotonic() - began))
     else:
         _show(reports)
     _tell_young(table, streams, policy, older_than)
@@ -125,17 +125,17 @@ def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Polic
             typer.echo(printable(f"{stream}: {what}; the oldest has chunks up to {newest}"), err=True)
 
 
-def _show_prospects(prospects: list[Prospect]) -> None:
+def _show_forecasts(forecasts: list[CompactionForecast]) -> None:
     from coldstream.compact.savings import total_of
 
     heads = ("vhost", "stream", "fragments", "would be", "size", "would be", "saves a month", "costs once")
     rows = []
-    for prospect in prospects:
-        savings = prospect.savings
+    for forecast in forecasts:
+        savings = forecast.savings
         rows.append(
             (
-                prospect.stream.vhost,
-                prospect.stream.name,
+                forecast.stream.vhost,
+                forecast.stream.name,
                 savings.fragments,
                 savings.fragments_after,
                 size_text(savings.object_bytes),
@@ -145,20 +145,20 @@ def _show_prospects(prospects: list[Prospect]) -> None:
             )
         )
     write_table(heads, rows)
-    total = total_of(prospects)
+    total = total_of(forecasts)
     typer.echo(
         f"{total.fragments - total.fragments_after} objects fewer, {size_text(total.saved_bytes)} and"
         f" {_usd(total.saved_usd_a_month)} a month saved, for {_usd(total.cost_usd)} once;"
         " in US dollars, list prices of us-east-1, S3 Standard",
         err=True,
     )
-    if any(prospect.due_objects for prospect in prospects):
-        due_bytes = sum(prospect.due_bytes for prospect in prospects)
-        due = sum(prospect.due_objects for prospect in prospects)
+    if any(forecast.due_objects for forecast in forecasts):
+        due_bytes = sum(forecast.due_bytes for forecast in forecasts)
+        due = sum(forecast.due_objects for forecast in forecasts)
         typer.echo(f"{due} objects of {size_text(due_bytes)} that were compacted away would be deleted", err=True)
 
 
-def _show(reports: list[StreamReport]) -> None:
+def _show(reports: list[CompactionReport]) -> None:
     heads = ("vhost", "stream", "fragments", "are now", "size", "is now", "superseded", "failed", "deleted")
     write_table(
         heads,

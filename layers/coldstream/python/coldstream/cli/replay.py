@@ -150,7 +150,7 @@ def replay(
         form = FileFormat.PARQUET if to_parquet else FileFormat.JSONL_GZIP if gzip else FileFormat.JSONL
         into_table(replayer, path, form, partition_by, transform)
         return
-    from coldstream.replay.send import Asked
+    from coldstream.replay.target import Asked
 
     if progress_file is not None and len(names) > 1:
         raise InvalidQueryError("--progress", "is of one stream")

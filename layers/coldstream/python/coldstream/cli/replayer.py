@@ -22,11 +22,11 @@ from coldstream.console.output import Format, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 
 if TYPE_CHECKING:
-    from coldstream.replay.send import Asked
-    from coldstream.replay.source import Source
-    from coldstream.replay.summary import Progress, Summary
+    from coldstream.replay.request import ReplayRequest
+    from coldstream.replay.summary import ReplayProgress, ReplaySummary
     from coldstream.replay.tables.layout import FileFormat
     from coldstream.replay.tables.report import TableReport
+    from coldstream.replay.target import Asked
 
 Advance = Callable[[int], None]
 
@@ -51,7 +51,7 @@ class Replayer:
     objects: Any = None
 
     @contextmanager
-    def sources(self, what: str) -> Iterator[tuple[list[Source], Advance]]:
+    def sources(self, what: str) -> Iterator[tuple[list[ReplayRequest], Advance]]:
         """Find what is replayed, and show progress; the first signal stops it, another one ends it."""
         from coldstream.replay.wanted import find_source, parse_bounds
         from coldstream.store.objects import S3Objects
@@ -79,13 +79,15 @@ class Replayer:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def end_with(self, summary: dict[str, Any], heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+    def end_with(
+        self, table_summary: dict[str, Any], heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]
+    ) -> None:
         """Write what became of it, and end with its exit code."""
         if self.output is Format.JSON:
-            write_json(summary | {"errors": [str(failure) for failure in self.failures]})
+            write_json(table_summary | {"errors": [str(failure) for failure in self.failures]})
         else:
             write_table(heads, rows)
-        for gap in (gap for stream in summary["streams"] for gap in stream["gaps"]):
+        for gap in (gap for stream in table_summary["streams"] for gap in stream["gaps"]):
             typer.echo(f"passed over: offsets {gap['first_offset']} to {gap['next_offset'] - 1}", err=True)
         for failure in self.failures:
             todo = "".join(f" ({note})" for note in getattr(failure, "__notes__", ()))
@@ -96,13 +98,13 @@ class Replayer:
 
 def into_table(run: Replayer, path: str, form: FileFormat, partition_by: str, transform: str | None) -> None:
     """Replay into Parquet or lines of JSON."""
+    from coldstream.replay.tables.directory import open_directory
     from coldstream.replay.tables.layout import Partitioning
-    from coldstream.replay.tables.place import open_place
-    from coldstream.replay.tables.report import TableReport, summary
+    from coldstream.replay.tables.report import TableReport, table_summary
     from coldstream.replay.tables.run import claim_table, replay_into
     from coldstream.replay.tables.write import Table
 
-    table = Table(open_place(path), form, Partitioning.parse(partition_by), _function(transform))
+    table = Table(open_directory(path), form, Partitioning.parse(partition_by), _function(transform))
     reports: list[TableReport] = []
     with run.sources("replaying") as (sources, advance):
         claim_table(table)
@@ -115,7 +117,7 @@ def into_table(run: Replayer, path: str, form: FileFormat, partition_by: str, tr
             except ColdstreamError as err:
                 run.failures.append(err)
     run.end_with(
-        summary(reports, path, seconds=time.monotonic() - run.began),
+        table_summary(reports, path, seconds=time.monotonic() - run.began),
         ("vhost", "stream", "from", "to", "messages", "rows", "files", "there already"),
         [
             (
@@ -135,16 +137,16 @@ def into_table(run: Replayer, path: str, form: FileFormat, partition_by: str, tr
 
 def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
     """Replay into a stream, a super stream or an exchange."""
-    from coldstream.replay.broker import Options
-    from coldstream.replay.send import send
+    from coldstream.replay.broker import BrokerReplayOptions
+    from coldstream.replay.target import send
     from coldstream.replay.wanted import check_start
     from coldstream.units import now_ms
 
     target = asked.target()
     check_start(run.start, now_ms())
     _function(transform)
-    options = Options(asked.rate, transform)
-    summaries: list[Summary] = []
+    options = BrokerReplayOptions(asked.rate, transform)
+    summaries: list[ReplaySummary] = []
     with run.sources("replaying") as (sources, advance):
         for source in sources:
             try:
@@ -163,41 +165,41 @@ def into_broker(run: Replayer, asked: Asked, transform: str | None) -> None:
                 run.failures.append(err)
             else:
                 summaries.append(done)
-    if unroutable := sum(summary.unroutable for summary in summaries):
+    if unroutable := sum(table_summary.unroutable for table_summary in summaries):
         typer.echo(f"{unroutable} messages were dropped by the broker: no queue is bound for them", err=True)
-    streams = [summary.to_dict() for summary in summaries]
-    complete = all(summary.is_complete for summary in summaries) and not run.failures
+    streams = [table_summary.to_dict() for table_summary in summaries]
+    complete = all(table_summary.is_complete for table_summary in summaries) and not run.failures
     run.end_with(
         {
             "target": asked.stream or asked.super_stream or asked.exchange,
             "streams": streams,
-            "messages": sum(summary.messages for summary in summaries),
+            "messages": sum(table_summary.messages for table_summary in summaries),
             "complete": complete,
             "seconds": round(time.monotonic() - run.began, 3),
         },
         ("vhost", "stream", "from", "to", "resumed at", "confirmed to", "messages", "left out", "unroutable"),
         [
             (
-                summary.stream.vhost,
-                summary.stream.name,
-                summary.start,
-                summary.end,
-                summary.resumed_at,
-                summary.confirmed_to,
-                summary.messages,
-                summary.left_out,
-                summary.unroutable,
+                table_summary.stream.vhost,
+                table_summary.stream.name,
+                table_summary.start,
+                table_summary.end,
+                table_summary.resumed_at,
+                table_summary.confirmed_to,
+                table_summary.messages,
+                table_summary.left_out,
+                table_summary.unroutable,
             )
-            for summary in summaries
+            for table_summary in summaries
         ],
     )
 
 
-def _advancing(advance: Advance) -> Callable[[Progress], None]:
+def _advancing(advance: Advance) -> Callable[[ReplayProgress], None]:
     """Turn how far a replay is into how far it came since it was last told."""
     done = 0
 
-    def tell(now: Progress) -> None:
+    def tell(now: ReplayProgress) -> None:
         nonlocal done
         reached = now.done_to - now.start
         advance(max(0, reached - done))

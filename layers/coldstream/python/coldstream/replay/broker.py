@@ -28,10 +28,10 @@ from coldstream.live.publisher import Publisher
 from coldstream.manifest.entry import Gap
 from coldstream.read.scan import Slice
 from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
-from coldstream.replay.patience import patiently
+from coldstream.replay.request import ReplayRequest, read_ahead
+from coldstream.replay.retry import retry_while_progressing
 from coldstream.replay.routing import RoutingKey, partition_of
-from coldstream.replay.source import Source, read_ahead
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.transform import Transform, encoded, load_function
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
@@ -40,7 +40,7 @@ _PROGRESS_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StreamTarget:
     """A stream of a broker, or with `routing_key` a super stream, to whose partitions messages go by that key.
 
     `broker` is the URI of the stream protocol (live.address). `publisher` is the reference to publish under instead of
@@ -55,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class BrokerReplayOptions:
     """How to send: messages a second at most, and a function, `module:function`, that filters and maps them."""
 
     rate: float | None = None
@@ -68,7 +68,7 @@ class _Archive:
     objects: ObjectReads
 
 
-def publisher_name(source: Source, target: Target, options: Options) -> str:
+def publisher_name(source: ReplayRequest, target: StreamTarget, options: BrokerReplayOptions) -> str:
     """Return the reference under which a source is published: the same for the same source, start and way.
 
     The end is no part of it, so what has come since is added by asking again with a later one.
@@ -82,13 +82,13 @@ def publisher_name(source: Source, target: Target, options: Options) -> str:
 def replay_to_broker(
     table: ManifestReads,
     objects: ObjectReads,
-    source: Source,
-    target: Target,
+    source: ReplayRequest,
+    target: StreamTarget,
     *,
-    options: Options = Options(),
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    options: BrokerReplayOptions = BrokerReplayOptions(),
+    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Summary:
+) -> ReplaySummary:
     """Publish a source, and return when all is confirmed, or once `should_stop` is true.
 
     `on_progress` is called about twice a second. A connection that is lost is opened again, for up to two minutes
@@ -101,7 +101,7 @@ def replay_to_broker(
     return replay.summary
 
 
-def replayed_to(sources: Sequence[Source], target: Target, options: Options) -> list[Offset]:
+def replayed_to(sources: Sequence[ReplayRequest], target: StreamTarget, options: BrokerReplayOptions) -> list[Offset]:
     """Return up to which offset each source is at the target already, whoever sent it. Cost: one connection.
 
     Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
@@ -120,7 +120,7 @@ def replayed_to(sources: Sequence[Source], target: Target, options: Options) -> 
     return asyncio.run(ask())
 
 
-async def _streams(connection: LiveConnection, target: Target) -> Sequence[str]:
+async def _streams(connection: LiveConnection, target: StreamTarget) -> Sequence[str]:
     return (target.name,) if target.routing_key is None else await connection.partitions(target.name)
 
 
@@ -128,14 +128,14 @@ class _Replay:
     def __init__(  # noqa: PLR0917  called once
         self,
         archive: _Archive,
-        source: Source,
-        target: Target,
-        options: Options,
-        on_progress: Callable[[Progress], None],
+        source: ReplayRequest,
+        target: StreamTarget,
+        options: BrokerReplayOptions,
+        on_progress: Callable[[ReplayProgress], None],
         should_stop: Callable[[], bool],
     ) -> None:
         publisher = publisher_name(source, target, options)
-        self.summary = Summary(source.stream, target.name, source.start, source.end, publisher)
+        self.summary = ReplaySummary(source.stream, target.name, source.start, source.end, publisher)
         self._archive = archive
         self._source = source
         self._target = target
@@ -152,7 +152,7 @@ class _Replay:
     async def run(self) -> None:
         began = time.monotonic()
         what = f"{self._source.stream} into {self._target.name!r}"
-        await patiently(self._once, lambda: self.summary.confirmed_to, what)
+        await retry_while_progressing(self._once, lambda: self.summary.confirmed_to, what)
         self.summary.seconds = time.monotonic() - began
 
     async def _once(self) -> None:
@@ -253,7 +253,7 @@ class _Replay:
             self._told_at = time.monotonic()
             summary = self.summary
             self._on_progress(
-                Progress(
+                ReplayProgress(
                     self._source.start, self._source.end, summary.confirmed_to, summary.messages, summary.sent_bytes
                 )
             )

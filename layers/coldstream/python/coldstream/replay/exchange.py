@@ -20,13 +20,13 @@ from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
 from coldstream.read.scan import Slice
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
-from coldstream.replay.broker import Options
+from coldstream.replay.broker import BrokerReplayOptions
 from coldstream.replay.confirmed import ExchangePublisher
-from coldstream.replay.done import ProgressFile
-from coldstream.replay.patience import patiently
+from coldstream.replay.progress_file import ProgressFile
+from coldstream.replay.request import ReplayRequest, read_ahead
+from coldstream.replay.retry import retry_while_progressing
 from coldstream.replay.routing import RoutingKey
-from coldstream.replay.source import Source, read_ahead
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.transform import Transform, encoded, load_function
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
@@ -58,13 +58,13 @@ class ExchangeTarget:
 def replay_to_exchange(
     table: ManifestReads,
     objects: ObjectReads,
-    source: Source,
+    source: ReplayRequest,
     target: ExchangeTarget,
     *,
-    options: Options = Options(),  # noqa: B008  a frozen value
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    options: BrokerReplayOptions = BrokerReplayOptions(),  # noqa: B008  a frozen value
+    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Summary:
+) -> ReplaySummary:
     """Publish a source, and return when all is confirmed, or once `should_stop` is true.
 
     `on_progress` is called about twice a second. A connection that is lost is opened again, for up to two minutes
@@ -82,13 +82,13 @@ class _Replay:
         self,
         table: ManifestReads,
         objects: ObjectReads,
-        source: Source,
+        source: ReplayRequest,
         target: ExchangeTarget,
-        options: Options,
-        on_progress: Callable[[Progress], None],
+        options: BrokerReplayOptions,
+        on_progress: Callable[[ReplayProgress], None],
         should_stop: Callable[[], bool],
     ) -> None:
-        self.summary = Summary(source.stream, target.exchange, source.start, source.end)
+        self.summary = ReplaySummary(source.stream, target.exchange, source.start, source.end)
         self._table = table
         self._objects = objects
         self._source = source
@@ -107,7 +107,7 @@ class _Replay:
         self.summary.resumed_at = self.summary.confirmed_to = min(done_to, self._source.end)
         what = f"{self._source.stream} into exchange {self._target.exchange!r}"
         try:
-            await patiently(self._once, lambda: self.summary.confirmed_to, what)
+            await retry_while_progressing(self._once, lambda: self.summary.confirmed_to, what)
         finally:
             self._keep()
         self.summary.seconds = time.monotonic() - began
@@ -188,7 +188,7 @@ class _Replay:
             self._told_at = time.monotonic()
             self._keep()
             self._on_progress(
-                Progress(
+                ReplayProgress(
                     self._source.start, self._source.end, summary.confirmed_to, summary.messages, summary.sent_bytes
                 )
             )

@@ -11,7 +11,7 @@ from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReplayProgress:
     """How far a replay is: the source's offsets from `start` to `end` are sent up to `done_to`."""
 
     start: Offset
@@ -22,7 +22,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Summary:
+class ReplaySummary:
     """A replay of the offsets `start` to `end`, of which those before `resumed_at` were at the target already.
 
     `messages` counts each that was sent once, whatever failed meanwhile; to an exchange again after a failure, as it is

@@ -6,7 +6,7 @@ from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec, parse_offset_spec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import offset_of
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs, format_timestamp, is_relative, parse_time
 
@@ -41,7 +41,7 @@ def find_source(
     end: AtOffset | AtTimestamp | None,
     *,
     skip_gaps: bool = False,
-) -> tuple[Source, int]:
+) -> tuple[ReplayRequest, int]:
     """Turn bounds into offsets, the end being the tail at the latest; and say how many are archived between them.
 
     `first` is 0, and an offset is itself, whatever retention has deleted: so the same is asked for each time. Cost: a
@@ -52,4 +52,4 @@ def find_source(
         raise StreamNotFoundError(f"nothing is archived of {stream}, incarnation {stream.incarnation}")
     first = Offset(0) if start == FIRST else offset_of(table, objects, stream, start)
     last = head.next_offset if end is None else min(head.next_offset, offset_of(table, objects, stream, end))
-    return Source(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))
+    return ReplayRequest(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))

@@ -15,8 +15,8 @@ from typing import Any
 
 from coldstream.errors import CorruptionError
 from coldstream.manifest.stream import StreamId
+from coldstream.replay.tables.directory import TableDirectory
 from coldstream.replay.tables.layout import marks_directory
-from coldstream.replay.tables.place import Place
 from coldstream.units import Offset
 
 _BEGUN = re.compile(r"([0-9]{20})\.begun")
@@ -24,7 +24,7 @@ _DONE = re.compile(r"([0-9]{20})-([0-9]{20})\.done")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class OffsetSpan:
     """The offsets `start` up to, not including, `end`."""
 
     start: Offset
@@ -41,21 +41,21 @@ class Marks:
     `done` are the spans that the table has, `begun` those that it may have a part of.
     """
 
-    def __init__(self, place: Place, stream: StreamId) -> None:
+    def __init__(self, place: TableDirectory, stream: StreamId) -> None:
         self._place = place
         self._directory = marks_directory(stream)
         begun: set[Offset] = set()
-        self.done: list[Span] = []
+        self.done: list[OffsetSpan] = []
         for name in place.names(self._directory):
             mark = name.removeprefix(self._directory)
             if found := _DONE.fullmatch(mark):
-                self.done.append(Span(Offset(int(found[1])), Offset(int(found[2]))))
+                self.done.append(OffsetSpan(Offset(int(found[1])), Offset(int(found[2]))))
             elif found := _BEGUN.fullmatch(mark):
                 begun.add(Offset(int(found[1])))
         self.done.sort()
         self.begun = sorted(map(self._begun, begun - {span.start for span in self.done}))
 
-    def done_at(self, offset: Offset) -> Span | None:
+    def done_at(self, offset: Offset) -> OffsetSpan | None:
         """Return the span of what is done that has an offset."""
         before = self.done[: bisect_right(self.done, offset, key=_start)][-1:]
         return next((span for span in before if offset < span.end), None)
@@ -64,12 +64,12 @@ class Marks:
         """Return where the next span of what is done begins, after an offset."""
         return next((span.start for span in self.done[bisect_right(self.done, offset, key=_start) :]), None)
 
-    def begin(self, span: Span) -> Span:
+    def begin(self, span: OffsetSpan) -> OffsetSpan:
         """Mark a span as begun; return that which another run had begun there, if one had."""
         content = json.dumps({"end": span.end}).encode()
         return span if self._place.create(self._name(span.start), content) else self._begun(span.start)
 
-    def finish(self, span: Span, facts: dict[str, Any]) -> None:
+    def finish(self, span: OffsetSpan, facts: dict[str, Any]) -> None:
         """Mark a span as done; `facts` are for people."""
         content = json.dumps({"start": span.start, "end": span.end} | facts, ensure_ascii=False).encode()
         self._place.create(f"{self._directory}{span.start:020}-{span.end:020}.done", content)
@@ -78,13 +78,13 @@ class Marks:
     def _name(self, start: Offset) -> str:
         return f"{self._directory}{start:020}.begun"
 
-    def _begun(self, start: Offset) -> Span:
+    def _begun(self, start: Offset) -> OffsetSpan:
         name = self._name(start)
         try:
-            return Span(start, Offset(int(json.loads(self._place.read(name))["end"])))
+            return OffsetSpan(start, Offset(int(json.loads(self._place.read(name))["end"])))
         except (ValueError, TypeError, KeyError) as err:
             raise CorruptionError(name, 0, "mark of a span that was begun") from err
 
 
-def _start(span: Span) -> Offset:
+def _start(span: OffsetSpan) -> Offset:
     return span.start

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coldstream.manifest.entry import Gap
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class TableReport:
     `again` are spans that an interrupted run had begun, `present` offsets that the table had; `gaps` were passed over.
     """
 
-    source: Source
+    source: ReplayRequest
     messages: int = 0
     rows: int = 0
     files: int = 0
@@ -46,7 +46,7 @@ class TableReport:
         }
 
 
-def summary(reports: Iterable[TableReport], path: str, *, seconds: float) -> dict[str, Any]:
+def table_summary(reports: Iterable[TableReport], path: str, *, seconds: float) -> dict[str, Any]:
     """Return the summary of a run."""
     streams = [report.to_dict() for report in reports]
     totals = {name: sum(stream[name] for stream in streams) for name in ("messages", "rows", "files")}

@@ -20,7 +20,7 @@ from coldstream.errors import GapError, InvalidQueryError
 from coldstream.manifest.entry import Gap
 from coldstream.read.scan import Slice, plan_scan
 from coldstream.replay.tables.layout import MARKS
-from coldstream.replay.tables.marks import Marks, Span
+from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
 from coldstream.replay.tables.write import Table, write_span
 from coldstream.store.ports import ManifestReads, ObjectReads
@@ -102,7 +102,7 @@ class _Replay:
             if isinstance(slices, Gap):
                 self._tell(slices)
                 continue
-            planned = Span(slices[0].start, slices[-1].end)
+            planned = OffsetSpan(slices[0].start, slices[-1].end)
             span = self.marks.begin(planned)
             if span != planned:  # what comes next depends on where the other run's span ends
                 self._write_again(span)
@@ -111,11 +111,11 @@ class _Replay:
             at = span.end
         return end
 
-    def _write_again(self, span: Span) -> None:
+    def _write_again(self, span: OffsetSpan) -> None:
         steps = plan_scan(self.manifest, self.report.source.stream, span.start, span.end)
         self._write(span, [step for step in steps if not self._tell(step) and isinstance(step, Slice)], again=True)
 
-    def _write(self, span: Span, slices: list[Slice], *, again: bool) -> None:
+    def _write(self, span: OffsetSpan, slices: list[Slice], *, again: bool) -> None:
         report = self.report
         written = write_span(
             self.objects, self.table, report.source.stream, span, slices, again=again, on_messages=self.on_offsets

@@ -10,7 +10,7 @@ import pyarrow as pa
 Row = dict[str, Any]
 """A row by its columns' names: maps are dicts, timestamps datetimes."""
 
-Transform = Callable[[Row], Row | None]
+RowTransform = Callable[[Row], Row | None]
 """Returns a row in the place of one, or None to leave it out. The same for the same, each time."""
 
 
@@ -20,7 +20,7 @@ def to_dicts(rows: pa.RecordBatch) -> list[Row]:
     return found
 
 
-def transformed(rows: pa.RecordBatch, transform: Transform) -> pa.RecordBatch:
+def transformed(rows: pa.RecordBatch, transform: RowTransform) -> pa.RecordBatch:
     """Return rows as a function makes them; which stream, offset and time they are of, it does not change."""
     found: list[Row] = []
     for row in to_dicts(rows):

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import Slice, read_slice
+from coldstream.replay.tables.directory import TableDirectory
 from coldstream.replay.tables.files import TableFile, create_file
 from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
-from coldstream.replay.tables.marks import Span
-from coldstream.replay.tables.place import Place
-from coldstream.replay.tables.transform import Transform, transformed
+from coldstream.replay.tables.marks import OffsetSpan
+from coldstream.replay.tables.transform import RowTransform, transformed
 from coldstream.rows.batches import batches
 from coldstream.rows.schema import SCHEMA
 from coldstream.store.ports import ObjectReads
@@ -29,10 +29,10 @@ FILE_BYTES = 128 * MIB
 class Table:
     """A table: where it is and what it is like, which never changes; and `transform`, which is of a run."""
 
-    place: Place
+    place: TableDirectory
     form: FileFormat
     partitioning: Partitioning
-    transform: Transform | None = None
+    transform: RowTransform | None = None
     file_bytes: int = FILE_BYTES
 
     @property
@@ -54,7 +54,7 @@ def write_span(
     objects: ObjectReads,
     table: Table,
     stream: StreamId,
-    span: Span,
+    span: OffsetSpan,
     slices: Iterable[Slice],
     *,
     again: bool = False,

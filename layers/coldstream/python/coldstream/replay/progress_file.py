@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.units import Offset
 
 _FIELD = "progress file"
@@ -19,7 +19,7 @@ class ProgressFile:
     """What of a source is at a target, by `path`; one file for each, and one replay at a time."""
 
     path: Path
-    source: Source
+    source: ReplayRequest
     target: str
 
     def read(self) -> Offset:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidSettingError
-from coldstream.replay.done import ProgressFile
-from coldstream.replay.source import Source
+from coldstream.replay.progress_file import ProgressFile
+from coldstream.replay.request import ReplayRequest
 from coldstream.units import Offset
 from tests.support.segments import STREAM
 
-SOURCE = Source(STREAM, Offset(5), Offset(100))
+SOURCE = ReplayRequest(STREAM, Offset(5), Offset(100))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_what_was_written_is_read_also_for_a_later_end(file: ProgressFile) -> No
 
 
 @pytest.mark.parametrize(
-    "change", [{"target": "other"}, {"source": Source(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
+    "change", [{"target": "other"}, {"source": ReplayRequest(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
 )
 def test_another_replay_does_not_go_on_from_it(file: ProgressFile, change: dict[str, object]) -> None:
     file.write(Offset(40))

@@ -6,7 +6,7 @@ import pytest
 
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.replay.wanted import check_start, find_source, parse_bounds
 from coldstream.units import TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, steady
@@ -45,7 +45,7 @@ def test_bounds_are_offsets(
 
 def test_gaps_are_passed_over_if_so_wanted(archive: ChunkArchive) -> None:
     source, _ = find_source(archive.table, archive.objects, STREAM, *parse_bounds("first", None, NOW), skip_gaps=True)
-    assert source == Source(STREAM, source.start, source.end, skip_gaps=True)
+    assert source == ReplayRequest(STREAM, source.start, source.end, skip_gaps=True)
 
 
 @pytest.mark.parametrize("end", ["first", "last", "next"])

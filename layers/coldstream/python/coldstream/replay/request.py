@@ -23,7 +23,7 @@ Step = tuple[Slice, list[Chunk]] | Gap
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReplayRequest:
     """The offsets `start` up to, not including, `end` of a stream; gaps among them are passed over if told so."""
 
     stream: StreamId
@@ -33,7 +33,9 @@ class Source:
 
 
 @contextmanager
-def read_ahead(table: ManifestReads, objects: ObjectReads, source: Source, start: Offset) -> Iterator[Iterator[Step]]:
+def read_ahead(
+    table: ManifestReads, objects: ObjectReads, source: ReplayRequest, start: Offset
+) -> Iterator[Iterator[Step]]:
     """Yield an iterator of the source's slices from `start` on, each with its chunks, and of the gaps.
 
     It raises GapError where a gap is not to be passed over, after all that comes before it; what `plan_scan` and

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from coldstream.errors import InvalidQueryError
 from coldstream.live.address import BrokerAddress
-from coldstream.replay.broker import Options, Target, replay_to_broker
+from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replay_to_broker
 from coldstream.replay.exchange import ExchangeTarget, replay_to_exchange
+from coldstream.replay.request import ReplayRequest
 from coldstream.replay.routing import RoutingKey
-from coldstream.replay.source import Source
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.store.ports import ManifestReads, ObjectReads
 
 BROKER = "rabbitmq-stream://guest:guest@localhost:5552"
@@ -37,7 +37,7 @@ class Asked:
     rate: float | None = None
     allow_unroutable: bool = False
 
-    def target(self) -> Target | ExchangeTarget:
+    def target(self) -> StreamTarget | ExchangeTarget:
         """Return the target. Raises InvalidInputError where the parts do not go together."""
         if self.rate is not None and self.rate <= 0:
             raise InvalidQueryError("--rate", f"{self.rate} is not more than 0")
@@ -59,9 +59,9 @@ class Asked:
         BrokerAddress.from_uri(self.broker)
         if self.super_stream is not None:
             key = key or RoutingKey.parse(SUPER_STREAM_KEY)
-            return Target(self.broker, self.super_stream, self.vhost, key, self.publisher)
+            return StreamTarget(self.broker, self.super_stream, self.vhost, key, self.publisher)
         assert self.stream is not None
-        return Target(self.broker, self.stream, self.vhost, publisher=self.publisher)
+        return StreamTarget(self.broker, self.stream, self.vhost, publisher=self.publisher)
 
     @staticmethod
     def _refuse(name: str, value: object, *, is_for: bool) -> None:
@@ -72,13 +72,13 @@ class Asked:
 def send(
     table: ManifestReads,
     objects: ObjectReads,
-    source: Source,
-    target: Target | ExchangeTarget,
+    source: ReplayRequest,
+    target: StreamTarget | ExchangeTarget,
     *,
-    options: Options,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    options: BrokerReplayOptions,
+    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Summary:
+) -> ReplaySummary:
     """Publish a source, as `replay_to_broker` or `replay_to_exchange` do it."""
     if isinstance(target, ExchangeTarget):
         return replay_to_exchange(

@@ -12,19 +12,19 @@ from coldstream.errors import AccessDeniedError, UnavailableError
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 120.0
+MAX_STALL_S = 120.0
 """For a broker that does not answer, or refuses for a while, without anything confirmed meanwhile."""
 
 _FIRST_DELAY_S = 0.2
 _MAX_DELAY_S = 10.0
 
 
-async def patiently(once: Callable[[], Awaitable[None]], place: Callable[[], int], what: str) -> None:
+async def retry_while_progressing(once: Callable[[], Awaitable[None]], place: Callable[[], int], what: str) -> None:
     """Run `once` until it ends without an UnavailableError, for up to PATIENCE_S in which `place` does not rise.
 
     Waits between 0.1 and 10 s, jittered and longer each time. Raises what `once` raises, AccessDeniedError at once.
     """
-    delay_s, deadline, reached = _FIRST_DELAY_S, time.monotonic() + PATIENCE_S, place()
+    delay_s, deadline, reached = _FIRST_DELAY_S, time.monotonic() + MAX_STALL_S, place()
     while True:
         try:
             await once()
@@ -33,7 +33,7 @@ async def patiently(once: Callable[[], Awaitable[None]], place: Callable[[], int
         except UnavailableError as err:
             now = time.monotonic()
             if place() > reached:
-                delay_s, deadline, reached = _FIRST_DELAY_S, now + PATIENCE_S, place()
+                delay_s, deadline, reached = _FIRST_DELAY_S, now + MAX_STALL_S, place()
             if now > deadline:
                 raise
             log.warning("%s: %s; trying again", what, err)

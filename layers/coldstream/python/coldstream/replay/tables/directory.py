@@ -26,7 +26,7 @@ FORGOTTEN_S = 24 * 3600
 _SPOOL = "spool-"
 
 
-class Place(Protocol):
+class TableDirectory(Protocol):
     """Files by name."""
 
     def names(self, directory: str) -> list[str]:
@@ -62,7 +62,7 @@ class ListedObjects(ObjectStore, Protocol):
         ...
 
 
-def open_place(path: str) -> Place:
+def open_directory(path: str) -> TableDirectory:
     """Return the place that a path names, `s3://bucket/prefix` or a directory, which need not be there yet.
 
     Raises InvalidQueryError for another kind of URL.
@@ -73,13 +73,13 @@ def open_place(path: str) -> Place:
             raise InvalidQueryError("path", f"{path!r} names no bucket")
         from coldstream.store.objects import S3Objects  # noqa: PLC0415  # loads the SDK
 
-        return BucketPlace(S3Objects(parts.netloc), path.split("/", 3)[3] if parts.path else "")
+        return BucketDirectory(S3Objects(parts.netloc), path.split("/", 3)[3] if parts.path else "")
     if "://" in path:
         raise InvalidQueryError("path", f"{path!r} is neither s3:// nor a directory")
-    return DirectoryPlace(Path(path))
+    return LocalDirectory(Path(path))
 
 
-class DirectoryPlace:
+class LocalDirectory:
     """Implement `Place` in a directory of this machine."""
 
     def __init__(self, root: Path) -> None:
@@ -144,7 +144,7 @@ class DirectoryPlace:
         return path
 
 
-class BucketPlace:
+class BucketDirectory:
     """Implement `Place` below a prefix of a bucket."""
 
     def __init__(self, objects: ListedObjects, prefix: str = "") -> None:
