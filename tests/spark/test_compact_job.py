@@ -95,7 +95,7 @@ def test_interrupted_it_ends_its_tasks_and_the_next_run_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact._Progress, "settled", interrupt)
+        patch.setattr(compact._GroupProgress, "count", interrupt)
         assert job("--all", "--target-size", "70000") == (130, None)
     assert list(archived.read()) == archived.chunks
     code, told = job("--all")

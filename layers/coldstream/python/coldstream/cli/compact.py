@@ -1,4 +1,4 @@
-"""`coldstream compact`: small fragments into larger ones, and compressed ones."""
+"""`coldstream compact`: merge small fragments, and compress them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.options import Incarnation, Output, Vhost
+from coldstream.cli.declared_options import with_declared_options
+from coldstream.cli.options import Output
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import told_when_silent
+from coldstream.compact.arguments import CompactArguments
 from coldstream.console.exits import exit_code_of
 from coldstream.console.output import Format, printable, size_text, write_json, write_table
 from coldstream.units import format_timestamp, now_ms
@@ -29,35 +31,21 @@ if TYPE_CHECKING:
 CONNECTIONS_A_JOB = 8
 
 
+@with_declared_options
 def compact(
     names: Annotated[
         list[str] | None, typer.Argument(help="Streams to compact.", metavar="NAME...", show_default=False)
     ] = None,
     *,
-    vhost: Vhost = "/",
-    incarnation: Incarnation = None,
-    every: Annotated[bool, typer.Option("--all", help="Every stream of every vhost, past lives too.")] = False,
-    older_than: Annotated[
-        str, typer.Option(help="Leave what has chunks younger than that, such as 30d.", metavar="TIME")
-    ] = "1h",
-    target_size: Annotated[
-        str, typer.Option(help="Merge up to so much; leave fragments of half of it and more.", metavar="SIZE")
-    ] = "512MiB",
-    encoding: Annotated[
-        str, typer.Option(help="identity, or zstd-seekable: compressed, for what is read less.")
-    ] = "identity",
-    level: Annotated[int, typer.Option(help="Of compression, 1 to 19.")] = 3,
+    arguments: CompactArguments,
     jobs: Annotated[int, typer.Option(help="Objects to write at a time.", min=1, max=64)] = 2,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would save and cost, and change nothing.")
-    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Merge small fragments into large ones, or compress them.
 
-    Readers, uploads and other compactions may go on meanwhile. What was merged stays for 8 days, for readers that still
-    have its URL; a run also deletes what is due by then. Interrupted or killed, it leaves an archive that is right, and
-    the next run goes on. With identity, S3 copies most bytes by itself.
+    Readers, uploads and other compactions may run at the same time. Merged fragments stay for 8 days, for readers that
+    still have their URLs; each run also deletes those that are due. If it is interrupted or killed, the archive is
+    intact, and the next run goes on. With identity, S3 copies most bytes by itself.
     """
     from coldstream.compact.options import CompactOptions
     from coldstream.compact.plan import find_groups
@@ -71,18 +59,18 @@ def compact(
     from coldstream.store.streams import choose
     from coldstream.store.table import DynamoTable
 
-    options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
+    options = CompactOptions.of(arguments)
     settings = Settings.from_environment(os.environ)
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
     with told_when_silent(f"DynamoDB, table {settings.table}"):
-        streams = choose(table, vhost, names or [], incarnation=incarnation, every=every)
-    if dry_run:
+        streams = choose(table, arguments.vhost, names or [], incarnation=arguments.incarnation, every=arguments.every)
+    if arguments.dry_run:
         forecasts = [forecast_of(table, objects, stream, options, now_ms()) for stream in streams]
         if output is Format.JSON:
             write_json(dry_run_summary(forecasts))
         else:
             _show_forecasts(forecasts)
-        _tell_young(table, streams, options.policy(now_ms()), older_than)
+        _tell_young(table, streams, options.policy(now_ms()), arguments.older_than)
         return
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -105,7 +93,7 @@ def compact(
         write_json(run_summary(reports, seconds=time.monotonic() - began))
     else:
         _show(reports)
-    _tell_young(table, streams, policy, older_than)
+    _tell_young(table, streams, policy, arguments.older_than)
     failures = [failure for report in reports for failure in report.failures]
     for failure in failures:
         typer.echo(printable(f"failed: {failure}"), err=True)

@@ -96,7 +96,7 @@ class _FragmentVerifier:
         return footer
 
     def _check_crc32(self, footer: Footer) -> None:
-        """Compare the CRC-32 of what was read with the manifest's, and for identity that of what the scanner saw, too."""
+        """Compare the CRC-32 of what was read, and for identity also of what the scanner saw, with the manifest's."""
         entry = self._entry
         found = {self._object_crc32}
         if entry.encoding is Encoding.IDENTITY:

@@ -51,8 +51,8 @@ def write_group(
 ) -> MergedFragment:
     """Write the merged fragment of a group to a key of its own, without reading or changing the manifest.
 
-    `on_bytes` is called with sizes that add up to `group.identity_bytes`. It starts again from 0 if another writer takes
-    the key first. If this raises, it leaves no object and no upload; after UnavailableError that is not certain.
+    `on_bytes` is called with sizes that add up to `group.identity_bytes`, and again from 0 if another writer takes the
+    key first. If this raises, it leaves no object and no upload; after UnavailableError that is not certain.
 
     Raises CorruptionError, naming key and position, if a fragment is not what the manifest says; ObjectNotFoundError or
     ConflictError if its object is gone or was replaced; StoppedError once `should_stop` is true; ValueError for a group
