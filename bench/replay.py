@@ -31,8 +31,9 @@ from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId, incarnation
-from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replay_to_broker
 from coldstream.replay.request import ReplayRequest
+from coldstream.replay.stream import replay_to_stream
+from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
@@ -97,9 +98,9 @@ def replay(
     """Replay a stream; to be called by `harness.in_child`."""
     vhost, name, life = stream
     source = ReplayRequest(StreamId(vhost, name, Incarnation(life)), Offset(0), Offset(messages))
-    options = BrokerReplayOptions(transform=f"{__name__}:keep" if decoded else None)
+    options = SendOptions(transform=f"{__name__}:keep" if decoded else None)
     with Stopwatch() as stopwatch:
-        summary = replay_to_broker(
+        summary = replay_to_stream(
             DynamoTable(table), S3Objects(BUCKET), source, StreamTarget(broker, target), options=options
         )
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "messages": summary.messages}

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from coldstream.replay.wanted import check_start, find_request, parse_bounds
 from coldstream_spark.place import Place
 from coldstream_spark.summary import TELL_S
 from coldstream_spark.tables import TableJob
@@ -35,14 +36,13 @@ from pyspark.sql import SparkSession
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError
-from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replayed_to
 from coldstream.replay.exchange import ExchangeTarget
 from coldstream.replay.request import ReplayRequest
+from coldstream.replay.stream import SendOptions, StreamTarget, replayed_to
 from coldstream.replay.summary import ReplaySummary
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.target import AMQP_BROKER, BROKER, Asked, send
 from coldstream.replay.transform import load_function
-from coldstream.replay.wanted import check_start, find_source, parse_bounds
 from coldstream.store.streams import choose
 from coldstream.units import now_ms
 
@@ -105,9 +105,7 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
             if transform is not None:
                 _ship(session, transform)
             if target is not None:
-                return _into_broker(
-                    session, sources, Task(place, target, BrokerReplayOptions(given.rate, given.transform))
-                )
+                return _into_broker(session, sources, Task(place, target, SendOptions(given.rate, given.transform)))
             job = TableJob(sources, (given.start, given.end), path, form, partitioning, given.checkpoint, transform)
             return _into_table(session, job, place)
         finally:
@@ -164,7 +162,7 @@ def _sources(given: argparse.Namespace, place: Place) -> tuple[ReplayRequest, ..
     table, objects = place.open_table(), place.open_bucket()
     streams = choose(table, given.vhost, given.stream, incarnation=given.incarnation)
     skip = given.on_gap == "skip"
-    return tuple(find_source(table, objects, stream, *bounds, skip_gaps=skip)[0] for stream in streams)
+    return tuple(find_request(table, objects, stream, *bounds, skip_gaps=skip)[0] for stream in streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class Task:
 
     place: Place
     target: StreamTarget | ExchangeTarget
-    options: BrokerReplayOptions
+    options: SendOptions
 
     def __call__(self, source: ReplayRequest) -> ReplaySummary | Failure:
         """Publish a source; to a stream nothing that another attempt, which may still be at it, has published."""

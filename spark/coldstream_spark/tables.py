@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.tables.layout import FileFormat, PartitionColumn, Partitioning
-from coldstream.replay.tables.transform import RowTransform
+from coldstream.replay.tables.row_transform import RowTransform
 from coldstream_spark import register
 from coldstream_spark.checkpoint import Checkpoint
 from coldstream_spark.limits import within

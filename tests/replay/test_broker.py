@@ -23,10 +23,11 @@ from coldstream.errors import (
 )
 from coldstream.format.amqp.message import Message
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, publisher_name, replay_to_broker, replayed_to
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.routing import RoutingKey, partition_of
+from coldstream.replay.stream import publisher_name, replay_to_stream, replayed_to
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
+from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.units import Offset
 from tests.replay.archived import Archived, archived
 from tests.support.amqp_samples import MESSAGES
@@ -78,7 +79,7 @@ def target(broker: Broker, streams: Streams) -> StreamTarget:
 def run(
     source: Archived, target: StreamTarget, start: int = 0, end: int | None = None, **options: object
 ) -> ReplaySummary:
-    return replay_to_broker(source.table, source.objects, source.source(start, end), target, **options)
+    return replay_to_stream(source.table, source.objects, source.source(start, end), target, **options)
 
 
 def read(streams: Streams, target: StreamTarget, messages: int) -> list[bytes]:
@@ -133,7 +134,7 @@ def test_ranges_are_exact_inside_sub_batches(source: Archived, broker: Broker, s
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.replay.forward.FRAME_BYTES", 2000)
     monkeypatch.setattr("coldstream.replay.forward.RUN_RECORDS", 7)
-    monkeypatch.setattr("coldstream.replay.broker._PROGRESS_EVERY_S", 0)
+    monkeypatch.setattr("coldstream.replay.broker_replay._TELL_EVERY_S", 0)
 
 
 class Died(Exception):  # noqa: N818
@@ -228,11 +229,11 @@ def test_a_stop_is_obeyed_and_gone_on_from(
 
 def test_how_far_it_is_the_broker_tells(source: Archived, target: StreamTarget) -> None:
     half, whole = source.source(end=500), source.source(end=900)
-    assert replayed_to([whole], target, BrokerReplayOptions()) == [0]
+    assert replayed_to([whole], target, SendOptions()) == [0]
     run(source, target, end=500)
     run(source, target, 100, 300)
     asked = [half, whole, source.source(100, 300), source.source(200, 300)]
-    assert replayed_to(asked, target, BrokerReplayOptions()) == [500, 500, 300, 200]
+    assert replayed_to(asked, target, SendOptions()) == [500, 500, 300, 200]
 
 
 def test_progress_rises_to_the_end(source: Archived, target: StreamTarget, small_slices: None) -> None:
@@ -244,7 +245,7 @@ def test_progress_rises_to_the_end(source: Archived, target: StreamTarget, small
 
 
 def test_a_rate_is_kept(source: Archived, target: StreamTarget, small_slices: None) -> None:
-    summary = run(source, target, 0, 300, options=BrokerReplayOptions(rate=200))
+    summary = run(source, target, 0, 300, options=SendOptions(rate=200))
     assert 0.4 < summary.seconds < 10
 
 
@@ -255,7 +256,7 @@ def only_sevens(message: Message) -> bytes | Message | None:
 
 
 def test_a_function_filters_and_maps(source: Archived, target: StreamTarget, streams: Streams) -> None:
-    options = BrokerReplayOptions(transform=f"{__name__}:only_sevens")
+    options = SendOptions(transform=f"{__name__}:only_sevens")
     for _ in range(2):
         run(source, target, options=options)
     wanted = [b"changed" if offset % 2 else message for offset, message in source.messages.items() if offset % 7 == 0]
@@ -265,7 +266,7 @@ def test_a_function_filters_and_maps(source: Archived, target: StreamTarget, str
 @pytest.mark.parametrize("name", ["nothing", "no.such:thing", "math:pi", "math:"])
 def test_a_function_that_is_none_is_refused(source: Archived, target: StreamTarget, name: str) -> None:
     with pytest.raises(InvalidSettingError):
-        run(source, target, options=BrokerReplayOptions(transform=name))
+        run(source, target, options=SendOptions(transform=name))
 
 
 def test_a_super_stream_is_partitioned_as_clients_do(source: Archived, broker: Broker, streams: Streams) -> None:
@@ -300,7 +301,7 @@ def test_where_it_may_not_go_is_told(source: Archived, broker: Broker) -> None:
 
 
 def test_a_broker_that_stays_away_is_given_up(source: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.replay.retry.PATIENCE_S", 0.3)
+    monkeypatch.setattr("coldstream.replay.retry.MAX_STALL_S", 0.3)
     with pytest.raises(UnavailableError):
         run(source, StreamTarget("rabbitmq-stream://127.0.0.1:1", "somewhere"))
 
@@ -311,8 +312,8 @@ def test_a_gap_ends_it_or_is_passed_over(broker: Broker, streams: Streams, targe
         holed.add(first_offset, steady(5, 1, 2))
     whole = ReplayRequest(holed.stream, Offset(0), Offset(40))
     with pytest.raises(GapError):
-        replay_to_broker(holed.table, holed.objects, whole, target)
-    told = replay_to_broker(holed.table, holed.objects, replace(whole, skip_gaps=True), target)
+        replay_to_stream(holed.table, holed.objects, whole, target)
+    told = replay_to_stream(holed.table, holed.objects, replace(whole, skip_gaps=True), target)
     assert [(gap.first_offset, gap.next_offset) for gap in told.gaps] == [(10, 30)]
     assert (told.resumed_at, told.confirmed_to) == (10, 40)
     assert read(streams, target, 20) == [holed.message(offset) for offset in (*range(10), *range(30, 40))]
@@ -321,12 +322,12 @@ def test_a_gap_ends_it_or_is_passed_over(broker: Broker, streams: Streams, targe
 def test_the_reference_says_what_is_asked_for(source: Archived) -> None:
     target = StreamTarget("rabbitmq-stream://", "a")
     asked = source.source()
-    name = publisher_name(asked, target, BrokerReplayOptions())
-    assert name == publisher_name(source.source(end=10), target, BrokerReplayOptions(rate=5))
+    name = publisher_name(asked, target, SendOptions())
+    assert name == publisher_name(source.source(end=10), target, SendOptions(rate=5))
     others = {
-        publisher_name(source.source(1), target, BrokerReplayOptions()),
-        publisher_name(asked, StreamTarget("rabbitmq-stream://", "a", routing_key=RoutingKey()), BrokerReplayOptions()),
-        publisher_name(asked, target, BrokerReplayOptions(transform="a:b")),
+        publisher_name(source.source(1), target, SendOptions()),
+        publisher_name(asked, StreamTarget("rabbitmq-stream://", "a", routing_key=RoutingKey()), SendOptions()),
+        publisher_name(asked, target, SendOptions(transform="a:b")),
     }
     assert len(others | {name}) == 4
-    assert publisher_name(asked, StreamTarget("", "a", publisher="mine"), BrokerReplayOptions()) == "mine"
+    assert publisher_name(asked, StreamTarget("", "a", publisher="mine"), SendOptions()) == "mine"

@@ -28,7 +28,7 @@ def test_nothing_is_done_before_the_first_time(file: ProgressFile) -> None:
 def test_what_was_written_is_read_also_for_a_later_end(file: ProgressFile) -> None:
     file.write(Offset(40))
     file.write(Offset(50))
-    assert file.read() == replace(file, source=replace(SOURCE, end=Offset(200))).read() == 50
+    assert file.read() == replace(file, request=replace(SOURCE, end=Offset(200))).read() == 50
     assert [path.name for path in file.path.parent.iterdir()] == ["progress"]
 
 

@@ -1,11 +1,11 @@
-"""Trying again, while there is hope."""
+"""Retries, while there is progress."""
 
 from __future__ import annotations
 
 import pytest
 
 from coldstream.errors import AccessDeniedError, ColdstreamError, CorruptionError, UnavailableError
-from coldstream.replay import retry as patience
+from coldstream.replay import retry
 from coldstream.replay.retry import retry_while_progressing
 
 
@@ -17,8 +17,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr(patience.asyncio, "sleep", sleep)
-    monkeypatch.setattr(patience.time, "monotonic", lambda: sum(waits))
+    monkeypatch.setattr(retry.asyncio, "sleep", sleep)
+    monkeypatch.setattr(retry.time, "monotonic", lambda: sum(waits))
     return waits
 
 
@@ -48,7 +48,7 @@ async def test_what_passes_is_waited_for_longer_each_time(clock: list[float]) ->
     assert max(clock) <= 10
 
 
-async def test_hope_ends_where_nothing_advances(clock: list[float]) -> None:
+async def test_it_gives_up_when_nothing_advances(clock: list[float]) -> None:
     work = Work(1000, 0)
     with pytest.raises(UnavailableError):
         await retry_while_progressing(work, lambda: work.place, "work")

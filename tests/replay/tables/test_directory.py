@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidQueryError, ObjectNotFoundError
-from coldstream.replay.tables import directory as places
+from coldstream.replay.tables import directory
 from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory, open_directory
 from coldstream.store.memory.table import MemoryObjects
 
@@ -87,7 +87,7 @@ def test_a_put_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pyt
     def fail(fd: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(places.os, "fsync", fail)
+    monkeypatch.setattr(directory.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         put(place, "file", b"two")
     assert place.names("") == ["file"]

@@ -23,8 +23,8 @@ from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, 
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.run import claim_table, replay_into
-from coldstream.replay.tables.transform import Row
+from coldstream.replay.tables.row_transform import Row
+from coldstream.replay.tables.run import claim_table, replay_to_table
 from coldstream.replay.tables.write import Table
 from coldstream.store.memory.table import MemoryObjects
 from coldstream.store.objects import S3Objects
@@ -80,7 +80,7 @@ def run(
     given = {"span_bytes": 500} | options
     source = ReplayRequest(archive.stream, Offset(start), Offset(end), given.pop("skip_gaps", False))
     report = TableReport(source)
-    replay_into(archive.table, archive.objects, table, report, **given)
+    replay_to_table(archive.table, archive.objects, table, report, **given)
     return report
 
 

@@ -130,8 +130,8 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
 def write_units(group: Group) -> int:
     """Count about how many write units of DynamoDB compacting a group takes.
 
-    In a transaction a kilobyte of an item takes two units, and one more in the index by time. Every entry is removed or, if it
-    is the last one, replaced. Every object gets a tombstone, which the sweep removes.
+    In a transaction a kilobyte of an item takes two units, and one more in the index by time. Every entry is
+    removed or, if it is the last one, replaced. Every object gets a tombstone, which the sweep removes.
     """
     *others, last = (_kib(entry, entry.sparse) for entry in group.entries)
     merged = max(last, _kib(group.entries[-1], group.sparse()))

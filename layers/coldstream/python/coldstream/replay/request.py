@@ -1,30 +1,20 @@
-"""What is replayed: a range of offsets of one incarnation, read ahead of who sends it."""
+"""What to replay: offsets of one incarnation, fixed when a run begins."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from coldstream.errors import GapError
-from coldstream.format.chunk import Chunk
-from coldstream.manifest.entry import Gap
+from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec, parse_offset_spec
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import Slice, plan_scan, read_slice
+from coldstream.read.scan import offset_of
 from coldstream.store.ports import ManifestReads, ObjectReads
-from coldstream.units import Offset
-
-AHEAD = 6
-"""Slices, of about 8 MiB each, that are read before they are asked for."""
-
-Step = tuple[Slice, list[Chunk]] | Gap
+from coldstream.units import Offset, TimestampMs, format_timestamp, is_relative, parse_time
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """The offsets `start` up to, not including, `end` of a stream; gaps among them are passed over if told so."""
+    """Replay the offsets `start` up to, not including, `end` of a stream. A gap among them ends it, unless skipped."""
 
     stream: StreamId
     start: Offset
@@ -32,34 +22,45 @@ class ReplayRequest:
     skip_gaps: bool = False
 
 
-@contextmanager
-def read_ahead(
-    table: ManifestReads, objects: ObjectReads, source: ReplayRequest, start: Offset
-) -> Iterator[Iterator[Step]]:
-    """Yield an iterator of the source's slices from `start` on, each with its chunks, and of the gaps.
+def parse_bounds(start: str, end: str | None, now: TimestampMs) -> tuple[OffsetSpec, AtOffset | AtTimestamp | None]:
+    """Parse where to begin and where to end. Raises InvalidQueryError."""
+    until = None if end is None else parse_offset_spec(end, now)
+    if isinstance(until, AtEnd):
+        raise InvalidQueryError("--to", f"{until} is neither an offset nor a time")
+    return parse_offset_spec(start, now), until
 
-    It raises GapError where a gap is not to be passed over, after all that comes before it; what `plan_scan` and
-    `read_slice` raise. Cost: that of those; AHEAD + 1 slices of memory.
+
+def check_start(start: str, now: TimestampMs) -> None:
+    """Refuse a start that means another offset in each run: only a run with the same start goes on with a replay.
+
+    Raises InvalidQueryError.
     """
-    pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="replay")
+    if is_relative(start):
+        fixed = format_timestamp(parse_time(start, now))
+        raise InvalidQueryError(
+            "--from",
+            f"{start} is another time whenever this is run, and only a run from the same time goes on with this replay:"
+            f" give {fixed}",
+        )
 
-    def steps() -> Iterator[Step]:
-        waiting: deque[tuple[Slice, Future[list[Chunk]]] | Gap] = deque()
-        for step in plan_scan(table, source.stream, start, source.end, exactly=start > source.start):
-            waiting.append(step if isinstance(step, Gap) else (step, pool.submit(read_slice, objects, step)))
-            if len(waiting) > AHEAD:
-                yield taken(waiting.popleft())
-        while waiting:
-            yield taken(waiting.popleft())
 
-    def taken(step: tuple[Slice, Future[list[Chunk]]] | Gap) -> Step:
-        if not isinstance(step, Gap):
-            return step[0], step[1].result()
-        if not source.skip_gaps:
-            raise GapError(str(source.stream), step.first_offset, step.next_offset, step.reason)
-        return step
+def find_request(
+    table: ManifestReads,
+    objects: ObjectReads,
+    stream: StreamId,
+    start: OffsetSpec,
+    end: AtOffset | AtTimestamp | None,
+    *,
+    skip_gaps: bool = False,
+) -> tuple[ReplayRequest, int]:
+    """Return a request for the offsets between two bounds, and how many of them are archived. It ends at the tail.
 
-    try:
-        yield steps()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    `first` means 0, and an offset means itself, whatever retention has deleted. So the same bounds make the same
+    request in each run. Cost: a GetItem, and for a time that of `offset_of`. Raises StreamNotFoundError if nothing is archived.
+    """
+    head = table.head(stream.incarnation)
+    if head is None or head.first_offset is None or head.next_offset is None:
+        raise StreamNotFoundError(f"nothing is archived of {stream}, incarnation {stream.incarnation}")
+    first = Offset(0) if start == FIRST else offset_of(table, objects, stream, start)
+    last = head.next_offset if end is None else min(head.next_offset, offset_of(table, objects, stream, end))
+    return ReplayRequest(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))

@@ -1,89 +1,84 @@
-"""Send a source to whichever target of a broker: a stream, a super stream or an exchange."""
+"""The targets of a broker that a replay may have, and how to send to them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from coldstream.errors import InvalidQueryError
 from coldstream.live.address import BrokerAddress
-from coldstream.replay.broker import BrokerReplayOptions, StreamTarget, replay_to_broker
-from coldstream.replay.exchange import ExchangeTarget, replay_to_exchange
-from coldstream.replay.request import ReplayRequest
+from coldstream.replay.arguments import ReplayArguments
 from coldstream.replay.routing import RoutingKey
-from coldstream.replay.summary import ReplayProgress, ReplaySummary
-from coldstream.store.ports import ManifestReads, ObjectReads
 
-BROKER = "rabbitmq-stream://guest:guest@localhost:5552"
-AMQP_BROKER = "amqp://guest:guest@localhost:5672"
-SUPER_STREAM_KEY = "properties.message_id"
+_PUBLISHED_KEY = RoutingKey("message_annotations", "x-routing-key")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a user asked for: one of `stream`, `super_stream` and `exchange`, and how to get there."""
+class StreamTarget:
+    """A stream of a broker, or with `routing_key` a super stream, where that key chooses the partition of a message.
 
-    vhost: str
-    stream: str | None = None
-    super_stream: str | None = None
-    exchange: str | None = None
-    broker: str = field(default=BROKER, repr=False)
-    amqp_broker: str = field(default=AMQP_BROKER, repr=False)
-    routing_key: str | None = None
-    default_key: str | None = None
+    `broker` is the URI of the stream protocol (live.address). `publisher` is the reference to publish under, instead of
+    the one that follows from the request.
+    """
+
+    broker: str = field(repr=False)  # it has a password
+    name: str
+    vhost: str = "/"
+    routing_key: RoutingKey | None = None
     publisher: str | None = None
-    progress: str | None = None
-    rate: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What summaries call the target."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTarget:
+    """An exchange, "" for the default one. `broker` is a URI such as amqp://user:password@host:5672/vhost.
+
+    `routing_key` says where a message has its key, unless told otherwise the one with which it was published;
+    `default_key` is for messages without one. `progress` is the file that keeps how far the replay is; without it, each
+    run begins at the start. A message for which no queue is bound ends the replay, unless `allow_unroutable` lets the
+    broker drop it.
+    """
+
+    broker: str = field(repr=False)  # it has a password
+    exchange: str
+    routing_key: RoutingKey = _PUBLISHED_KEY
+    default_key: str = ""
+    progress: Path | None = None
     allow_unroutable: bool = False
 
-    def target(self) -> StreamTarget | ExchangeTarget:
-        """Return the target. Raises InvalidInputError where the parts do not go together."""
-        if self.rate is not None and self.rate <= 0:
-            raise InvalidQueryError("--rate", f"{self.rate} is not more than 0")
-        self._refuse("--routing-key", self.routing_key, is_for=self.stream is None)
-        for name, value in (("--default-key", self.default_key), ("--progress", self.progress)):
-            self._refuse(name, value, is_for=self.exchange is not None)
-        self._refuse("--allow-unroutable", self.allow_unroutable or None, is_for=self.exchange is not None)
-        self._refuse("--publisher", self.publisher, is_for=self.exchange is None)
-        key = None if self.routing_key is None else RoutingKey.parse(self.routing_key)
-        if self.exchange is not None:
-            target = ExchangeTarget(
-                self.amqp_broker,
-                self.exchange,
-                default_key=self.default_key or "",
-                progress=None if self.progress is None else Path(self.progress),
-                allow_unroutable=self.allow_unroutable,
-            )
-            return target if key is None else replace(target, routing_key=key)
-        BrokerAddress.from_uri(self.broker)
-        if self.super_stream is not None:
-            key = key or RoutingKey.parse(SUPER_STREAM_KEY)
-            return StreamTarget(self.broker, self.super_stream, self.vhost, key, self.publisher)
-        assert self.stream is not None
-        return StreamTarget(self.broker, self.stream, self.vhost, publisher=self.publisher)
-
-    @staticmethod
-    def _refuse(name: str, value: object, *, is_for: bool) -> None:
-        if value is not None and not is_for:
-            raise InvalidQueryError(name, "is not for this target")
+    @property
+    def label(self) -> str:
+        """What summaries call the target."""
+        return self.exchange
 
 
-def send(
-    table: ManifestReads,
-    objects: ObjectReads,
-    source: ReplayRequest,
-    target: StreamTarget | ExchangeTarget,
-    *,
-    options: BrokerReplayOptions,
-    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> ReplaySummary:
-    """Publish a source, as `replay_to_broker` or `replay_to_exchange` do it."""
-    if isinstance(target, ExchangeTarget):
-        return replay_to_exchange(
-            table, objects, source, target, options=options, on_progress=on_progress, should_stop=should_stop
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """How to send: at most `rate` messages a second, each through the function `transform`, `module:function`."""
+
+    rate: float | None = None
+    transform: str | None = None
+
+
+def find_target(arguments: ReplayArguments) -> StreamTarget | ExchangeTarget | None:
+    """Return the target of a broker, None if a table was named. Raises InvalidInputError for a bad address or key."""
+    key = None if arguments.routing_key is None else RoutingKey.parse(arguments.routing_key)
+    if arguments.to_exchange is not None:
+        return ExchangeTarget(
+            arguments.amqp_broker,
+            arguments.to_exchange,
+            routing_key=key or _PUBLISHED_KEY,
+            default_key=arguments.default_key or "",
+            progress=None if arguments.progress is None else Path(arguments.progress),
+            allow_unroutable=arguments.allow_unroutable,
         )
-    return replay_to_broker(
-        table, objects, source, target, options=options, on_progress=on_progress, should_stop=should_stop
-    )
+    name = arguments.to_stream if arguments.to_super_stream is None else arguments.to_super_stream
+    if name is None:
+        return None
+    BrokerAddress.from_uri(arguments.broker)
+    if arguments.to_super_stream is not None:
+        key = key or RoutingKey()
+    return StreamTarget(arguments.broker, name, arguments.to_vhost or arguments.vhost, key, arguments.publisher)

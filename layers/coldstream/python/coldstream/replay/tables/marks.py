@@ -1,8 +1,9 @@
 """Marks: which offsets of a stream a table has, and which an interrupted run had begun to write.
 
-A span of offsets is written as one. The mark that it is begun names its end, before any file of it is written; the mark
-that it is done comes after all of them. Both are only ever created, and the mark of a beginning has but the first
-offset in its name: of two runs that begin at the same offset one is first, and the other takes over its span.
+A span of offsets is written as one. Its first mark, *begun*, is created before any of its files and holds its end. Its
+second, *done*, is created after all of them. Marks are created and never changed, and the name of a *begun* mark has
+only the first offset. So of two runs that begin at the same offset one creates the mark, and the other takes over that
+span: both write the same files.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class OffsetSpan:
 
 
 class Marks:
-    """The marks of one stream in a table. Cost of making one: a listing, and a read for each span begun and not done.
+    """The marks of one stream in a table. Cost of the constructor: a listing, and a read for each unfinished span.
 
-    `done` are the spans that the table has, `begun` those that it may have a part of.
+    `done` are the spans that the table has. `begun` are those of which it may have a part.
     """
 
     def __init__(self, place: TableDirectory, stream: StreamId) -> None:
@@ -56,21 +57,21 @@ class Marks:
         self.begun = sorted(map(self._begun, begun - {span.start for span in self.done}))
 
     def done_at(self, offset: Offset) -> OffsetSpan | None:
-        """Return the span of what is done that has an offset."""
+        """Return the span of `done` that contains an offset."""
         before = self.done[: bisect_right(self.done, offset, key=_start)][-1:]
         return next((span for span in before if offset < span.end), None)
 
     def done_after(self, offset: Offset) -> Offset | None:
-        """Return where the next span of what is done begins, after an offset."""
+        """Return where the next span of `done` after an offset begins."""
         return next((span.start for span in self.done[bisect_right(self.done, offset, key=_start) :]), None)
 
     def begin(self, span: OffsetSpan) -> OffsetSpan:
-        """Mark a span as begun; return that which another run had begun there, if one had."""
+        """Mark a span as begun. If another run has begun one at that offset, return that one instead."""
         content = json.dumps({"end": span.end}).encode()
         return span if self._place.create(self._name(span.start), content) else self._begun(span.start)
 
     def finish(self, span: OffsetSpan, facts: dict[str, Any]) -> None:
-        """Mark a span as done; `facts` are for people."""
+        """Mark a span as done; `facts` are for people who look into the table."""
         content = json.dumps({"start": span.start, "end": span.end} | facts, ensure_ascii=False).encode()
         self._place.create(f"{self._directory}{span.start:020}-{span.end:020}.done", content)
         insort(self.done, span)
@@ -83,7 +84,7 @@ class Marks:
         try:
             return OffsetSpan(start, Offset(int(json.loads(self._place.read(name))["end"])))
         except (ValueError, TypeError, KeyError) as err:
-            raise CorruptionError(name, 0, "mark of a span that was begun") from err
+            raise CorruptionError(name, 0, "the mark does not hold the end of its span") from err
 
 
 def _start(span: OffsetSpan) -> Offset:
