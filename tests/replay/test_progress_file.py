@@ -33,7 +33,7 @@ def test_what_was_written_is_read_also_for_a_later_end(file: ProgressFile) -> No
 
 
 @pytest.mark.parametrize(
-    "change", [{"target": "other"}, {"source": ReplayRequest(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
+    "change", [{"target": "other"}, {"request": ReplayRequest(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
 )
 def test_another_replay_does_not_go_on_from_it(file: ProgressFile, change: dict[str, object]) -> None:
     file.write(Offset(40))

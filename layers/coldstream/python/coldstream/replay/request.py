@@ -56,7 +56,8 @@ def find_request(
     """Return a request for the offsets between two bounds, and how many of them are archived. It ends at the tail.
 
     `first` means 0, and an offset means itself, whatever retention has deleted. So the same bounds make the same
-    request in each run. Cost: a GetItem, and for a time that of `offset_of`. Raises StreamNotFoundError if nothing is archived.
+    request in each run. Cost: a GetItem, and for a time that of `offset_of`. Raises StreamNotFoundError if nothing
+    is archived.
     """
     head = table.head(stream.incarnation)
     if head is None or head.first_offset is None or head.next_offset is None:

@@ -58,8 +58,8 @@ def replay_to_table(
 
     A span that an interrupted run had begun is written to its end, whatever is requested. `report` is kept up to date,
     also if this raises, and `on_offsets` is called with the number of offsets dealt with. Returns between two spans
-    once `should_stop` is true. Raises GapError at a gap, unless gaps are skipped: what lies before the gap is in the table
-    then, and the next run looks at the gap again.
+    once `should_stop` is true. Raises GapError at a gap, unless gaps are skipped: what lies before the gap is in the
+    table then, and the next run looks at the gap again.
     """
     _TableReplay(manifest, objects, table, report, span_bytes, on_offsets, should_stop).run()
 
