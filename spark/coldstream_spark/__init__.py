@@ -4,10 +4,10 @@
     options.py      the options of a query; location.py: where its archive is
     plan.py         streams and offsets, cut into partitions; filters.py: conditions that narrow them
     read_task.py    what an executor reads
-    tables.py       a streaming query into files: replay.py --to-parquet; checkpoint.py and summary.py tell how far
+    tables.py       a streaming query into files: replay.py --to-parquet; checkpoint.py, summary.py: how far it is
 
-Spark finds the source by itself if these packages are on the path that it was started with (pyspark_coldstream). If they
-came with `--py-files`, call register(spark). What can be done without Spark belongs into the package coldstream.
+Spark finds the source by itself if these packages are on the path that it was started with (pyspark_coldstream). If
+they came with `--py-files`, call register(spark). What can be done without Spark belongs into the package coldstream.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ def limit_positions(
 ) -> Positions:
     """Return positions, at most `ends`, between which lie about `records` offsets and `size_bytes` of chunks.
 
-    The streams share the limits, the smallest backlog first: what it leaves over goes to the others. Another incarnation
-    of a stream begins at its first offset, after the rest of the old one, which is not limited.
+    The streams share the limits, the smallest backlog first: what it leaves over goes to the others. Another
+    incarnation of a stream begins at its first offset, after the rest of the old one, which is not limited.
     """
     starts: dict[str, Offset] = {}
     for name, end in ends.items():

@@ -69,8 +69,8 @@ def _table(location: ArchiveLocation) -> DynamoTable:
 def _bucket(location: ArchiveLocation) -> S3Objects:
     """Make the client once a process: a worker runs one task after another, and a client takes 0.2 s.
 
-    All objects that exist by then live as long as the worker. Spark collects garbage after each task, and Python now and
-    then: without `freeze`, searching them each time takes a sixth of the CPU of a scan.
+    All objects that exist by then live as long as the worker. Spark collects garbage after each task, and Python now
+    and then: without `freeze`, searching them each time takes a sixth of the CPU of a scan.
     """
     location.set_variables()
     objects = S3Objects(location.bucket)

@@ -249,8 +249,8 @@ def _push_filters(text: str) -> bool:
     if text.lower() not in {"false", ONE_SCAN}:
         raise InvalidSettingError(
             "option pushFilters",
-            f"{text[:80]!r} is neither false nor {ONE_SCAN}: if a DataFrame or view is scanned more than once, in one query"
-            " or in several, Spark leaves out rows",
+            f"{text[:80]!r} is neither false nor {ONE_SCAN}: if a DataFrame or view is scanned more than once, in one"
+            " query or in several, Spark leaves out rows",
         )
     return text.lower() == ONE_SCAN
 

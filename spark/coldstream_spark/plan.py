@@ -70,7 +70,7 @@ def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool
 def batch_ranges(
     table: ManifestReads, objects: ObjectReads, options: SourceOptions, conditions: ScanFilter
 ) -> list[OffsetRange]:
-    """Return the ranges of a batch query. Cost: a few requests a stream. Raises GapError if offsets are not archived."""
+    """Return the ranges of a batch query. Cost: a few requests a stream. Raises GapError for those not archived."""
     ranges = []
     for stream in find_streams(table, options):
         if conditions.streams is not None and stream.name not in conditions.streams:

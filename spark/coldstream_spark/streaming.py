@@ -137,8 +137,8 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "maxRecordsPerTrigger and maxBytesPerTrigger are ignored: they need Spark 4.2; each batch is all that is"
-                " archived"
+                "maxRecordsPerTrigger and maxBytesPerTrigger are ignored: they need Spark 4.2; each batch is all that"
+                " is archived"
             )
 
     def _ranges(self, before: Position | None, until: Position) -> Iterator[OffsetRange]:

@@ -27,7 +27,7 @@ from coldstream.units import TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of, options_of, run
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 GROUP = 4
 
 
@@ -58,9 +58,9 @@ def writer(objects: ObjectStore) -> Callable[[CompactionTask], MergedFragment | 
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_every_group_becomes_one_and_the_report_adds_up(encoding: Encoding) -> None:
     archive = archive_of(5)
-    before = sum(entry.object_bytes for entry in log_of(archive.table, LIFE))
+    before = sum(entry.object_bytes for entry in log_of(archive.table, INCARNATION))
     report = run(archive, options_of(encoding))
-    log = log_of(archive.table, LIFE)
+    log = log_of(archive.table, INCARNATION)
     assert len(log) == 5
     assert {entry.encoding for entry in log} == {encoding}
     assert (report.fragments, report.fragments_after, report.superseded) == (20, 5, 0)
@@ -92,7 +92,7 @@ def test_several_are_written_at_once_and_committed_one_after_the_other() -> None
 
 def test_a_corrupt_fragment_is_told_by_key_and_position_and_the_other_groups_go_on() -> None:
     archive = archive_of(4)
-    entry = log_of(archive.table, LIFE)[GROUP + 1]
+    entry = log_of(archive.table, INCARNATION)[GROUP + 1]
     data = bytearray(archive.objects.objects[entry.key])
     data[60] ^= 1
     archive.objects.objects[entry.key] = bytes(data)
@@ -102,7 +102,7 @@ def test_a_corrupt_fragment_is_told_by_key_and_position_and_the_other_groups_go_
     assert (failure.key, failure.position) == (entry.key, 8)
     assert (failure.first_offset, failure.next_offset) == (100, 108)
     assert (report.fragments, report.fragments_after) == (12, 3)
-    assert len(log_of(archive.table, LIFE)) == 3 + GROUP
+    assert len(log_of(archive.table, INCARNATION)) == 3 + GROUP
     assert entry.key in str(failure)
     (told,) = json.loads(json.dumps(run_summary([report], seconds=0)))["streams"][0]["failures"]
     assert (told["key"], told["position"], told["error"]) == (entry.key, 8, "BadCrcError")
@@ -110,7 +110,7 @@ def test_a_corrupt_fragment_is_told_by_key_and_position_and_the_other_groups_go_
 
 def test_a_fragment_whose_object_is_gone_fails_its_group_alone() -> None:
     archive = archive_of(3)
-    key = log_of(archive.table, LIFE)[0].key
+    key = log_of(archive.table, INCARNATION)[0].key
     archive.objects.delete(key)
     report = run(archive, options_of())
     assert [(failure.kind, failure.key) for failure in report.failures] == [(ObjectNotFoundError, key)]
@@ -162,8 +162,8 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     with pytest.raises(KeyboardInterrupt):
         compactor.run([STREAM], options_of())
     assert stopped.is_set()
-    log = log_of(archive.table, LIFE)
-    tombstones = archive.table.tombstones(LIFE, LONG_AFTER, 100)
+    log = log_of(archive.table, INCARNATION)
+    tombstones = archive.table.tombstones(INCARNATION, LONG_AFTER, 100)
     assert archive.objects.objects.keys() == {one.key for one in (*log, *tombstones)}
     assert_right(archive, archive.chunks)
 
@@ -239,7 +239,7 @@ def test_a_run_sweeps_what_is_due_by_then() -> None:
     run(archive, options_of())
     report = run(archive, options_of(), now=LONG_AFTER)
     assert report.swept.objects == 2 * GROUP
-    assert archive.objects.objects.keys() == {entry.key for entry in log_of(archive.table, LIFE)}
+    assert archive.objects.objects.keys() == {entry.key for entry in log_of(archive.table, INCARNATION)}
 
 
 def test_the_summary_is_json_with_totals() -> None:
@@ -247,7 +247,7 @@ def test_the_summary_is_json_with_totals() -> None:
     found = json.loads(json.dumps(run_with(archive)))
     (stream,) = found["streams"]
     assert (found["fragments"], found["fragments_after"], found["failed"], found["seconds"]) == (8, 2, 0, 1.5)
-    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", LIFE)
+    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", INCARNATION)
     assert stream["swept_objects"] == SweepResult().objects
 
 
@@ -269,4 +269,4 @@ def test_tasks_and_what_becomes_of_them_travel_between_processes() -> None:
 def test_time_is_asked_for() -> None:
     archive = archive_of(1)
     run(archive, options_of(), now=TimestampMs(NOW + 5))
-    assert {event.at for event in archive.table.journal(LIFE)} >= {TimestampMs(NOW + 5)}
+    assert {event.at for event in archive.table.journal(INCARNATION)} >= {TimestampMs(NOW + 5)}

@@ -20,7 +20,7 @@ from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MIB
-from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes
+from tests.compact.samples import INCARNATION, KEYS, Fragments, of_sizes
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, log_of, options_of, run
 from tests.support.compaction import Compaction
@@ -105,7 +105,7 @@ def test_the_requests_of_s3_that_are_told_are_those_that_are_made(sizes: tuple[i
         blocks = sum(1 for entry in made.group.entries for _ in plan_blocks(entry))
         told = RequestCounts(puts=3, gets=1 + blocks)
     made.objects.requests.clear()
-    written = write_group(made.objects, KEYS, LIFE, made.group, encoding, level=1)
+    written = write_group(made.objects, KEYS, INCARNATION, made.group, encoding, level=1)
     count = made.objects.requests
     puts = ("CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
     assert told == RequestCounts(sum(count[call] for call in puts), count["GetObject"] + count["HeadObject"])
@@ -114,7 +114,7 @@ def test_the_requests_of_s3_that_are_told_are_those_that_are_made(sizes: tuple[i
 
 def test_small_fragments_are_read_by_one_request_each() -> None:
     made = of_sizes(*[200] * 300)
-    write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    write_group(made.objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert made.objects.requests["GetObject"] == 300
 
 

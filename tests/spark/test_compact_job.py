@@ -121,5 +121,5 @@ def test_what_travels_says_where_aws_is_and_holds_no_credentials() -> None:
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_SESSION_TOKEN": "token",
     }
-    place = RemoteWriter.from_environment("bucket", "prefix/", environment)
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_DEFAULT_REGION": "eu-central-1"}
+    writer = RemoteWriter.from_environment("bucket", "prefix/", environment)
+    assert dict(writer.variables) == {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_DEFAULT_REGION": "eu-central-1"}

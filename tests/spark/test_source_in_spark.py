@@ -44,7 +44,7 @@ def test_a_table_would_lose_its_options_so_there_is_none(source: Any, orders: Em
         source.sql(f"CREATE TABLE orders_by_options USING coldstream OPTIONS ({options})")
     source.sql(f"CREATE TABLE orders_with_columns (offset BIGINT) USING coldstream OPTIONS ({options})")
     try:
-        with pytest.raises(Exception, match="there are none; of a table, Spark does not hand the options on"):
+        with pytest.raises(Exception, match="there are none; for a table, Spark does not hand the options on"):
             source.sql("SELECT count(*) FROM orders_with_columns").collect()
     finally:
         source.sql("DROP TABLE orders_with_columns")

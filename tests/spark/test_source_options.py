@@ -45,16 +45,18 @@ def test_table_and_bucket_are_the_drivers_unless_given() -> None:
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
-    place = SourceOptions.parse({"stream": "orders", "bucket": "mine"}, variables).place
-    assert (place.table, place.bucket) == ("theirs", "mine")
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL_S3": "http://s3", "AWS_DEFAULT_REGION": "eu-central-1"}
+    location = SourceOptions.parse({"stream": "orders", "bucket": "mine"}, variables).location
+    assert (location.table, location.bucket) == ("theirs", "mine")
+    assert dict(location.variables) == {"AWS_ENDPOINT_URL_S3": "http://s3", "AWS_DEFAULT_REGION": "eu-central-1"}
     named = {"COLDSTREAM_TABLE": "t", "COLDSTREAM_BUCKET": "b", "AWS_REGION": "us-east-2"}
-    place = SourceOptions.parse({"stream": "orders"}, named).place
-    assert dict(place.variables) == {"AWS_DEFAULT_REGION": "us-east-2"}
-    place = SourceOptions.parse({"stream": "orders"}, variables | {"AWS_REGION": "us-east-2"}).place
-    assert dict(place.variables)["AWS_DEFAULT_REGION"] == "eu-central-1"
-    place = SourceOptions.parse({"stream": "orders", "endpoint": "http://all", "region": "us-east-1"}, variables).place
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
+    location = SourceOptions.parse({"stream": "orders"}, named).location
+    assert dict(location.variables) == {"AWS_DEFAULT_REGION": "us-east-2"}
+    location = SourceOptions.parse({"stream": "orders"}, variables | {"AWS_REGION": "us-east-2"}).location
+    assert dict(location.variables)["AWS_DEFAULT_REGION"] == "eu-central-1"
+    location = SourceOptions.parse(
+        {"stream": "orders", "endpoint": "http://all", "region": "us-east-1"}, variables
+    ).location
+    assert dict(location.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def test_conditions_are_taken_for_one_scan_and_who_asks_for_it_says_so() -> None:

@@ -135,11 +135,11 @@ def assert_readable(archive: ChunkArchive, committed: list[StoredChunk]) -> None
 def assert_right(archive: ChunkArchive, committed: list[StoredChunk]) -> None:
     """The archive is whole, and no compaction is under way."""
     assert_readable(archive, committed)
-    life = archive.stream.incarnation
-    head = archive.table.head(life)
+    incarnation = archive.stream.incarnation
+    head = archive.table.head(incarnation)
     assert head is not None
     assert head.compacting is None
-    log = log_of(archive.table, life)
+    log = log_of(archive.table, incarnation)
     assert len({entry.key for entry in log}) == len(log)
     for before, entry in pairwise(log):
         assert before.next_offset <= entry.first_offset
@@ -155,6 +155,6 @@ def assert_right(archive: ChunkArchive, committed: list[StoredChunk]) -> None:
     assert head.data_bytes == sum(entry.data_bytes for entry in log)
     assert head.object_bytes == sum(entry.object_bytes for entry in log)
     assert head.gaps == len(holes(committed))
-    tombstoned = {one.key for one in archive.table.tombstones(life, TimestampMs(MAX_TIMESTAMP_MS), 1 << 20)}
+    tombstoned = {one.key for one in archive.table.tombstones(incarnation, TimestampMs(MAX_TIMESTAMP_MS), 1 << 20)}
     assert tombstoned.isdisjoint(entry.key for entry in log)
     assert tombstoned <= archive.objects.objects.keys()

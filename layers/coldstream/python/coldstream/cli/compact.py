@@ -101,7 +101,7 @@ def compact(
 
 
 def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Policy, older_than: str) -> None:
-    """Tell of streams that are left alone as a whole, for what they have is too young."""
+    """Name the streams that are left alone because all their fragments are too young."""
     for stream in streams:
         head = table.head(stream.incarnation)
         if head is None or head.first_offset is None:
@@ -143,7 +143,7 @@ def _show_forecasts(forecasts: list[CompactionForecast]) -> None:
     if any(forecast.due_objects for forecast in forecasts):
         due_bytes = sum(forecast.due_bytes for forecast in forecasts)
         due = sum(forecast.due_objects for forecast in forecasts)
-        typer.echo(f"{due} objects of {size_text(due_bytes)} that were compacted away would be deleted", err=True)
+        typer.echo(f"{due} objects of {size_text(due_bytes)} that compaction has replaced would be deleted", err=True)
 
 
 def _show(reports: list[CompactionReport]) -> None:
@@ -169,7 +169,7 @@ def _show(reports: list[CompactionReport]) -> None:
     copied = sum(report.copied_bytes for report in reports)
     typer.echo(f"{size_text(passed)} read and sent here, {size_text(copied)} copied by S3", err=True)
     for key in (key for report in reports for key in report.swept.kept):
-        typer.echo(printable(f"not deleted, for the manifest names it: {key}"), err=True)
+        typer.echo(printable(f"not deleted, because the manifest names it: {key}"), err=True)
 
 
 def _usd(amount: float) -> str:
