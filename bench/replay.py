@@ -31,8 +31,9 @@ from bench.harness import (
 from bench.local_s3 import LIKE_S3, LocalS3
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.replay.broker import Options, Target, replay_to_broker
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
+from coldstream.replay.stream import replay_to_stream
+from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
@@ -94,11 +95,11 @@ def replay(
 ) -> dict[str, float]:
     """Replay a stream. Called by `harness.in_child`."""
     vhost, name, incarnation = stream
-    source = Source(StreamId(vhost, name, Incarnation(incarnation)), Offset(0), Offset(messages))
-    options = Options(transform=f"{__name__}:keep" if decoded else None)
+    source = ReplayRequest(StreamId(vhost, name, Incarnation(incarnation)), Offset(0), Offset(messages))
+    options = SendOptions(transform=f"{__name__}:keep" if decoded else None)
     with Stopwatch() as stopwatch:
-        summary = replay_to_broker(
-            DynamoTable(table), S3Objects(BUCKET), source, Target(broker, target), options=options
+        summary = replay_to_stream(
+            DynamoTable(table), S3Objects(BUCKET), source, StreamTarget(broker, target), options=options
         )
     return {"seconds": stopwatch.seconds, "cpu_s": stopwatch.cpu_s, "messages": summary.messages}
 

@@ -1,7 +1,8 @@
-"""Compaction and replay by spark-submit, on an archive of this machine. `make spark-local`.
+"""Compact and replay by spark-submit, on an archive of this machine: `make spark-local`.
 
-The template's resources on an emulated AWS, segments recorded from a real broker archived as many small fragments, and
-where RabbitMQ is here one to replay to. Each command is printed before it runs, to be pasted again; Ctrl-C ends all.
+It starts the template's resources on an emulated AWS, archives recorded segments as many small fragments, and starts a
+broker to replay to if RabbitMQ is installed. It prints each command before it runs it, to be pasted again. Ctrl-C ends
+everything.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from tests.support.spark import find_spark
 ROOT = Path(__file__).parents[1]
 PORT = 8380
 FRAGMENT_BYTES = 65_536
-"""The least there may be, so that there is something to merge."""
+"""The smallest size that is allowed, so that there is something to merge."""
 
 
 def main() -> int:
-    """Run the jobs, and then until told to stop; return 1 where something is missing or failed."""
+    """Run the jobs, then wait until told to stop; return 1 if something is missing or has failed."""
     if not find_spark():
         print("spark-local needs PySpark, and Java 17: run `make spark-local`", file=sys.stderr)
         return 1
@@ -61,9 +62,11 @@ def main() -> int:
 
 
 def replay_target(exit_stack: contextlib.ExitStack) -> str | None:
-    """Start a broker with an empty stream, `replayed`, and return where it is; None without RabbitMQ."""
+    """Start a broker with an empty stream, `replayed`, and return its URI; None without RabbitMQ."""
     if find_rabbitmq() is None:
-        print("no RabbitMQ here (make broker installs Debian's): replay to a broker is left out", file=sys.stderr)
+        print(
+            "RabbitMQ is not installed (make broker installs Debian's): replay to a broker is left out", file=sys.stderr
+        )
         return None
     print("starting a broker", file=sys.stderr)
     broker = exit_stack.enter_context(Broker())
@@ -73,7 +76,7 @@ def replay_target(exit_stack: contextlib.ExitStack) -> str | None:
 
 
 def commands(tables: Path, broker: str | None) -> Iterator[list[str]]:
-    """Yield what is run, in order."""
+    """Yield the commands, in order."""
     coldstream, spark_submit = (str(Path(sys.executable).with_name(name)) for name in ("coldstream", "spark-submit"))
     submit = [
         spark_submit,

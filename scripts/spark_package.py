@@ -1,13 +1,13 @@
-"""What `spark-submit` and EMR Serverless need, in build/spark. `make spark-package`; ARCHITECTURE=aarch64 is Graviton.
+"""Build what `spark-submit` and EMR Serverless need, in build/spark: `make spark-package`.
 
 - the jobs, `*.py`, as they lie in spark/
 - coldstream.zip, for --py-files: the packages `coldstream`, `coldstream_spark` and `pyspark_coldstream`
-- dependencies.tar.gz, for --archives: what they import from others but Spark itself, as requirements-spark.txt pins it,
-  for the Python 3.11 that EMR has; unpacked, its directory belongs on PYTHONPATH
-- sbom.cdx.json: what those are, as CycloneDX
+- dependencies.tar.gz, for --archives: the packages that these import, except for Spark itself, in the versions of
+  requirements-spark.txt and for EMR's Python 3.11; unpacked, its directory belongs on PYTHONPATH
+- sbom.cdx.json: the list of those packages, as CycloneDX
 
-The same sources and pins give the same bytes. The archive takes about 20 s, and 100 MB from the registry;
-`--without-dependencies` leaves it out.
+ARCHITECTURE=aarch64 builds for Graviton. The same sources and pins give the same bytes. The archive takes about 20 s
+and downloads 100 MB; `--without-dependencies` leaves it out.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ PACKAGES = (
     ROOT / "spark/coldstream_spark",
     ROOT / "spark/pyspark_coldstream",
 )
-LEFT_OUT = ("__main__.py", "agent/", "local/", "cli/agent.py", "cli/agent_status.py", "cli/main.py", "cli/up.py")
-"""Of coldstream, what no job imports, and whose needs the archive lacks."""
+LEFT_OUT = ("__main__.py", "agent/", "archive/", "cli/", "ingest/", "local/", "runtime/")
+"""Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 
 PYTHON = "3.11"
 LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
-"""What Amazon Linux 2023 runs, whose C library is 2.34."""
+"""Wheels that run on Amazon Linux 2023, whose C library is 2.34."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources() -> Iterator[tuple[str, Path]]:
-    """Yield the name in the zip, and the file, of each module."""
+    """Yield the name in the zip and the file of each module."""
     for package in PACKAGES:
         for path in package.rglob("*.py"):
             if not path.relative_to(package).as_posix().startswith(LEFT_OUT):
@@ -62,20 +62,20 @@ def write_zip(target: Path) -> None:
 
 
 def install(directory: Path, architecture: str) -> None:
-    """Put the pinned requirements, as wheels for EMR, into a directory that is not there yet."""
+    """Install the pinned requirements, as wheels for EMR, into a new directory."""
     options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-deps", "--only-binary", ":all:"]
     options.append("--require-hashes")
     platform = [option for library in LIBRARIES for option in ("--platform", f"{library}_{architecture}")]
     target = ["--target", str(directory), "--implementation", "cp", "--python-version", PYTHON, *platform]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, *target, "-r", str(REQUIREMENTS)], check=True)
-    # Both name this machine's Python.
+    # Both hold paths of this machine, and would differ from build to build.
     shutil.rmtree(directory / "bin", ignore_errors=True)
     for record in directory.glob("*.dist-info/RECORD"):
         record.unlink()
 
 
 def write_tar(target: Path, directory: Path) -> None:
-    """Write what a directory holds as a tar.gz, the same for the same content."""
+    """Pack the content of a directory as a tar.gz, with the same bytes for the same content."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = entry.mtime = 0
@@ -93,7 +93,7 @@ def write_tar(target: Path, directory: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, and print what there is; return the exit code."""
+    """Build, and print the files; return the exit code."""
     parser = argparse.ArgumentParser(description="Build what spark-submit and EMR Serverless need.")
     parser.add_argument("--architecture", default="x86_64", choices=["x86_64", "aarch64"], help="of EMR's machines")
     parser.add_argument("--without-dependencies", action="store_true", help="leave out dependencies.tar.gz")

@@ -1,9 +1,13 @@
-"""Compact the archive by Spark: small fragments into large ones, and compressed ones.
+"""Compact the archive by Spark: merge small fragments into large ones, or compress them.
 
     spark-submit --py-files coldstream.zip compact.py --stream orders --encoding zstd-seekable --dry-run
 
-The driver plans and commits, executors write the objects. It prints one line of JSON, the summary, at the end; progress
-goes to standard error. The same on one machine is `coldstream compact`. docs/spark.md has the commands for EMR.
+The driver plans and commits, and executors write the objects. The last line of standard output is the summary, as JSON;
+progress goes to standard error. `coldstream compact` does the same on one machine. docs/spark.md has the commands for
+EMR.
+
+Spark may run a task twice. Each attempt writes an object at a key of its own, and the driver commits the one whose
+result it gets. The object of a lost attempt stays in the bucket, named by nothing.
 """
 
 from __future__ import annotations
@@ -13,22 +17,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from coldstream.compact.options import DEFAULT_OLDER_THAN, DEFAULT_TARGET_SIZE, CompactOptions
-from coldstream.compact.place import Place
-from coldstream.compact.report import summary
+from coldstream.compact.arguments import CompactArguments
+from coldstream.compact.options import CompactOptions
+from coldstream.compact.remote_writer import RemoteWriter
+from coldstream.compact.report import run_summary
 from coldstream.compact.run import Compactor
-from coldstream.compact.savings import dry_run_summary, prospect_of
-from coldstream.compact.task import Failure, Task
-from coldstream.compact.write import Written
+from coldstream.compact.savings import dry_run_summary, forecast_of
+from coldstream.compact.task import CompactionTask, GroupFailure
+from coldstream.compact.write import MergedFragment
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.console.options import add_options, from_namespace
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError, InvalidSettingError
-from coldstream.format.seekable import DEFAULT_LEVEL
-from coldstream.manifest.entry import Encoding
 from coldstream.store.objects import S3Objects
 from coldstream.store.settings import Settings
 from coldstream.store.streams import select_streams
@@ -43,40 +48,38 @@ MAX_JOBS = 1000
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of the options."""
+    """Make the parser of the command line."""
     options = argparse.ArgumentParser(prog="compact.py", description=__doc__.partition("\n")[0], epilog=HELP)
-    options.add_argument("--stream", action="append", default=[], metavar="NAME", help="to compact; may be repeated")
-    options.add_argument("--vhost", default="/", help="of the streams")
-    options.add_argument("--incarnation", metavar="ID", help="one life of the one stream; else the newest")
-    options.add_argument("--all", action="store_true", help="every stream of every vhost, past lives too")
-    options.add_argument("--older-than", default=DEFAULT_OLDER_THAN, metavar="TIME", help="leave younger chunks")
-    options.add_argument("--target-size", default=DEFAULT_TARGET_SIZE, metavar="SIZE", help="merge up to so much")
-    options.add_argument("--encoding", default=str(Encoding.IDENTITY), help="identity, or zstd-seekable")
-    options.add_argument("--level", type=int, default=DEFAULT_LEVEL, help="of compression, 1 to 19")
-    options.add_argument("--jobs", type=int, default=64, help="objects to write at a time, each by a task of Spark's")
-    options.add_argument("--dry-run", action="store_true", help="say what it would save and cost, and change nothing")
+    options.add_argument("--stream", action="append", default=[], metavar="NAME", help="Compact this one. Repeatable.")
+    add_options(options, CompactArguments)
+    options.add_argument(
+        "--jobs", type=int, default=64, help="Objects to write at a time, each by one task of Spark. Default: 64."
+    )
     for name in ("table", "bucket", "prefix"):
         variable = f"COLDSTREAM_{name.upper()}"
-        options.add_argument(f"--{name}", default=os.environ.get(variable, ""), help=f"else {variable}")
+        options.add_argument(
+            f"--{name}",
+            default=os.environ.get(variable, ""),
+            help=f"The archive's {name}. Else {variable} in the environment.",
+        )
     return options
 
 
-def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Compact as told, in the given session or one of its own; return the exit code."""
-    given = parser().parse_args(arguments)
+def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Compact in the given session, or in one of its own; return the exit code."""
+    given = parser().parse_args(argv)
     if region := os.environ.get("AWS_REGION"):
-        os.environ.setdefault("AWS_DEFAULT_REGION", region)  # all that botocore looks at, and that travels to tasks
+        os.environ.setdefault("AWS_DEFAULT_REGION", region)  # botocore reads only that, and it travels to the tasks
     try:
-        options = CompactOptions.parse(
-            older_than=given.older_than, target_size=given.target_size, encoding=given.encoding, level=given.level
-        )
+        arguments = from_namespace(CompactArguments, given)
+        options = CompactOptions.of(arguments)
         if not 1 <= given.jobs <= MAX_JOBS:
-            raise InvalidSettingError("--jobs", f"is to be from 1 to {MAX_JOBS}")
-        places = {f"COLDSTREAM_{name.upper()}": getattr(given, name) for name in ("table", "bucket", "prefix")}
-        settings = Settings.from_environment(places)
+            raise InvalidSettingError("--jobs", f"must be from 1 to {MAX_JOBS}")
+        variables = {f"COLDSTREAM_{name.upper()}": getattr(given, name) for name in ("table", "bucket", "prefix")}
+        settings = Settings.from_environment(variables)
         session = spark or _session()
         try:
-            return _compact(given, options, settings, session)
+            return _CompactionJob(session, settings, options, given.jobs).run(given.stream, arguments)
         finally:
             if spark is None:
                 session.stop()
@@ -84,49 +87,66 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
         _tell(f"{err}")
         return exit_code(err)
     except KeyboardInterrupt:
-        _tell("interrupted; the next run goes on")
+        _tell("interrupted; the next run goes on from here")
         return ExitCode.INTERRUPTED
 
 
-def _compact(given: argparse.Namespace, options: CompactOptions, settings: Settings, spark: SparkSession) -> int:
-    table, objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-    streams = select_streams(table, given.vhost, given.stream, incarnation=given.incarnation, every=given.all)
-    if given.dry_run:
-        prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
-        write_json(dry_run_summary(prospects))
-        return 0
-    context, place, tag = spark.sparkContext, Place.here(settings.bucket, settings.prefix), f"compact-{uuid4().hex}"
+@dataclass(frozen=True, slots=True)
+class _CompactionJob:
+    """One run of the job in a session."""
 
-    def write(task: Task) -> Written | Failure:
-        context.addJobTag(tag)  # of this thread's jobs
-        results: list[Written | Failure] = context.parallelize([task], 1).map(place.write).collect()
-        return results[0]
+    spark: SparkSession
+    settings: Settings
+    options: CompactOptions
+    at_once: int
 
-    progress = _Progress()
-    compactor = Compactor(
-        table,
-        objects,
-        write,
-        at_once=given.jobs,
-        stop=lambda: context.cancelJobsWithTag(tag),
-        on_settled=progress.settled,
-    )
-    reports = compactor.run(streams, options)
-    failures = [failure for report in reports for failure in report.failures]
-    for failure in failures:
-        _tell(f"failed: {failure}")
-    write_json(summary(reports, seconds=progress.seconds))
-    return exit_code_of(failure.kind for failure in failures)
+    def run(self, names: Sequence[str], arguments: CompactArguments) -> int:
+        """Compact the streams, print the summary, and return the exit code."""
+        table, objects = DynamoTable(self.settings.table), S3Objects(self.settings.bucket)
+        streams = select_streams(
+            table, arguments.vhost, names, incarnation=arguments.incarnation, every=arguments.every
+        )
+        if arguments.dry_run:
+            forecasts = [forecast_of(table, objects, stream, self.options, now_ms()) for stream in streams]
+            write_json(dry_run_summary(forecasts))
+            return ExitCode.OK
+        context, tag, progress = self.spark.sparkContext, f"compact-{uuid4().hex}", _GroupProgress()
+        compactor = Compactor(
+            table,
+            objects,
+            self._remote_write(tag),
+            at_once=self.at_once,
+            stop=lambda: context.cancelJobsWithTag(tag),
+            on_settled=progress.count,
+        )
+        reports = compactor.run(streams, self.options)
+        failures = [failure for report in reports for failure in report.failures]
+        for failure in failures:
+            _tell(f"failed: {failure}")
+        write_json(run_summary(reports, seconds=progress.seconds))
+        return exit_code_of(failure.kind for failure in failures)
+
+    def _remote_write(self, tag: str) -> Callable[[CompactionTask], MergedFragment | GroupFailure]:
+        """Return what has an executor write the object of a task; its Spark job has the tag."""
+        context = self.spark.sparkContext
+        writer = RemoteWriter.from_environment(self.settings.bucket, self.settings.prefix)
+
+        def write(task: CompactionTask) -> MergedFragment | GroupFailure:
+            context.addJobTag(tag)  # it is of the thread, and each of the run's threads comes here
+            results: list[MergedFragment | GroupFailure] = context.parallelize([task], 1).map(writer.write).collect()
+            return results[0]
+
+        return write
 
 
 def _session() -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415  takes a second; wrong options are told before
+    from pyspark.sql import SparkSession  # noqa: PLC0415  takes a second, and wrong options need not wait for it
 
     return SparkSession.builder.appName("coldstream compact").getOrCreate()
 
 
-class _Progress:
-    """A line every few seconds."""
+class _GroupProgress:
+    """Counts groups, and writes a line about them every few seconds."""
 
     def __init__(self) -> None:
         self._began = self._told = time.monotonic()
@@ -134,11 +154,11 @@ class _Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the run began."""
         return time.monotonic() - self._began
 
-    def settled(self, task: Task) -> None:
-        """Count a group that is done with."""
+    def count(self, task: CompactionTask) -> None:
+        """Count a group that was committed, or has failed."""
         self._groups += 1
         self._bytes += task.group.data_bytes
         if time.monotonic() - self._told >= TELL_S:

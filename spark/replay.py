@@ -2,11 +2,13 @@
 
     spark-submit --py-files coldstream.zip replay.py --stream orders --from 2026-01-31T00:00:00Z --to-parquet s3a://lake/orders
 
-To a broker, each source stream is one task, so that order is kept; the broker itself knows what it has, so nothing is
-sent twice, however often tasks or the job are run. Tables are written by a streaming query that ends with what is
-archived: its checkpoint knows what is there, so the next run adds what is new. It prints one line of JSON, the summary,
-at the end; progress goes to standard error. The same on one machine is `coldstream replay`. docs/spark.md has the
-commands for EMR.
+To a broker, each stream is one task, so that its order is kept. Spark may run a task twice, one after the other or at
+the same time: the broker itself knows what it has, so nothing is sent twice to a stream. An exchange may get a message
+again. Tables are written by a streaming query that ends where the archive ends. Its checkpoint knows what the table
+has, so the next run adds what is new.
+
+The last line of standard output is the summary, as JSON; progress goes to standard error. `coldstream replay` does the
+same on one machine. docs/spark.md has the commands for EMR.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from coldstream_spark.place import Place
+from coldstream_spark.location import ArchiveLocation
 from coldstream_spark.summary import TELL_S
 from coldstream_spark.tables import TableJob
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -33,81 +35,70 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.console.options import add_options, from_namespace
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError
-from coldstream.replay.broker import Options, Target, replayed_to
-from coldstream.replay.exchange import ExchangeTarget
-from coldstream.replay.send import AMQP_BROKER, BROKER, Asked, send
-from coldstream.replay.source import Source
-from coldstream.replay.summary import Summary
-from coldstream.replay.tables.layout import FileFormat, Partitioning
+from coldstream.replay.arguments import ReplayArguments
+from coldstream.replay.request import ReplayRequest, check_start, find_request, parse_bounds
+from coldstream.replay.send import send
+from coldstream.replay.stream import replayed_to
+from coldstream.replay.summary import ReplaySummary, broker_summary
+from coldstream.replay.tables.layout import Partitioning, file_format
+from coldstream.replay.target import ExchangeTarget, SendOptions, StreamTarget, find_target
 from coldstream.replay.transform import load_function
-from coldstream.replay.wanted import check_start, find_source, parse_bounds
 from coldstream.store.streams import select_streams
 from coldstream.units import now_ms
 
-_PLACE = ("table", "bucket", "endpoint")
+_LOCATION = ("table", "bucket", "endpoint")
+_NOT_HERE = ("progress",)
+"""Of the options that a replay may have: an executor has no file that the next run finds."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of the options."""
+    """Make the parser of the command line."""
     options = argparse.ArgumentParser(prog="replay.py", description=__doc__.partition("\n")[0], epilog=HELP)
-    add = options.add_argument
-    add("--stream", action="append", required=True, metavar="NAME", help="to replay; may be repeated")
-    add("--vhost", default="/", help="of the streams")
-    add("--incarnation", metavar="ID", help="one life of the one stream; else the newest")
-    add("--from", dest="start", default="first", metavar="SPEC", help="where to begin: first, an offset, or a time")
-    add("--to", dest="end", metavar="SPEC", help="where to end, itself not included: an offset or a time")
-    add("--on-gap", choices=("raise", "skip"), default="raise", help="end at a gap in the archive, or go on behind it")
-    add("--transform", metavar="MODULE:FUNCTION", help="takes a message, or a row as a dict; returns one, or None")
-    target = options.add_mutually_exclusive_group(required=True)
-    target.add_argument("--to-stream", metavar="NAME", help="into a stream of a broker")
-    target.add_argument("--to-super-stream", metavar="NAME", help="into a super stream, by routing key")
-    target.add_argument("--to-exchange", metavar="NAME", help="into an exchange, each message at least once")
-    target.add_argument("--to-parquet", metavar="PATH", help="into Parquet, in a directory or below s3a://")
-    target.add_argument("--to-jsonl", metavar="PATH", help="into lines of JSON, in files there")
-    broker = options.add_argument_group("to a broker")
-    broker.add_argument("--broker", default=os.environ.get("COLDSTREAM_BROKER", BROKER), metavar="URI")
-    amqp = os.environ.get("COLDSTREAM_AMQP_BROKER", AMQP_BROKER)
-    broker.add_argument("--amqp-broker", default=amqp, metavar="URI", help="of the exchange, and its vhost")
-    broker.add_argument("--to-vhost", metavar="VHOST", help="of a stream; else that of the streams that are replayed")
-    broker.add_argument("--routing-key", metavar="FIELD", help="where a message has it, as properties.message_id")
-    broker.add_argument("--default-key", metavar="KEY", help="to an exchange: of messages without one")
-    broker.add_argument("--allow-unroutable", action="store_true", help="to an exchange: what no queue is bound for")
-    broker.add_argument("--publisher", metavar="NAME", help="to a stream: publish under this reference")
-    broker.add_argument("--rate", type=float, help="messages a second at most, of each stream")
-    table = options.add_argument_group("to a table")
-    table.add_argument("--partition-by", default="stream,date", metavar="COLUMNS", help="stream, date, hour; or none")
-    table.add_argument("--gzip", action="store_true", help="lines of JSON: compressed")
-    table.add_argument("--checkpoint", metavar="PATH", help="else PATH/_coldstream/checkpoint")
+    options.add_argument(
+        "--stream", action="append", required=True, metavar="NAME", help="Replay this one. Repeatable."
+    )
+    add_options(options, ReplayArguments, leave_out=_NOT_HERE)
+    options.add_argument(
+        "--checkpoint",
+        metavar="PATH",
+        help="To a table: where Spark's checkpoint is. Else PATH/_coldstream/checkpoint.",
+    )
     for name in ("table", "bucket"):
         variable = f"COLDSTREAM_{name.upper()}"
-        add(f"--{name}", default=os.environ.get(variable, ""), help=f"else {variable}")
-    add("--endpoint", help="of S3 and DynamoDB; else AWS_ENDPOINT_URL")
+        about = f"The archive's {name}. Else {variable} in the environment."
+        options.add_argument(f"--{name}", default=os.environ.get(variable, ""), help=about)
+    options.add_argument("--endpoint", help="Endpoint of S3 and DynamoDB. Else AWS_ENDPOINT_URL in the environment.")
     return options
 
 
-def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Replay as told, in the given session or one of its own; return the exit code."""
-    given = parser().parse_args(arguments)
+def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Replay in the given session, or in one of its own; return the exit code."""
+    given = parser().parse_args(argv)
     try:
-        path = given.to_parquet or given.to_jsonl
-        asked = _asked(given)
-        target = None if path else asked.target()
-        check_start(given.start, now_ms())
-        partitioning = Partitioning.parse(given.partition_by)
-        form = FileFormat.PARQUET if given.to_parquet else FileFormat.JSONL_GZIP if given.gzip else FileFormat.JSONL
-        transform = _function(given.transform)
-        place = Place.of({name: getattr(given, name) for name in _PLACE if getattr(given, name)}, os.environ)
-        sources = _sources(given, place)
+        arguments = from_namespace(ReplayArguments, given)
+        target = find_target(arguments)
+        check_start(arguments.start, now_ms())
+        partitioning = Partitioning.parse(arguments.partition_by)
+        transform = _function(arguments.transform)
+        location = ArchiveLocation.of(
+            {name: getattr(given, name) for name in _LOCATION if getattr(given, name)}, os.environ
+        )
+        requests = _requests(given.stream, arguments, location)
         session = spark or SparkSession.builder.appName("coldstream replay").getOrCreate()
         try:
             if transform is not None:
                 _ship(session, transform)
             if target is not None:
-                return _into_broker(session, sources, Task(place, target, Options(given.rate, given.transform)))
-            job = TableJob(sources, (given.start, given.end), path, form, partitioning, given.checkpoint, transform)
-            return _into_table(session, job, place)
+                options = SendOptions(arguments.rate, arguments.transform)
+                return _into_broker(session, requests, ReplayTask(location, target, options))
+            assert arguments.path is not None
+            bounds = arguments.start, arguments.end
+            form = file_format(arguments)
+            job = TableJob(requests, bounds, arguments.path, form, partitioning, given.checkpoint, transform)
+            return _into_table(session, job, location)
         finally:
             if spark is None:
                 session.stop()
@@ -121,24 +112,8 @@ def main(arguments: Sequence[str] | None = None, spark: SparkSession | None = No
         _tell(f"failed: {err.java_exception.getMessage()}")
         return ExitCode.UNEXPECTED
     except KeyboardInterrupt:
-        _tell("interrupted; the next run goes on")
+        _tell("interrupted; the next run goes on from here")
         return ExitCode.INTERRUPTED
-
-
-def _asked(given: argparse.Namespace) -> Asked:
-    return Asked(
-        given.to_vhost or given.vhost,
-        given.to_stream,
-        given.to_super_stream,
-        given.to_exchange,
-        broker=given.broker,
-        amqp_broker=given.amqp_broker,
-        routing_key=given.routing_key,
-        default_key=given.default_key,
-        publisher=given.publisher,
-        rate=given.rate,
-        allow_unroutable=given.allow_unroutable,
-    )
 
 
 def _function(name: str | None) -> Callable[..., Any] | None:
@@ -150,89 +125,83 @@ def _function(name: str | None) -> Callable[..., Any] | None:
 
 
 def _ship(spark: SparkSession, function: Callable[..., Any]) -> None:
-    """Send a function's module to the executors; a package of modules is the user's to send, by --py-files."""
+    """Send a function's module to the executors. If it is in a package, the user sends that, by --py-files."""
     module = function.__module__
     path = getattr(sys.modules[module], "__file__", None)
     if path is not None and "." not in module:
         spark.sparkContext.addPyFile(path)
 
 
-def _sources(given: argparse.Namespace, place: Place) -> tuple[Source, ...]:
-    bounds = parse_bounds(given.start, given.end, now_ms())
-    table, objects = place.open_table(), place.open_bucket()
-    streams = select_streams(table, given.vhost, given.stream, incarnation=given.incarnation)
-    skip = given.on_gap == "skip"
-    return tuple(find_source(table, objects, stream, *bounds, skip_gaps=skip)[0] for stream in streams)
+def _requests(names: Sequence[str], arguments: ReplayArguments, location: ArchiveLocation) -> tuple[ReplayRequest, ...]:
+    bounds = parse_bounds(arguments.start, arguments.end, now_ms())
+    table, objects = location.open_table(), location.open_bucket()
+    streams = select_streams(table, arguments.vhost, names, incarnation=arguments.incarnation)
+    return tuple(find_request(table, objects, stream, *bounds, skip_gaps=arguments.skip_gaps)[0] for stream in streams)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What an executor does with a source."""
+class ReplayTask:
+    """What an executor does with each request: a value that travels to it."""
 
-    place: Place
-    target: Target | ExchangeTarget
-    options: Options
+    location: ArchiveLocation
+    target: StreamTarget | ExchangeTarget
+    options: SendOptions
 
-    def __call__(self, source: Source) -> Summary | Failure:
-        """Publish a source; to a stream nothing that another attempt, which may still be at it, has published."""
+    def __call__(self, request: ReplayRequest) -> ReplaySummary | RequestFailure:
+        """Publish a request. Another attempt of the same task may still be at it: a stream takes nothing twice."""
+        table, objects = self.location.open_table(), self.location.open_bucket()
         try:
-            return send(self.place.open_table(), self.place.open_bucket(), source, self.target, options=self.options)
+            return send(table, objects, request, self.target, options=self.options)
         except ColdstreamError as err:
-            return Failure(f"{source.stream}: {err}", type(err))
+            # Returned, not raised: Spark would run the task again, and fail the other streams with it.
+            return RequestFailure(f"{request.stream}: {err}", type(err))
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """How a source failed."""
+class RequestFailure:
+    """Why a request was not replayed to its end."""
 
-    what: str
+    message: str
     kind: type[ColdstreamError]
 
 
-def _into_broker(spark: SparkSession, sources: Sequence[Source], task: Task) -> int:
+def _into_broker(spark: SparkSession, requests: Sequence[ReplayRequest], task: ReplayTask) -> int:
     began = time.monotonic()
-    with _job(spark.sparkContext, lambda: _reached(sources, task)):
-        results = spark.sparkContext.parallelize(sources, len(sources)).map(task).collect()
-    failures = [result for result in results if isinstance(result, Failure)]
-    done = [result for result in results if isinstance(result, Summary)]
+    with _job(spark.sparkContext, lambda: _progress_text(requests, task)):
+        results = spark.sparkContext.parallelize(requests, len(requests)).map(task).collect()
+    failures = [result for result in results if isinstance(result, RequestFailure)]
+    summaries = [result for result in results if isinstance(result, ReplaySummary)]
     for failure in failures:
-        _tell(f"failed: {failure.what}")
-    write_json(
-        {
-            "streams": [summary.to_dict() for summary in done],
-            "messages": sum(summary.messages for summary in done),
-            "complete": not failures and all(summary.is_complete for summary in done),
-            "seconds": round(time.monotonic() - began, 3),
-            "errors": [failure.what for failure in failures],
-        }
-    )
+        _tell(f"failed: {failure.message}")
+    summary = broker_summary(summaries, is_failed=bool(failures), seconds=time.monotonic() - began)
+    write_json(summary | {"errors": [failure.message for failure in failures]})
     return exit_code_of(failure.kind for failure in failures)
 
 
-def _into_table(spark: SparkSession, job: TableJob, place: Place) -> int:
+def _into_table(spark: SparkSession, job: TableJob, location: ArchiveLocation) -> int:
     began = time.monotonic()
-    done = job.run(spark, place, _tell)
-    for problem in done.problems:
+    summary = job.run(spark, location, _tell)
+    for problem in summary.problems:
         _tell(f"not complete: {problem}")
-    write_json(done.to_dict() | {"seconds": round(time.monotonic() - began, 3), "errors": done.problems})
-    return ExitCode.UNEXPECTED if done.problems else ExitCode.OK
+    write_json(summary.to_dict() | {"seconds": round(time.monotonic() - began, 3), "errors": summary.problems})
+    return ExitCode.UNEXPECTED if summary.problems else ExitCode.OK
 
 
-def _reached(sources: Sequence[Source], task: Task) -> str:
-    """Say how far it is, as the broker has it; nothing of an exchange, which does not know."""
-    if not isinstance(task.target, Target):
+def _progress_text(requests: Sequence[ReplayRequest], task: ReplayTask) -> str:
+    """Return how far the streams are, as the broker knows it; "" for an exchange, of which it does not."""
+    if not isinstance(task.target, StreamTarget):
         return ""
     try:
-        reached = replayed_to(sources, task.target, task.options)
+        reached = replayed_to(requests, task.target, task.options)
     except ColdstreamError as err:
-        return f"; the broker does not say how far it is: {err}"
-    done = sum(offset - source.start for offset, source in zip(reached, sources, strict=True))
-    return f"; {done:,} of {sum(source.end - source.start for source in sources):,} offsets"
+        return f"; the broker does not answer how far it is: {err}"
+    done = sum(offset - request.start for offset, request in zip(reached, requests, strict=True))
+    return f"; {done:,} of {sum(request.end - request.start for request in requests):,} offsets"
 
 
 @contextmanager
-def _job(context: SparkContext, reached: Callable[[], str]) -> Iterator[None]:
-    """Tell how far a job is while it runs, and cancel it where the block ends in an error."""
+def _job(context: SparkContext, progress_text: Callable[[], str]) -> Iterator[None]:
+    """Tell how far the block's Spark jobs are while it runs, and cancel them if it raises."""
     tag, over = f"replay-{uuid4().hex}", threading.Event()
 
     def watch() -> None:
@@ -240,7 +209,7 @@ def _job(context: SparkContext, reached: Callable[[], str]) -> Iterator[None]:
         while not over.wait(TELL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             for stage in filter(None, stages):
-                _tell(f"{stage.numCompletedTasks} of {stage.numTasks} streams done{reached()}")
+                _tell(f"{stage.numCompletedTasks} of {stage.numTasks} streams done{progress_text()}")
 
     context.addJobTag(tag)
     watching = threading.Thread(target=watch, daemon=True)
@@ -248,6 +217,7 @@ def _job(context: SparkContext, reached: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        # Also an interrupt: Spark would let the tasks run on, and they would go on publishing.
         context.cancelJobsWithTag(tag)
         raise
     finally:

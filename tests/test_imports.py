@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "consumer": READ | {"live"},
     # Jobs.
     "rows": BASE | {"format"},
-    "compact": STORE | {"flow"},
-    "replay": READ | {"live", "rows"},
+    "compact": STORE | {"console", "flow"},
+    "replay": READ | {"console", "live", "rows"},
     # A laptop, and people.
     "console": BASE,
     "local": MANIFEST | {"console"},

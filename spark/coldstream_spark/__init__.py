@@ -1,7 +1,13 @@
-"""The data source `coldstream`: the archive as rows, for batch and for streaming queries.
+"""The data source `coldstream`: the archive as rows, for batch and streaming queries, and for the replay job.
 
-Where these packages are on the path that Spark was started with, it finds the source by itself (pyspark_coldstream).
-Where they came with `--py-files`, register(spark) makes `spark.read` and `spark.readStream` know it.
+    datasource.py   what Spark calls: batch queries; streaming.py, limits.py, positions.py: streaming queries
+    options.py      the options of a query; location.py: where its archive is
+    plan.py         streams and offsets, cut into partitions; filters.py: conditions that narrow them
+    read_task.py    what an executor reads
+    tables.py       a streaming query into files: replay.py --to-parquet; checkpoint.py, summary.py: how far it is
+
+Spark finds the source by itself if these packages are on the path that it was started with (pyspark_coldstream). If
+they came with `--py-files`, call register(spark). What can be done without Spark belongs into the package coldstream.
 """
 
 from __future__ import annotations
@@ -31,16 +37,16 @@ _PATH = "PYTHONPATH"
 
 
 def register(spark: SparkSession) -> None:
-    """Make a session know the data source.
+    """Register the data source with a session.
 
-    The processes in which Spark plans streaming queries do not look at what came with `--py-files`. So they are told
-    where these packages were imported from.
+    The processes in which Spark plans streaming queries do not see what came with `--py-files`. So their PYTHONPATH
+    gets the paths from which these packages were imported.
     """
-    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none, and no processes either
+    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none, and starts no processes
     if context is not None:
-        places = [str(Path(module).parents[1]) for module in (__file__, coldstream.__file__)]
+        paths = [str(Path(module).parents[1]) for module in (__file__, coldstream.__file__)]
         known = context.environment.get(_PATH, "").split(os.pathsep)
-        context.environment[_PATH] = os.pathsep.join(filter(None, dict.fromkeys([*known, *places])))
+        context.environment[_PATH] = os.pathsep.join(filter(None, dict.fromkeys([*known, *paths])))
     try:
         spark.dataSource.register(ColdstreamDataSource)
     except AnalysisException as err:

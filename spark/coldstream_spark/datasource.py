@@ -1,10 +1,8 @@
-"""The data source: what Spark asks of `format("coldstream")`, in the driver's and the executors' Python workers."""
+"""The data source: what Spark asks of `format("coldstream")`, in the Python workers of driver and executors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,25 +10,20 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from coldstream.errors import InvalidSettingError
-from coldstream.read.scan import read_slice
-from coldstream.rows.batches import batches
-from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
-from coldstream_spark.filters import Wanted
-from coldstream_spark.options import Options
-from coldstream_spark.place import Place
-from coldstream_spark.plan import Part, batch_ranges, plan_parts
+from coldstream_spark.filters import ScanFilter
+from coldstream_spark.options import SourceOptions
+from coldstream_spark.plan import batch_ranges, plan_partitions
+from coldstream_spark.read_task import ReadTask, read_task
 from coldstream_spark.schema import spark_schema
-
-_AHEAD = 2
-"""Slices fetched while one is decoded."""
+from coldstream_spark.streaming import ColdstreamStreamReader
 
 
 class ColdstreamDataSource(DataSource):
-    """`format("coldstream")`. Options are checked here, so that a wrong one is an error of `load`."""
+    """`format("coldstream")`. The constructor checks the options, so that a wrong one is an error of `load`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._parsed = Options.parse(options)
+        self._parsed = SourceOptions.parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -38,86 +31,54 @@ class ColdstreamDataSource(DataSource):
         return "coldstream"
 
     def schema(self) -> StructType:
-        """Return the columns that are asked for."""
+        """Return the columns that the options name."""
         return spark_schema(self._parsed.columns)
 
     def reader(self, schema: StructType) -> ColdstreamReader:
-        """Return what reads a batch."""
+        """Return the reader of a batch query."""
         self._check(schema)
         return (PushingReader if self._parsed.push_filters else ColdstreamReader)(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """Return what reads micro-batches."""
-        from coldstream_spark.streaming import ColdstreamStreamReader  # noqa: PLC0415  batches do without
-
+        """Return the reader of a streaming query."""
         self._check(schema)
         return ColdstreamStreamReader(self._parsed)
 
     def _check(self, schema: StructType) -> None:
         if schema != self.schema():
-            raise InvalidSettingError("schema", "is this source's own; choose with the option columns")
-
-
-@dataclass(frozen=True)
-class Task(InputPartition):
-    """What travels to an executor. Chunks of other times than `earliest` to `latest`, in ms, may be left out."""
-
-    part: Part
-    columns: tuple[str, ...]
-    place: Place
-    earliest: int = MIN_TIMESTAMP_MS
-    latest: int = MAX_TIMESTAMP_MS
+            raise InvalidSettingError("schema", "is given by this source; choose columns with the option columns")
 
 
 class ColdstreamReader(DataSourceReader):
-    """Reads a batch: the driver plans, tasks read."""
+    """Reads a batch query: the driver plans, tasks read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._wanted = Wanted()
+        self._filter = ScanFilter()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan. Raises GapError and NotFoundError."""
-        options, wanted = self._options, self._wanted
-        table, bucket = options.place.open_table(), options.place.open_bucket()
-        ranges = batch_ranges(table, bucket, options, wanted)
+        """Plan the tasks. Raises GapError and NotFoundError."""
+        options, conditions = self._options, self._filter
+        table, bucket = options.location.open_table(), options.location.open_bucket()
+        ranges = batch_ranges(table, bucket, options, conditions)
         return [
-            Task(part, options.columns, options.place, wanted.earliest, wanted.latest)
-            for part in plan_parts(table, options, ranges, wanted.earliest)
+            ReadTask(partition, options.columns, options.location, conditions.earliest, conditions.latest)
+            for partition in plan_partitions(table, options, ranges, conditions.earliest)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a task is to."""
+        """Read the rows of a task."""
         return read_task(partition)
 
 
 class PushingReader(ColdstreamReader):
-    """Reads less where Spark passes conditions on, which only the option pushFilters asks for.
+    """Reads less if Spark passes on conditions of the query. Only the option pushFilters asks for it.
 
-    Spark keeps what was planned with the conditions of one query for others of the same DataFrame or view (seen with
-    4.3.0), where they then miss rows; and it refuses a source that has this method while
+    Spark keeps the plan that was made with the conditions of one query for other queries of the same DataFrame or view
+    (seen with 4.3.0), which then miss rows. And it refuses a source that has this method while
     `spark.sql.python.filterPushdown.enabled` is off, as it is by default.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  Spark's name
-        """Take conditions, and return those that Spark still has to look at."""
-        return [condition for condition in filters if not self._wanted.narrow(condition)]
-
-
-def read_task(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read a task's slices one after another, the next ones being fetched meanwhile. Raises CorruptionError."""
-    if not isinstance(partition, Task):
-        return  # Spark makes one of nothing where there are none
-    objects = partition.place.open_bucket()
-    part = partition.part
-    with ThreadPoolExecutor(_AHEAD) as fetching:
-        coming = [fetching.submit(read_slice, objects, one) for one in part.slices[:_AHEAD]]
-        for number, one in enumerate(part.slices):
-            chunks = [
-                chunk
-                for chunk in coming.pop(0).result()
-                if partition.earliest <= chunk.header.timestamp <= partition.latest
-            ]
-            if number + _AHEAD < len(part.slices):
-                coming.append(fetching.submit(read_slice, objects, part.slices[number + _AHEAD]))
-            yield from batches(chunks, part.name, partition.columns, start=one.start, end=one.end, source=one.key)
+        """Take conditions into account, and return those that Spark still has to apply."""
+        return [condition for condition in filters if not self._filter.narrow(condition)]

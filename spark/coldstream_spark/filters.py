@@ -1,7 +1,7 @@
-"""What Spark passes on of a query's conditions, so that less is read.
+"""The conditions of a query that Spark passes on, so that less is read.
 
-Conditions on `offset` and `stream` are kept to the row, so Spark need not look again; those on `chunk_timestamp` to the
-chunk, and Spark does.
+Those on `offset` and `stream` are applied to each row, so Spark need not apply them again. Those on `chunk_timestamp`
+only leave out chunks, so Spark has to.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
-class Wanted:
-    """Offsets from `start` up to `end`, chunks of times from `earliest` to `latest`, streams of these names if any."""
+class ScanFilter:
+    """Read offsets from `start` up to `end`, chunks from `earliest` to `latest`, and only `streams`, unless None."""
 
     start: int = 0
     end: int = MAX_OFFSET
@@ -27,9 +27,9 @@ class Wanted:
     streams: frozenset[str] | None = None
 
     def narrow(self, condition: Any) -> bool:
-        """Take a `pyspark.sql.datasource.Filter` into account; return whether all of it is, so nothing is left to do.
+        """Take a `pyspark.sql.datasource.Filter` into account; return whether Spark need not apply it again.
 
-        Told apart by their names: Spark 4.0 has none of them.
+        The kinds are known by the names of their classes: Spark 4.0 has none of these to import.
         """
         kind, column = type(condition).__name__, ".".join(getattr(condition, "attribute", ()))
         value: Any = getattr(condition, "value", None)

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes that may have only so many records, or so many bytes."""
+"""How far a micro-batch reaches if its records or bytes are limited."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coldstream.units import Offset
 from coldstream_spark.positions import Positions
 
 
-def within(
+def limit_positions(
     table: ManifestReads, before: Positions, ends: Positions, *, records: int | None = None, size_bytes: int | None
 ) -> Positions:
-    """Return positions, at most `ends`, that the limits allow: about so many offsets and bytes of chunks.
+    """Return positions, at most `ends`, between which lie about `records` offsets and `size_bytes` of chunks.
 
-    They are divided among the streams that have more, the smallest backlog first. Another life of a stream is entered
-    at its beginning, after what is left of the old one, which is not limited.
+    The streams share the limits, the smallest backlog first: what it leaves over goes to the others. Another
+    incarnation of a stream begins at its first offset, after the rest of the old one, which is not limited.
     """
     starts: dict[str, Offset] = {}
     for name, end in ends.items():
@@ -52,7 +52,7 @@ def _first(table: ManifestReads, stream: StreamId) -> Offset:
 
 
 def _reach(table: ManifestReads, stream: StreamId, start: Offset, end: Offset, most_bytes: int) -> tuple[Offset, int]:
-    """Return up to where, at most `end`, about that many bytes of chunks reach, and how many they are."""
+    """Return the offset, at most `end`, up to which lie about so many bytes of chunks, and how many bytes these are."""
     taken = 0
     if not most_bytes:
         return start, 0

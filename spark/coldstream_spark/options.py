@@ -1,7 +1,7 @@
-"""What a query may say: the options of `format("coldstream")`, checked as a whole before anything is read.
+"""The options of `format("coldstream")`, checked as a whole before anything is read.
 
-Names and meanings are those of the RabbitMQ Streams connector for Spark where the two overlap. Spark does not tell
-upper and lower case apart in them.
+An option that the RabbitMQ Streams connector for Spark has, too, has the same name and meaning here. Spark ignores the
+case of their names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp, OffsetS
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.manifest.stream import incarnation as checked_incarnation
 from coldstream.units import Offset, parse_timestamp
-from coldstream_spark.place import Place
+from coldstream_spark.location import ArchiveLocation
 from coldstream_spark.schema import COLUMNS
 
 NAMES = (
@@ -47,7 +47,7 @@ NAMES = (
 )
 ONE_SCAN = "one-scan"
 _OF_A_TABLE = "provider"
-"""What Spark adds to the options of a table that is created."""
+"""An option that Spark adds for a table that is created."""
 
 _BY_LOWER_CASE = {name.lower(): name for name in NAMES}
 _WHICH_STREAMS = NAMES[:4]
@@ -57,19 +57,19 @@ _A_VIEW = "CREATE TEMPORARY VIEW … USING coldstream OPTIONS (…) keeps them"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends in each stream: as `streams` says by name, else as `default` does."""
+    """Where reading begins or ends in each stream: in `streams` by name, else `default`."""
 
     default: OffsetSpec
     streams: Mapping[str, OffsetSpec]
 
     def of(self, name: str) -> OffsetSpec:
-        """Return where it is in the stream of that name."""
+        """Return the bound of the stream of that name."""
         return self.streams.get(name, self.default)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The options of one query. `names` are those of streams that must be there, `pattern` matches any others."""
+class SourceOptions:
+    """The options of one query. It names streams that have to exist, or has a `pattern` for names."""
 
     names: tuple[str, ...]
     pattern: str | None
@@ -83,11 +83,11 @@ class Options:
     max_bytes: int | None
     fail_on_data_loss: bool
     push_filters: bool
-    place: Place
+    location: ArchiveLocation
 
     @classmethod
     def parse(cls, given: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Self:
-        """Read the options. Raises InvalidInputError, naming the option."""
+        """Parse the options. Raises InvalidInputError, naming the option."""
         options: dict[str, str] = {}
         if _OF_A_TABLE in given:
             raise InvalidSettingError("CREATE TABLE", f"{_NO_TABLE}: {_A_VIEW}")
@@ -99,8 +99,8 @@ class Options:
         names, pattern = _streams(options)
         vhost = options.get("vhost", "/")
         check_name("option vhost", vhost)
-        life = options.get("incarnation")
-        if life is not None and len(names) != 1:
+        incarnation = options.get("incarnation")
+        if incarnation is not None and len(names) != 1:
             raise InvalidSettingError("option incarnation", "is for one stream, which the option stream names")
         start, end = _bound(options, "starting", names), _bound(options, "ending", names)
         for name in names or ("",):
@@ -109,7 +109,7 @@ class Options:
             names=names,
             pattern=pattern,
             vhost=vhost,
-            incarnation=None if life is None else checked_incarnation(life),
+            incarnation=None if incarnation is None else checked_incarnation(incarnation),
             columns=_columns(options.get("columns")),
             start=start,
             end=end,
@@ -118,14 +118,14 @@ class Options:
             max_bytes=_number(options, "maxBytesPerTrigger"),
             fail_on_data_loss=_truth(options, "failOnDataLoss", default="true"),
             push_filters=_push_filters(options.get("pushFilters", "false")),
-            place=Place.of(options, environment),
+            location=ArchiveLocation.of(options, environment),
         )
 
 
 def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     which = [name for name in _WHICH_STREAMS if name in options]
     if not options:
-        raise InvalidSettingError("options", f"there are none; of a table, {_NO_TABLE}: {_A_VIEW}")
+        raise InvalidSettingError("options", f"there are none; for a table, {_NO_TABLE}: {_A_VIEW}")
     if len(which) != 1:
         raise InvalidSettingError(f"options {', '.join(_WHICH_STREAMS)}", f"one of them is needed, not {len(which)}")
     (name,) = which
@@ -142,7 +142,7 @@ def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
             try:
                 re.compile(text)
             except re.error as err:
-                raise InvalidSettingError("option streamPattern", f"is no regular expression: {err}") from err
+                raise InvalidSettingError("option streamPattern", f"is not a regular expression: {err}") from err
             return (), text
     for one in names:
         check_name(f"option {name}", one)
@@ -150,7 +150,7 @@ def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:
-    """Read names between commas, or in a JSON array where commas are in them; none twice."""
+    """Parse names between commas, or in a JSON array if they contain commas; no name may come twice."""
     if text.lstrip().startswith("["):
         found = _json(name, text)
         if not all(isinstance(one, str) for one in found):
@@ -173,14 +173,14 @@ def _columns(text: str | None) -> tuple[str, ...]:
 
 
 def _bound(options: Mapping[str, str], which: str, names: tuple[str, ...]) -> Bound:
-    """Read `startingOffsets`, `startingOffset` and `startingTimestamp`, or those of the end."""
+    """Parse `startingOffsets`, `startingOffset` and `startingTimestamp`, or those of the end."""
     offsets, offset, timestamp = (f"{which}{kind}" for kind in ("Offsets", "Offset", "Timestamp"))
     known = {"earliest": FIRST, "latest": NEXT} if which == "starting" else {"latest": NEXT}
     text = options.get(offsets)
     mode = {"offset": offset, "timestamp": timestamp}.get(text or "")
     given = [name for name in (offsets, offset, timestamp) if name in options]
     if mode is not None and mode not in options:
-        raise InvalidSettingError(f"option {mode}", f"is needed, for {offsets} is {text!r}")
+        raise InvalidSettingError(f"option {mode}", f"is missing, and {offsets} is {text!r}")
     if len(given) > (1 if mode is None else 2):
         raise InvalidSettingError(f"options {', '.join(given)}", "exclude each other")
     streams: Mapping[str, OffsetSpec] = {}
@@ -214,7 +214,7 @@ def _offset(name: str, value: object, known: Mapping[str, OffsetSpec] | None = N
     try:
         return AtOffset(Offset(int(text)))
     except (InvalidQueryError, ValueError) as err:
-        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is no offset") from err
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not an offset") from err
 
 
 def _check_order(start: OffsetSpec, end: OffsetSpec) -> None:
@@ -233,7 +233,7 @@ def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as err:
-        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is no JSON") from err
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not JSON") from err
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
@@ -241,7 +241,7 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):  # noqa: PLR2004  (of 64 bits)
-        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not a number from 1 on")
+        raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not a number of at least 1")
     return int(text)
 
 
@@ -249,8 +249,8 @@ def _push_filters(text: str) -> bool:
     if text.lower() not in {"false", ONE_SCAN}:
         raise InvalidSettingError(
             "option pushFilters",
-            f"{text[:80]!r} is neither false nor {ONE_SCAN}: of a DataFrame or view that is scanned more than once, in"
-            " one query or in several, Spark would leave out rows",
+            f"{text[:80]!r} is neither false nor {ONE_SCAN}: if a DataFrame or view is scanned more than once, in one"
+            " query or in several, Spark leaves out rows",
         )
     return text.lower() == ONE_SCAN
 

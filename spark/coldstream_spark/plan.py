@@ -1,4 +1,4 @@
-"""From options and the manifest to partitions: which streams, which offsets, cut by bytes."""
+"""The plan of a query: from options and the manifest to partitions, cut by bytes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
-from coldstream_spark.filters import Wanted
-from coldstream_spark.options import Options
+from coldstream_spark.filters import ScanFilter
+from coldstream_spark.options import SourceOptions
 
 PARTITION_BYTES = 128 * MIB
-"""Of one task at most, where the archive can be cut there."""
+"""Most bytes of one task, as far as the archive can be cut there."""
 
 _PAGE_STREAMS = 1000
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets of one stream that are to be read. What is missing before the first archived one counts if `exactly`."""
+class OffsetRange:
+    """Offsets of one stream to read. If `exactly`, those before the first archived offset count as missing."""
 
     stream: StreamId
     start: Offset
@@ -35,42 +35,45 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one task reads of one stream, in the order of the offsets."""
+class ScanPartition:
+    """What one task reads of one stream, in the order of offsets."""
 
     name: str
     slices: tuple[ScanSlice, ...]
 
 
-def find_streams(table: ManifestReads, options: Options, *, may_miss: bool = False) -> list[StreamId]:
-    """Return the newest incarnation of each stream that is asked for, or the one asked for.
+def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool = False) -> list[StreamId]:
+    """Return the newest incarnation of each stream that the options name, or the incarnation that they name.
 
-    Cost: one Query a name; for a pattern one for a thousand streams of the table, and one for each name that has
-    several incarnations. Raises StreamNotFoundError where one that is named is not there, unless it `may_miss`, and
-    where no name matches.
+    Cost: a Query for each name. For a pattern, a Query for each thousand streams of the table, and one for each name
+    with several incarnations. Raises StreamNotFoundError if a named stream does not exist or no name matches, unless
+    streams `may_miss`.
     """
     if options.pattern is None:
         named = ((name, options.incarnation or table.incarnation_of(options.vhost, name)) for name in options.names)
-        found = {name: StreamId(options.vhost, name, life) for name, life in named if life is not None}
+        found = {name: StreamId(options.vhost, name, newest) for name, newest in named if newest is not None}
         missing = [name for name in options.names if name not in found]
     else:
         matches = re.compile(options.pattern).fullmatch
         found = {}
         for stream in _all_streams(table):
             if stream.vhost == options.vhost and matches(stream.name):
-                life = table.incarnation_of(stream.vhost, stream.name) if stream.name in found else None
-                found[stream.name] = stream if life is None else replace(stream, incarnation=life)
+                # Met again, the name has several incarnations.
+                newest = table.incarnation_of(stream.vhost, stream.name) if stream.name in found else None
+                found[stream.name] = stream if newest is None else replace(stream, incarnation=newest)
         missing = [] if found else [options.pattern]
     if missing and not may_miss:
         raise StreamNotFoundError(f"no stream {missing[0]!r} in vhost {options.vhost!r} is archived")
     return [found[name] for name in sorted(found)]
 
 
-def batch_ranges(table: ManifestReads, objects: ObjectReads, options: Options, wanted: Wanted) -> list[Range]:
-    """Return the ranges of a batch query. Cost: a few requests a stream. Raises GapError for what is not archived."""
+def batch_ranges(
+    table: ManifestReads, objects: ObjectReads, options: SourceOptions, conditions: ScanFilter
+) -> list[OffsetRange]:
+    """Return the ranges of a batch query. Cost: a few requests a stream. Raises GapError for those not archived."""
     ranges = []
     for stream in find_streams(table, options):
-        if wanted.streams is not None and stream.name not in wanted.streams:
+        if conditions.streams is not None and stream.name not in conditions.streams:
             continue
         first, last = options.start.of(stream.name), options.end.of(stream.name)
         head = table.head(stream.incarnation)
@@ -82,41 +85,43 @@ def batch_ranges(table: ManifestReads, objects: ObjectReads, options: Options, w
         end = min(offset_of(table, objects, stream, last), Offset(MAX_OFFSET))
         for reached in (start, end):
             if reached > head.next_offset:
-                lose(options, stream, Gap(head.next_offset, reached, "not archived yet"))
-        start, end = Offset(max(start, wanted.start)), Offset(min(end, head.next_offset, wanted.end))
+                report_loss(options, stream, Gap(head.next_offset, reached, "not archived yet"))
+        start, end = Offset(max(start, conditions.start)), Offset(min(end, head.next_offset, conditions.end))
         if start < end:
             exactly = isinstance(first, AtOffset) and start == first.offset
-            ranges.append(Range(stream, start, end, exactly))
+            ranges.append(OffsetRange(stream, start, end, exactly))
     return ranges
 
 
-def plan_parts(table: ManifestReads, options: Options, ranges: Sequence[Range], earliest: int) -> list[Part]:
-    """Cut ranges into parts: `minPartitions` of them, or as many as the sparse index has points to cut at.
+def plan_partitions(
+    table: ManifestReads, options: SourceOptions, ranges: Sequence[OffsetRange], earliest: int
+) -> list[ScanPartition]:
+    """Cut ranges into partitions: `minPartitions` of them, or as many as the sparse index has points to cut at.
 
-    No byte is in two of them. Chunks before `earliest`, ms, may be left out. Raises GapError, unless told to read on
-    behind gaps.
+    No byte is in two partitions. Chunks before `earliest`, in ms, may be left out. Raises GapError, unless the options
+    say to read on after gaps.
     """
-    found = list(_steps(table, ranges, earliest, SLICE_BYTES, lambda stream, gap: lose(options, stream, gap)))
+    found = list(_steps(table, ranges, earliest, SLICE_BYTES, lambda stream, gap: report_loss(options, stream, gap)))
     total_bytes = sum(step.data_bytes for _, step in found)
     most_bytes = min(PARTITION_BYTES, max(1, total_bytes // options.min_partitions))
     if most_bytes < SLICE_BYTES:
-        # So there is little, at most a slice for each part: it is planned again in finer steps.
+        # There is less than a slice for each partition: it is planned again in smaller steps.
         found = list(_steps(table, ranges, earliest, most_bytes, lambda *_: None))
-    parts: list[Part] = []
+    partitions: list[ScanPartition] = []
     joined_bytes = 0
     for name, step in found:
-        if parts and parts[-1].name == name and joined_bytes + step.data_bytes <= most_bytes:
-            parts[-1] = replace(parts[-1], slices=(*parts[-1].slices, step))
+        if partitions and partitions[-1].name == name and joined_bytes + step.data_bytes <= most_bytes:
+            partitions[-1] = replace(partitions[-1], slices=(*partitions[-1].slices, step))
             joined_bytes += step.data_bytes
         else:
-            parts.append(Part(name, (step,)))
+            partitions.append(ScanPartition(name, (step,)))
             joined_bytes = step.data_bytes
-    return parts
+    return partitions
 
 
 def _steps(
     table: ManifestReads,
-    ranges: Sequence[Range],
+    ranges: Sequence[OffsetRange],
     earliest: int,
     slice_bytes: int,
     on_gap: Callable[[StreamId, Gap], None],
@@ -138,12 +143,12 @@ def _steps(
                 yield one.stream.name, step
 
 
-def lose(options: Options, stream: StreamId, gap: Gap) -> None:
-    """Raise GapError, or say what is missing where the query was told to go on."""
+def report_loss(options: SourceOptions, stream: StreamId, gap: Gap) -> None:
+    """Raise GapError for missing offsets, or log them if the query is told to go on."""
     error = GapError(str(stream), gap.first_offset, gap.next_offset, gap.reason)
     if options.fail_on_data_loss:
         raise error
-    _log.warning("passed over: %s", error)
+    _log.warning("skipped: %s", error)
 
 
 def _all_streams(table: ManifestReads) -> Iterator[StreamId]:

@@ -1,4 +1,4 @@
-"""Positions of a streaming query, as Spark keeps them in its checkpoint.
+"""The positions of a streaming query, as Spark keeps them in its checkpoint.
 
 {"streams": {name: {"incarnation": incarnation, "offset": next offset to read}}}
 """
@@ -16,26 +16,26 @@ from coldstream.units import MAX_OFFSET, Offset
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to which offset, itself not included, a life of a stream has been read."""
+    """The offset up to which, itself not included, one incarnation of a stream has been read."""
 
     stream: StreamId
     offset: Offset
 
 
 Positions = Mapping[str, Position]
-"""By the name of the stream; one that is not there is read from its first archived offset on."""
+"""By the name of the stream. A stream that is missing here is read from its first archived offset on."""
 
 
 def never_back(before: Positions, now: Positions) -> Positions:
-    """Return where a query is that was at `before`: one that is told of less stays where it was.
+    """Return the later of two positions of a query, stream by stream.
 
-    So does a stream that is not found any more: begun anew, it would be read twice.
+    A stream that is missing in `now` stays, too: if it were dropped and came back, it would be read twice.
     """
     return {**before, **{name: one for name, one in now.items() if _is_before(before.get(name), one)}}
 
 
 def is_past(now: Positions, ends: Positions) -> bool:
-    """Return whether a query that is at `now` has read all up to `ends`."""
+    """Return whether a query at `now` has read everything up to `ends`."""
     return all(not _is_before(now.get(name), end) for name, end in ends.items())
 
 
@@ -44,7 +44,7 @@ def _is_before(now: Position | None, end: Position) -> bool:
 
 
 def to_json(positions: Positions) -> dict[str, Any]:
-    """Return what Spark writes down, the same for the same positions."""
+    """Return the JSON that Spark stores, the same for the same positions."""
     return {
         "streams": {
             name: {"incarnation": one.stream.incarnation, "offset": int(one.offset)}
@@ -54,7 +54,7 @@ def to_json(positions: Positions) -> dict[str, Any]:
 
 
 def from_json(content: Any, vhost: str) -> Positions:
-    """Read what `to_json` wrote. Raises InvalidQueryError for anything else."""
+    """Parse what `to_json` returned. Raises InvalidQueryError for anything else."""
     try:
         found = {}
         for name, one in content["streams"].items():

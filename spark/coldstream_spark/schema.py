@@ -1,4 +1,4 @@
-"""The columns (coldstream/rows/schema.py) in Spark's types."""
+"""The columns of the source (coldstream/rows/schema.py) in Spark's types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES: dict[pa.DataType, DataType] = {
 
 
 def spark_schema(columns: Sequence[str]) -> StructType:
-    """Return the schema of these columns, in their order."""
+    """Return the schema of these columns, in this order."""
     return _struct(schema_of(columns))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a replay into a table: told while it runs, and when it is over."""
+"""The progress of a replay into a table while it runs, and its summary afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream_spark.positions import Positions
 
 TELL_S = 5
@@ -17,14 +17,14 @@ TELL_S = 5
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """What became of a replay: each source was read from where it is in `before` up to where it is in `now`.
+    """What became of a replay: each request was read from its position in `before` up to that in `now`.
 
-    `messages` is what Spark read in this run; a batch that a killed run had begun is among them, unless all of it was
-    in the table.
+    `messages` is how many Spark read in this run. It includes a batch that a killed run had begun, unless all of that
+    batch was in the table.
     """
 
     path: str
-    sources: tuple[Source, ...]
+    requests: tuple[ReplayRequest, ...]
     before: Positions
     now: Positions
     messages: int
@@ -32,47 +32,47 @@ class TableSummary:
 
     @property
     def problems(self) -> list[str]:
-        """What is not in the table, though it was archived when the run began."""
+        """The requests that are not complete, although everything was archived when the run began."""
         return [
-            f"{source.stream}: read to offset {self._reached(self.now, source)}, and not to {source.end}"
-            for source in self.sources
-            if not self._is_complete(source)
+            f"{request.stream}: read to offset {self._reached(self.now, request)}, and not to {request.end}"
+            for request in self.requests
+            if not self._is_complete(request)
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the summary for JSON."""
         return {
             "target": self.path,
             "streams": [
                 {
-                    "vhost": source.stream.vhost,
-                    "stream": source.stream.name,
-                    "incarnation": source.stream.incarnation,
-                    "from": source.start,
-                    "to": source.end,
-                    "resumed_at": self._reached(self.before, source),
-                    "done_to": self._reached(self.now, source),
-                    "complete": self._is_complete(source),
+                    "vhost": request.stream.vhost,
+                    "stream": request.stream.name,
+                    "incarnation": request.stream.incarnation,
+                    "from": request.start,
+                    "to": request.end,
+                    "resumed_at": self._reached(self.before, request),
+                    "done_to": self._reached(self.now, request),
+                    "complete": self._is_complete(request),
                 }
-                for source in self.sources
+                for request in self.requests
             ],
             "messages": self.messages,
             "batches": self.batches,
             "complete": not self.problems,
         }
 
-    def _reached(self, positions: Positions, source: Source) -> int:
-        position = positions[source.stream.name]
-        if position.stream != source.stream:
-            return source.start
-        return min(max(position.offset, source.start), source.end)
+    def _reached(self, positions: Positions, request: ReplayRequest) -> int:
+        position = positions[request.stream.name]
+        if position.stream != request.stream:
+            return request.start
+        return min(max(position.offset, request.start), request.end)
 
-    def _is_complete(self, source: Source) -> bool:
-        return self._reached(self.now, source) == source.end
+    def _is_complete(self, request: ReplayRequest) -> bool:
+        return self._reached(self.now, request) == request.end
 
 
-class Telling:
-    """Counts what queries do, and says so every few seconds."""
+class QueryProgress:
+    """Counts what queries read, and tells it every few seconds."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -81,7 +81,7 @@ class Telling:
         self.batches = 0
 
     def follow(self, query: StreamingQuery) -> None:
-        """Wait for a query's end. Raises StreamingQueryException."""
+        """Wait for the end of a query. Raises StreamingQueryException."""
         before, rows = self.messages, dict[int, int]()
         is_over = False
         while not is_over:

@@ -146,7 +146,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(archived: SmallFragments, cli
         "def slow(*_, should_stop, **__):\n"
         "    print('begun', flush=True)\n"
         "    while not should_stop(): time.sleep(0.01)\n"
-        "    return task.Failure.of(task.ColdstreamError('stopped'))\n"
+        "    return task.GroupFailure.of(task.ColdstreamError('stopped'))\n"
         "task.write_task = slow\n"
         "main.main()\n"
     )

@@ -17,7 +17,7 @@ from tests.support.archive import STREAM, ChunkArchive, Spec
 from tests.support.compaction import identity_of, joined, seekable
 
 KEYS = Keys()
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 CHUNK_OVERHEAD_BYTES = 52
 """Of a chunk with one message: the headers of both."""
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.compact.commit import Outcome, commit, finish
+from coldstream.compact.commit import CommitOutcome, commit, finish
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.log import iter_log
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.races import MAX_ATTEMPTS
 from coldstream.units import Offset, TimestampMs
@@ -21,12 +22,12 @@ from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of
 from tests.support.compaction import Compaction
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.store.races.FIRST_DELAY_S", 0)
+    monkeypatch.setattr("coldstream.compact.commit.FIRST_DELAY_S", 0)
 
 
 class Table(MemoryTable):
@@ -61,20 +62,20 @@ class Case:
         self.objects = self.archive.objects
         for number in range(fragments):
             self.archive.add(number * 2, steady(2, number))
-        self.group = Group(log_of(self.table, LIFE))
+        self.group = Group(log_of(self.table, INCARNATION))
         self.merged = Compaction(self.archive).store(self.group, Encoding.IDENTITY)
         self.table.applied = 0
 
-    def commit(self) -> Outcome:
-        return commit(self.table, self.objects, LIFE, self.group, self.merged, now=lambda: NOW)
+    def commit(self) -> CommitOutcome:
+        return commit(self.table, self.objects, INCARNATION, self.group, self.merged, now=lambda: NOW)
 
     def commit_another(self, entries: slice) -> FragmentEntry:
         """Have another compaction commit a group of some of the log's entries, in another object."""
         before, self.table.before = self.table.before, lambda _: None
         after, self.table.after = self.table.after, lambda _: None
-        group = Group(log_of(self.table, LIFE)[entries])
+        group = Group(log_of(self.table, INCARNATION)[entries])
         merged = Compaction(self.archive).store(group, Encoding.IDENTITY)
-        assert commit(self.table, self.objects, LIFE, group, merged, now=lambda: NOW) is Outcome.COMMITTED
+        assert commit(self.table, self.objects, INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.COMMITTED
         self.table.before, self.table.after = before, after
         return merged
 
@@ -96,22 +97,22 @@ LOST = LostRaceError("somebody else was first")
 
 def test_the_merged_entry_is_alone_afterwards_and_what_it_replaces_is_tombstoned_for_the_time_of_grace() -> None:
     case = Case()
-    assert case.commit() is Outcome.COMMITTED
-    (entry,) = log_of(case.table, LIFE)
+    assert case.commit() is CommitOutcome.COMMITTED
+    (entry,) = log_of(case.table, INCARNATION)
     assert entry == case.merged
     due = TimestampMs(NOW + GRACE_MS)
-    assert not case.table.tombstones(LIFE, TimestampMs(due - 1), 100)
-    assert {one.key for one in case.table.tombstones(LIFE, due, 100)} == {one.key for one in case.group.entries}
-    assert [event.kind for event in case.table.journal(LIFE)][-1] is JournalKind.FRAGMENTS_COMPACTED
+    assert not case.table.tombstones(INCARNATION, TimestampMs(due - 1), 100)
+    assert {one.key for one in case.table.tombstones(INCARNATION, due, 100)} == {one.key for one in case.group.entries}
+    assert [event.kind for event in case.table.journal(INCARNATION)][-1] is JournalKind.FRAGMENTS_COMPACTED
     assert case.table.applied == 1 + 2  # the last and three others, then eight
     case.assert_right()
 
 
 def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.commit.PAGE_ENTRIES", 5)
+    monkeypatch.setattr(iter_log, "__defaults__", (5,))
     case = Case(23)
-    assert case.commit() is Outcome.COMMITTED
-    assert log_of(case.table, LIFE) == (case.merged,)
+    assert case.commit() is CommitOutcome.COMMITTED
+    assert log_of(case.table, INCARNATION) == (case.merged,)
     case.assert_right()
 
 
@@ -119,7 +120,7 @@ def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch)
 def test_a_lost_race_is_run_again(number: int) -> None:
     case = Case()
     case.table.before = raising(LOST, number)
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     case.assert_right()
 
 
@@ -128,8 +129,8 @@ def test_a_lost_race_is_run_again(number: int) -> None:
 def test_an_answer_that_never_came_is_looked_for(number: int, moment: str) -> None:
     case = Case()
     setattr(case.table, moment, raising(UNKNOWN, number))
-    assert case.commit() is Outcome.COMMITTED
-    assert log_of(case.table, LIFE) == (case.merged,)
+    assert case.commit() is CommitOutcome.COMMITTED
+    assert log_of(case.table, INCARNATION) == (case.merged,)
     case.assert_right()
 
 
@@ -144,8 +145,8 @@ def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
             case.archive.commit(entry)
 
     case.table.before = upload
-    assert case.commit() is Outcome.COMMITTED
-    assert [one.key for one in log_of(case.table, LIFE)] == [case.merged.key, entry.key]
+    assert case.commit() is CommitOutcome.COMMITTED
+    assert [one.key for one in log_of(case.table, INCARNATION)] == [case.merged.key, entry.key]
     case.assert_right()
 
 
@@ -153,9 +154,9 @@ def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
 def test_a_group_that_another_compaction_took_is_superseded_and_its_object_deleted(entries: slice) -> None:
     case = Case()
     another = case.commit_another(entries)
-    assert case.commit() is Outcome.SUPERSEDED
+    assert case.commit() is CommitOutcome.SUPERSEDED
     assert case.merged.key not in case.objects.objects
-    assert another.key in {entry.key for entry in log_of(case.table, LIFE)}
+    assert another.key in {entry.key for entry in log_of(case.table, INCARNATION)}
     case.assert_right()
 
 
@@ -165,11 +166,11 @@ def test_what_another_compaction_left_is_finished_first() -> None:
     first, second = (Compaction(case.archive).store(group, Encoding.IDENTITY) for group in groups)
     case.table.before = raising(UnavailableError("down"), 2)
     with pytest.raises(UnavailableError):
-        commit(case.table, case.objects, LIFE, groups[0], first, now=lambda: NOW)
-    assert case.table.head(LIFE).compacting == first.next_offset  # type: ignore[union-attr]
-    outcome = commit(case.table, case.objects, LIFE, groups[1], second, now=lambda: NOW)
-    assert outcome is Outcome.COMMITTED
-    assert [one.key for one in log_of(case.table, LIFE)] == [first.key, second.key]
+        commit(case.table, case.objects, INCARNATION, groups[0], first, now=lambda: NOW)
+    assert case.table.head(INCARNATION).compacting == first.next_offset  # type: ignore[union-attr]
+    outcome = commit(case.table, case.objects, INCARNATION, groups[1], second, now=lambda: NOW)
+    assert outcome is CommitOutcome.COMMITTED
+    assert [one.key for one in log_of(case.table, INCARNATION)] == [first.key, second.key]
     case.assert_right()
 
 
@@ -179,10 +180,10 @@ def test_two_may_finish_the_same_at_once() -> None:
     def other(number: int) -> None:
         if number == 2:
             case.table.before = lambda _: None
-            finish(case.table, LIFE, lambda: NOW)
+            finish(case.table, INCARNATION, lambda: NOW)
 
     case.table.before = other
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     case.assert_right()
 
 
@@ -192,14 +193,14 @@ def test_one_that_committed_and_was_merged_again_before_it_heard_of_that_is_not_
     def merged_again(number: int) -> None:
         if number == 1:
             case.archive.add(24, steady(2, 99))
-            finish(case.table, LIFE, lambda: NOW)
+            finish(case.table, INCARNATION, lambda: NOW)
             case.commit_another(slice(0, 2))
             raise UNKNOWN
 
     case.table.after = merged_again
-    assert case.commit() is Outcome.SUPERSEDED
+    assert case.commit() is CommitOutcome.SUPERSEDED
     assert case.merged.key in case.objects.objects
-    assert case.merged.key in {one.key for one in case.table.tombstones(LIFE, LONG_AFTER, 100)}
+    assert case.merged.key in {one.key for one in case.table.tombstones(INCARNATION, LONG_AFTER, 100)}
     case.assert_right()
 
 
@@ -251,7 +252,7 @@ def test_who_always_loses_gives_up_and_deletes_its_object() -> None:
 def test_a_race_lost_now_and_then_does_not_end_a_long_removal() -> None:
     case = Case(200)
     case.table.before = raising(LOST, *range(3, 200, 2))
-    assert case.commit() is Outcome.COMMITTED
+    assert case.commit() is CommitOutcome.COMMITTED
     assert case.table.applied > 2 * MAX_ATTEMPTS
     case.assert_right()
 
@@ -259,7 +260,7 @@ def test_a_race_lost_now_and_then_does_not_end_a_long_removal() -> None:
 def test_finishing_where_nothing_was_begun_costs_one_request() -> None:
     case = Case()
     before = case.table.requests.total()
-    finish(case.table, LIFE, lambda: NOW)
+    finish(case.table, INCARNATION, lambda: NOW)
     finish(case.table, Incarnation("__unknown_1"), lambda: NOW)
     assert case.table.requests.total() == before + 2
 
@@ -267,9 +268,9 @@ def test_finishing_where_nothing_was_begun_costs_one_request() -> None:
 def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.store.races.MAX_ATTEMPTS", 2)
     case = Case()
-    head = case.table.head(LIFE)
+    head = case.table.head(INCARNATION)
     assert head is not None
     case.table.apply(Change(replace(head, revision=head.revision + 1, compacting=Offset(24))))
     with pytest.raises(LostRaceError):
-        finish(case.table, LIFE, lambda: NOW)
-    assert log_of(case.table, LIFE) == case.group.entries
+        finish(case.table, INCARNATION, lambda: NOW)
+    assert log_of(case.table, INCARNATION) == case.group.entries

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coldstream.compact.merge import MAX_COPY_BYTES, PartPlan, plan_parts
-from coldstream.compact.parts import MIN_PART_BYTES
+from coldstream.compact.merge_plan import MAX_COPY_BYTES, PartPlan, plan_parts
+from coldstream.compact.part_upload import MIN_PART_BYTES
 from coldstream.compact.write import write_group
 from coldstream.errors import CorruptionError
 from coldstream.manifest.entry import Encoding
@@ -17,7 +17,7 @@ from coldstream.manifest.groups import Group
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
 from coldstream.units import MIB, ByteRange
-from tests.compact.samples import KEYS, LIFE, Corruptible, Fragments, of_sizes, small
+from tests.compact.samples import INCARNATION, KEYS, Corruptible, Fragments, of_sizes, small
 from tests.support.compaction import identity_of
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
@@ -26,7 +26,7 @@ BORDER = MIN_PART_BYTES
 
 def merged(made: Fragments, objects: ObjectStore) -> bytes:
     """Merge a group, and return the object, which is what the entry says."""
-    written = write_group(objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    written = write_group(objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     data = objects.get_range(written.entry.key, ByteRange(0, 1 << 32)).data
     assert len(data) == written.entry.object_bytes
     return data
@@ -119,7 +119,7 @@ def test_a_small_fragment_between_large_ones_takes_no_more_of_one_than_it_needs(
 def test_what_passes_through_is_counted() -> None:
     made = of_sizes(BORDER, 1000, BORDER)
     footers = [entry.object_bytes - 8 - entry.data_bytes for entry in made.group.entries]
-    written = write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    written = write_group(made.objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert written.copied_bytes == BORDER + 8
     assert written.read_bytes == 1000 + BORDER + sum(footers)
     assert written.sent_bytes + written.copied_bytes == made.group.identity_bytes
@@ -135,10 +135,10 @@ def test_a_byte_that_is_another_is_found_wherever_it_is() -> None:
             made.put_into(objects)
             objects.corrupt(entry.key, position)
             with pytest.raises(CorruptionError) as caught:
-                write_group(objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+                write_group(objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
             assert caught.value.source == entry.key
             assert objects.objects.keys() == made.objects.objects.keys()
-            assert not objects.uploads(KEYS.fragment(LIFE, made.group.first_offset, 1))
+            assert not objects.uploads(KEYS.fragment(INCARNATION, made.group.first_offset, 1))
 
 
 def test_a_corrupt_chunk_of_what_was_copied_is_named() -> None:
@@ -148,20 +148,22 @@ def test_a_corrupt_chunk_of_what_was_copied_is_named() -> None:
     key = made.group.entries[1].key
     objects.corrupt(key, BORDER // 2)
     with pytest.raises(CorruptionError, match="CRC-32 of a chunk's data") as caught:
-        write_group(objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+        write_group(objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert (caught.value.source, caught.value.position) == (key, 8)
 
 
 def test_a_compressed_fragment_is_not_merged_as_identity() -> None:
     made = small()
     made.compress(1)
-    with pytest.raises(ValueError, match="not merged"):
-        write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    with pytest.raises(ValueError, match="cannot be merged"):
+        write_group(made.objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
 
 
 def test_a_merged_fragment_can_be_merged_again() -> None:
     made = small()
-    written = write_group(made.objects, KEYS, LIFE, Group(made.group.entries[:2]), Encoding.IDENTITY)
-    again = write_group(made.objects, KEYS, LIFE, Group((written.entry, made.group.entries[2])), Encoding.IDENTITY)
+    written = write_group(made.objects, KEYS, INCARNATION, Group(made.group.entries[:2]), Encoding.IDENTITY)
+    again = write_group(
+        made.objects, KEYS, INCARNATION, Group((written.entry, made.group.entries[2])), Encoding.IDENTITY
+    )
     assert identity_of(made.objects, again.entry) == made.identity
     assert again.entry.generation == 2

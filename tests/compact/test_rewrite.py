@@ -16,14 +16,14 @@ from coldstream.manifest.groups import Group
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectStore, RangeRead
 from coldstream.units import MIB, ByteRange
-from tests.compact.samples import KEYS, LIFE, Corruptible, Fragments, of_sizes, small, with_points
+from tests.compact.samples import INCARNATION, KEYS, Corruptible, Fragments, of_sizes, small, with_points
 from tests.support.compaction import identity_of
 
 ZSTD = Encoding.ZSTD_SEEKABLE
 
 
 def rewritten(made: Fragments, objects: ObjectStore | None = None) -> FragmentEntry:
-    return write_group(objects or made.objects, KEYS, LIFE, made.group, ZSTD).entry
+    return write_group(objects or made.objects, KEYS, INCARNATION, made.group, ZSTD).entry
 
 
 @pytest.mark.parametrize("sizes", [(52,), (100, 100, 100), (MIB, 3 * MIB + 1, 100), (BLOCK_BYTES - 8, 9 * MIB)])
@@ -73,7 +73,7 @@ def test_fragments_of_both_encodings_become_one() -> None:
 def test_what_was_rewritten_can_be_rewritten_again() -> None:
     made = with_points(2)
     first = rewritten(made)
-    again = write_group(made.objects, KEYS, LIFE, Group((first,)), ZSTD, level=9).entry
+    again = write_group(made.objects, KEYS, INCARNATION, Group((first,)), ZSTD, level=9).entry
     assert again.object_bytes <= first.object_bytes
     assert identity_of(made.objects, again) == made.identity
 
@@ -98,10 +98,10 @@ def test_a_byte_that_is_another_is_found_wherever_it_is(compressed: tuple[int, .
             made.put_into(objects)
             objects.corrupt(entry.key, position)
             with pytest.raises(CorruptionError) as caught:
-                write_group(objects, KEYS, LIFE, made.group, ZSTD)
+                write_group(objects, KEYS, INCARNATION, made.group, ZSTD)
             assert caught.value.source == entry.key
             assert objects.objects.keys() == made.objects.objects.keys()
-            assert not objects.uploads(KEYS.fragment(LIFE, made.group.first_offset, 1))
+            assert not objects.uploads(KEYS.fragment(INCARNATION, made.group.first_offset, 1))
 
 
 def test_a_corrupt_chunk_is_named_with_its_position_in_its_own_fragment() -> None:
@@ -111,7 +111,7 @@ def test_a_corrupt_chunk_is_named_with_its_position_in_its_own_fragment() -> Non
     entry = made.group.entries[1]
     objects.corrupt(entry.key, entry.sparse.points[1].position + 1000)
     with pytest.raises(CorruptionError, match="CRC-32 of a chunk's data") as caught:
-        write_group(objects, KEYS, LIFE, made.group, ZSTD)
+        write_group(objects, KEYS, INCARNATION, made.group, ZSTD)
     assert (caught.value.source, caught.value.position) == (entry.key, entry.sparse.points[1].position)
 
 
@@ -165,5 +165,5 @@ def test_reads_run_ahead_by_a_bounded_number_of_bytes() -> None:
         assert objects.read_bytes - done < AHEAD_BYTES + 3 * BLOCK_BYTES + 8 * MIB
 
     assert made.group.identity_bytes > 2 * AHEAD_BYTES
-    write_group(objects, KEYS, LIFE, made.group, ZSTD, on_bytes=on_bytes)
+    write_group(objects, KEYS, INCARNATION, made.group, ZSTD, on_bytes=on_bytes)
     assert done == made.group.identity_bytes

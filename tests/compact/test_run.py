@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.report import summary
+from coldstream.compact.report import run_summary
 from coldstream.compact.run import GIVE_UP_AFTER, Compactor
-from coldstream.compact.sweep import Swept
-from coldstream.compact.task import Failure, Task, write_task
-from coldstream.compact.write import Written
+from coldstream.compact.sweep import SweepResult
+from coldstream.compact.task import CompactionTask, GroupFailure, write_task
+from coldstream.compact.write import MergedFragment
 from coldstream.errors import BadCrcError, ObjectNotFoundError, UnavailableError
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -27,7 +27,7 @@ from coldstream.units import TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of, options_of, run
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 GROUP = 4
 
 
@@ -41,24 +41,26 @@ def archive_of(groups: int) -> ChunkArchive:
 
 
 def run_with(
-    archive: ChunkArchive, write: Callable[[Task], Written | Failure] | None = None, at_once: int = 3
+    archive: ChunkArchive,
+    write: Callable[[CompactionTask], MergedFragment | GroupFailure] | None = None,
+    at_once: int = 3,
 ) -> dict[str, object]:
     compactor = Compactor(
         archive.table, archive.objects, write or writer(archive.objects), at_once=at_once, now=lambda: NOW
     )
-    return summary(compactor.run([STREAM], options_of()), seconds=1.5)
+    return run_summary(compactor.run([STREAM], options_of()), seconds=1.5)
 
 
-def writer(objects: ObjectStore) -> Callable[[Task], Written | Failure]:
+def writer(objects: ObjectStore) -> Callable[[CompactionTask], MergedFragment | GroupFailure]:
     return lambda task: write_task(objects, Keys(), task)
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_every_group_becomes_one_and_the_report_adds_up(encoding: Encoding) -> None:
     archive = archive_of(5)
-    before = sum(entry.object_bytes for entry in log_of(archive.table, LIFE))
+    before = sum(entry.object_bytes for entry in log_of(archive.table, INCARNATION))
     report = run(archive, options_of(encoding))
-    log = log_of(archive.table, LIFE)
+    log = log_of(archive.table, INCARNATION)
     assert len(log) == 5
     assert {entry.encoding for entry in log} == {encoding}
     assert (report.fragments, report.fragments_after, report.superseded) == (20, 5, 0)
@@ -80,7 +82,7 @@ def test_several_are_written_at_once_and_committed_one_after_the_other() -> None
     together = threading.Barrier(3, timeout=20)
     write = writer(archive.objects)
 
-    def meet(task: Task) -> Written | Failure:
+    def meet(task: CompactionTask) -> MergedFragment | GroupFailure:
         together.wait()
         return write(task)
 
@@ -90,7 +92,7 @@ def test_several_are_written_at_once_and_committed_one_after_the_other() -> None
 
 def test_a_corrupt_fragment_is_told_by_key_and_position_and_the_other_groups_go_on() -> None:
     archive = archive_of(4)
-    entry = log_of(archive.table, LIFE)[GROUP + 1]
+    entry = log_of(archive.table, INCARNATION)[GROUP + 1]
     data = bytearray(archive.objects.objects[entry.key])
     data[60] ^= 1
     archive.objects.objects[entry.key] = bytes(data)
@@ -100,15 +102,15 @@ def test_a_corrupt_fragment_is_told_by_key_and_position_and_the_other_groups_go_
     assert (failure.key, failure.position) == (entry.key, 8)
     assert (failure.first_offset, failure.next_offset) == (100, 108)
     assert (report.fragments, report.fragments_after) == (12, 3)
-    assert len(log_of(archive.table, LIFE)) == 3 + GROUP
+    assert len(log_of(archive.table, INCARNATION)) == 3 + GROUP
     assert entry.key in str(failure)
-    (told,) = json.loads(json.dumps(summary([report], seconds=0)))["streams"][0]["failures"]
+    (told,) = json.loads(json.dumps(run_summary([report], seconds=0)))["streams"][0]["failures"]
     assert (told["key"], told["position"], told["error"]) == (entry.key, 8, "BadCrcError")
 
 
 def test_a_fragment_whose_object_is_gone_fails_its_group_alone() -> None:
     archive = archive_of(3)
-    key = log_of(archive.table, LIFE)[0].key
+    key = log_of(archive.table, INCARNATION)[0].key
     archive.objects.delete(key)
     report = run(archive, options_of())
     assert [(failure.kind, failure.key) for failure in report.failures] == [(ObjectNotFoundError, key)]
@@ -117,11 +119,11 @@ def test_a_fragment_whose_object_is_gone_fails_its_group_alone() -> None:
 
 def test_a_service_that_does_not_answer_ends_the_run() -> None:
     archive = archive_of(20)
-    asked: list[Task] = []
+    asked: list[CompactionTask] = []
 
-    def unavailable(task: Task) -> Written | Failure:
+    def unavailable(task: CompactionTask) -> MergedFragment | GroupFailure:
         asked.append(task)
-        return Failure.of(UnavailableError("down"), task.group)
+        return GroupFailure.of(UnavailableError("down"), task.group)
 
     assert run_with(archive, unavailable, at_once=1)["failed"] == GIVE_UP_AFTER
     assert len(asked) <= GIVE_UP_AFTER + 1
@@ -130,12 +132,12 @@ def test_a_service_that_does_not_answer_ends_the_run() -> None:
 def test_a_service_that_answers_again_does_not() -> None:
     archive = archive_of(12)
     write = writer(archive.objects)
-    asked: list[Task] = []
+    asked: list[CompactionTask] = []
 
-    def shaky(task: Task) -> Written | Failure:
+    def shaky(task: CompactionTask) -> MergedFragment | GroupFailure:
         asked.append(task)
         if len(asked) % 2:
-            return Failure.of(UnavailableError("slow down"), task.group)
+            return GroupFailure.of(UnavailableError("slow down"), task.group)
         return write(task)
 
     assert run_with(archive, shaky, at_once=1)["fragments_after"] == 6
@@ -146,10 +148,10 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     stopped = threading.Event()
     write = writer(archive.objects)
 
-    def interrupt(_: Task) -> None:
+    def interrupt(_: CompactionTask) -> None:
         raise KeyboardInterrupt
 
-    def slow(task: Task) -> Written | Failure:
+    def slow(task: CompactionTask) -> MergedFragment | GroupFailure:
         if task.group.first_offset > 100:
             stopped.wait(20)
         return write(task)
@@ -160,8 +162,8 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     with pytest.raises(KeyboardInterrupt):
         compactor.run([STREAM], options_of())
     assert stopped.is_set()
-    log = log_of(archive.table, LIFE)
-    tombstones = archive.table.tombstones(LIFE, LONG_AFTER, 100)
+    log = log_of(archive.table, INCARNATION)
+    tombstones = archive.table.tombstones(INCARNATION, LONG_AFTER, 100)
     assert archive.objects.objects.keys() == {one.key for one in (*log, *tombstones)}
     assert_right(archive, archive.chunks)
 
@@ -175,9 +177,9 @@ def test_an_interrupt_as_soon_as_a_task_has_begun_stops_it(monkeypatch: pytest.M
             super().submit(*arguments)
             raise KeyboardInterrupt
 
-    def slow(task: Task) -> Written | Failure:
+    def slow(task: CompactionTask) -> MergedFragment | GroupFailure:
         assert stopped.wait(20)
-        return Failure.of(UnavailableError("stopped"))
+        return GroupFailure.of(UnavailableError("stopped"))
 
     monkeypatch.setattr("coldstream.compact.run.ThreadPoolExecutor", Interrupted)
     compactor = Compactor(archive.table, archive.objects, slow, at_once=1, stop=stopped.set, now=lambda: NOW)
@@ -192,7 +194,7 @@ def test_an_error_that_nobody_foresaw_ends_the_run_and_leaves_nothing_behind() -
     archive = archive_of(6)
     write = writer(archive.objects)
 
-    def broken(task: Task) -> Written | Failure:
+    def broken(task: CompactionTask) -> MergedFragment | GroupFailure:
         if task.group.first_offset == 300:
             raise ZeroDivisionError
         return write(task)
@@ -237,7 +239,7 @@ def test_a_run_sweeps_what_is_due_by_then() -> None:
     run(archive, options_of())
     report = run(archive, options_of(), now=LONG_AFTER)
     assert report.swept.objects == 2 * GROUP
-    assert archive.objects.objects.keys() == {entry.key for entry in log_of(archive.table, LIFE)}
+    assert archive.objects.objects.keys() == {entry.key for entry in log_of(archive.table, INCARNATION)}
 
 
 def test_the_summary_is_json_with_totals() -> None:
@@ -245,17 +247,17 @@ def test_the_summary_is_json_with_totals() -> None:
     found = json.loads(json.dumps(run_with(archive)))
     (stream,) = found["streams"]
     assert (found["fragments"], found["fragments_after"], found["failed"], found["seconds"]) == (8, 2, 0, 1.5)
-    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", LIFE)
-    assert stream["swept_objects"] == Swept().objects
+    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", INCARNATION)
+    assert stream["swept_objects"] == SweepResult().objects
 
 
 def test_tasks_and_what_becomes_of_them_travel_between_processes() -> None:
     archive = archive_of(1)
-    tasks: list[Task] = []
+    tasks: list[CompactionTask] = []
 
-    def keep(task: Task) -> Written | Failure:
+    def keep(task: CompactionTask) -> MergedFragment | GroupFailure:
         tasks.append(task)
-        return Failure.of(BadCrcError("key", 8, "CRC", expected=1, found=2), task.group)
+        return GroupFailure.of(BadCrcError("key", 8, "CRC", expected=1, found=2), task.group)
 
     run_with(archive, keep)
     assert pickle.loads(pickle.dumps(tasks)) == tasks
@@ -267,4 +269,4 @@ def test_tasks_and_what_becomes_of_them_travel_between_processes() -> None:
 def test_time_is_asked_for() -> None:
     archive = archive_of(1)
     run(archive, options_of(), now=TimestampMs(NOW + 5))
-    assert {event.at for event in archive.table.journal(LIFE)} >= {TimestampMs(NOW + 5)}
+    assert {event.at for event in archive.table.journal(INCARNATION)} >= {TimestampMs(NOW + 5)}

@@ -9,10 +9,10 @@ import pytest
 
 from coldstream.compact.blocks import plan_blocks
 from coldstream.compact.commit import commit
-from coldstream.compact.merge import Requests, requests_of
-from coldstream.compact.parts import MIN_PART_BYTES as BORDER
-from coldstream.compact.rewrite import PART_BYTES
-from coldstream.compact.savings import Savings, dry_run_summary, prospect_of, savings_of, write_units
+from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.merge_plan import RequestCounts, count_requests
+from coldstream.compact.part_upload import MIN_PART_BYTES as BORDER
+from coldstream.compact.savings import Savings, dry_run_summary, forecast_of, savings_of, write_units
 from coldstream.compact.sweep import sweep
 from coldstream.compact.write import write_group
 from coldstream.manifest.change import (
@@ -29,7 +29,7 @@ from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MIB
-from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes
+from tests.compact.samples import INCARNATION, KEYS, Fragments, of_sizes
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, log_of, options_of, run
 from tests.support.compaction import Compaction
@@ -44,9 +44,9 @@ def archive_of(fragments: int) -> ChunkArchive:
 
 def test_what_a_merge_would_save_is_what_it_saves() -> None:
     archive = archive_of(9)
-    prospect = prospect_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
+    forecast = forecast_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
     report = run(archive, options_of())
-    savings = prospect.savings
+    savings = forecast.savings
     assert not savings.is_estimate
     assert (savings.fragments, savings.fragments_after) == (report.fragments, report.fragments_after) == (9, 1)
     assert (savings.object_bytes, savings.object_bytes_after) == (report.object_bytes, report.object_bytes_after)
@@ -57,7 +57,7 @@ def test_a_dry_run_changes_nothing_and_a_merge_reads_no_object() -> None:
     archive = archive_of(9)
     archive.table.requests.clear()
     archive.objects.requests.clear()
-    prospect_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
+    forecast_of(archive.table, archive.objects, archive.stream, options_of(), NOW)
     assert not archive.objects.requests
     assert archive.table.requests.keys() == {"GetItem", "Query"}
 
@@ -109,21 +109,21 @@ def test_money_is_by_the_list() -> None:
 def test_the_requests_of_s3_that_are_told_are_those_that_are_made(sizes: tuple[int, ...], encoding: Encoding) -> None:
     made = of_sizes(*sizes)
     if encoding is Encoding.IDENTITY:
-        told = requests_of(made.group)
+        told = count_requests(made.group)
     else:
         blocks = sum(1 for entry in made.group.entries for _ in plan_blocks(entry))
-        told = Requests(puts=3, gets=1 + blocks)
+        told = RequestCounts(puts=3, gets=1 + blocks)
     made.objects.requests.clear()
-    written = write_group(made.objects, KEYS, LIFE, made.group, encoding, level=1)
+    written = write_group(made.objects, KEYS, INCARNATION, made.group, encoding, level=1)
     count = made.objects.requests
     puts = ("CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload")
-    assert told == Requests(sum(count[call] for call in puts), count["GetObject"] + count["HeadObject"])
+    assert told == RequestCounts(sum(count[call] for call in puts), count["GetObject"] + count["HeadObject"])
     assert written.entry.object_bytes < PART_BYTES or encoding is Encoding.IDENTITY
 
 
 def test_small_fragments_are_read_by_one_request_each() -> None:
     made = of_sizes(*[200] * 300)
-    write_group(made.objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+    write_group(made.objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert made.objects.requests["GetObject"] == 300
 
 
@@ -160,16 +160,16 @@ def test_the_units_that_are_told_are_those_that_are_written(fragments: int) -> N
 def test_what_is_due_to_be_deleted_is_told() -> None:
     archive = archive_of(9)
     run(archive, options_of())
-    prospect = prospect_of(archive.table, archive.objects, archive.stream, options_of(), LONG_AFTER)
-    assert prospect.due_objects == 9
-    assert prospect.due_bytes == sum(len(data) for data in archive.objects.objects.values()) - max(
+    forecast = forecast_of(archive.table, archive.objects, archive.stream, options_of(), LONG_AFTER)
+    assert forecast.due_objects == 9
+    assert forecast.due_bytes == sum(len(data) for data in archive.objects.objects.values()) - max(
         map(len, archive.objects.objects.values())
     )
 
 
 def test_an_empty_archive_saves_nothing() -> None:
     archive = ChunkArchive()
-    prospect = prospect_of(MemoryTable(), archive.objects, archive.stream, options_of(target_bytes=MIB), NOW)
-    assert prospect.savings == Savings()
-    told = json.loads(json.dumps(dry_run_summary([prospect, prospect])))
+    forecast = forecast_of(MemoryTable(), archive.objects, archive.stream, options_of(target_bytes=MIB), NOW)
+    assert forecast.savings == Savings()
+    told = json.loads(json.dumps(dry_run_summary([forecast, forecast])))
     assert (told["dry_run"], told["fragments"], len(told["streams"])) == (True, 0, 2)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coldstream.compact.sweep import Swept, due, sweep
+from coldstream.compact.sweep import SweepResult, due_tombstones, sweep
 from coldstream.errors import LostRaceError, OutcomeUnknownError
-from coldstream.manifest.change import (
-    Change,
-    DeleteTombstone,
-    PutTombstone,
-)
+from coldstream.manifest.change import Change, DeleteTombstone, PutTombstone
 from coldstream.manifest.compaction import GRACE_MS
 from coldstream.manifest.entry import Tombstone
 from coldstream.manifest.stream import Incarnation
@@ -20,7 +16,7 @@ from coldstream.units import TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, assert_right, log_of, options_of, run
 
-LIFE = STREAM.incarnation
+INCARNATION = STREAM.incarnation
 DUE = TimestampMs(NOW + GRACE_MS)
 
 
@@ -35,45 +31,45 @@ def compacted(fragments: int, table: MemoryTable | None = None) -> ChunkArchive:
 
 def test_nothing_is_deleted_before_it_is_due() -> None:
     archive = compacted(20)
-    assert sweep(archive.table, archive.objects, LIFE, TimestampMs(DUE - 1)) == Swept()
+    assert sweep(archive.table, archive.objects, INCARNATION, TimestampMs(DUE - 1)) == SweepResult()
     assert len(archive.objects.objects) == 21
 
 
 def test_what_is_due_is_deleted_in_batches_and_forgotten() -> None:
     archive = compacted(20)
     sizes = {key: len(data) for key, data in archive.objects.objects.items()}
-    (entry,) = log_of(archive.table, LIFE)
-    assert len(due(archive.table, LIFE, DUE)) == 20
+    (entry,) = log_of(archive.table, INCARNATION)
+    assert len(due_tombstones(archive.table, INCARNATION, DUE)) == 20
     archive.table.requests.clear()
-    swept = sweep(archive.table, archive.objects, LIFE, DUE)
-    assert swept == Swept(20, sum(sizes.values()) - sizes[entry.key])
+    swept = sweep(archive.table, archive.objects, INCARNATION, DUE)
+    assert swept == SweepResult(20, sum(sizes.values()) - sizes[entry.key])
     assert archive.table.requests["TransactWriteItems"] == 3
     assert archive.objects.objects.keys() == {entry.key}
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, INCARNATION, LONG_AFTER)
     assert_right(archive, archive.chunks)
-    assert sweep(archive.table, archive.objects, LIFE, LONG_AFTER) == Swept()
+    assert sweep(archive.table, archive.objects, INCARNATION, LONG_AFTER) == SweepResult()
 
 
 def test_an_object_that_an_entry_names_is_kept_and_told() -> None:
     archive = compacted(3)
     entry = archive.add(3, steady(1, 3))
-    head = archive.table.head(LIFE)
+    head = archive.table.head(INCARNATION)
     assert head is not None
     wrong = Tombstone(entry.key, NOW, entry.first_offset, entry.next_offset, entry.object_bytes)
     archive.table.apply(Change(replace(head, revision=head.revision + 1), (PutTombstone(wrong),)))
-    swept = sweep(archive.table, archive.objects, LIFE, DUE)
+    swept = sweep(archive.table, archive.objects, INCARNATION, DUE)
     assert (swept.objects, swept.kept) == (3, (entry.key,))
     assert entry.key in archive.objects.objects
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert not due_tombstones(archive.table, INCARNATION, LONG_AFTER)
     assert_right(archive, archive.chunks)
 
 
 def test_an_object_that_is_gone_already_is_no_trouble() -> None:
     archive = compacted(3)
-    for tombstone in due(archive.table, LIFE, DUE)[:2]:
+    for tombstone in due_tombstones(archive.table, INCARNATION, DUE)[:2]:
         archive.objects.delete(tombstone.key)
-    assert sweep(archive.table, archive.objects, LIFE, DUE).objects == 3
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    assert sweep(archive.table, archive.objects, INCARNATION, DUE).objects == 3
+    assert not due_tombstones(archive.table, INCARNATION, LONG_AFTER)
 
 
 class Troubled(MemoryTable):
@@ -95,8 +91,8 @@ class Troubled(MemoryTable):
 
 def test_lost_races_and_answers_that_never_come_leave_nothing_behind() -> None:
     archive = compacted(20, Troubled())
-    sweep(archive.table, archive.objects, LIFE, DUE)
-    assert not due(archive.table, LIFE, LONG_AFTER)
+    sweep(archive.table, archive.objects, INCARNATION, DUE)
+    assert not due_tombstones(archive.table, INCARNATION, LONG_AFTER)
     assert_right(archive, archive.chunks)
 
 
@@ -119,7 +115,7 @@ def test_of_two_sweeps_at_once_each_object_is_counted_by_one() -> None:
     table = Another()
     archive = compacted(20, table)
     counted: list[int] = []
-    table.sweep_first = lambda: counted.append(sweep(table, archive.objects, LIFE, DUE).objects)
-    swept = sweep(table, archive.objects, LIFE, DUE)
+    table.sweep_first = lambda: counted.append(sweep(table, archive.objects, INCARNATION, DUE).objects)
+    swept = sweep(table, archive.objects, INCARNATION, DUE)
     assert (swept.objects, counted) == (0, [20])
     assert_right(archive, archive.chunks)

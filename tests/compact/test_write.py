@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from coldstream.compact.write import Written, write_group
+from coldstream.compact.write import MergedFragment, write_group
 from coldstream.errors import (
     BadLengthError,
     ColdstreamError,
@@ -24,7 +24,7 @@ from coldstream.manifest.groups import Group
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
 from coldstream.units import ByteRange
-from tests.compact.samples import KEYS, LIFE, Fragments, of_sizes, small, with_points
+from tests.compact.samples import INCARNATION, KEYS, Fragments, of_sizes, small, with_points
 from tests.support.compaction import identity_of
 
 
@@ -35,7 +35,7 @@ def encoding(request: pytest.FixtureRequest) -> Encoding:
 
 
 def key_of(made: Fragments, generation: int) -> str:
-    return KEYS.fragment(LIFE, made.group.first_offset, generation)
+    return KEYS.fragment(INCARNATION, made.group.first_offset, generation)
 
 
 def assert_nothing_is_left(objects: MemoryObjects, made: Fragments) -> None:
@@ -45,7 +45,7 @@ def assert_nothing_is_left(objects: MemoryObjects, made: Fragments) -> None:
 
 def test_the_entry_is_that_of_the_whole_group(encoding: Encoding) -> None:
     made = with_points(3)
-    written = write_group(made.objects, KEYS, LIFE, made.group, encoding)
+    written = write_group(made.objects, KEYS, INCARNATION, made.group, encoding)
     data = made.objects.objects[written.entry.key]
     assert written.entry == made.group.merged(
         key=key_of(made, 1),
@@ -61,15 +61,15 @@ def test_the_entry_is_that_of_the_whole_group(encoding: Encoding) -> None:
 def test_progress_adds_up_to_the_merged_fragment(encoding: Encoding) -> None:
     made = with_points(3)
     sizes: list[int] = []
-    write_group(made.objects, KEYS, LIFE, made.group, encoding, on_bytes=sizes.append)
+    write_group(made.objects, KEYS, INCARNATION, made.group, encoding, on_bytes=sizes.append)
     assert sum(sizes) == made.group.identity_bytes
 
 
 def test_a_taken_key_is_passed_by_even_with_the_same_bytes(encoding: Encoding) -> None:
     made = small()
-    first = write_group(made.objects, KEYS, LIFE, made.group, encoding).entry
+    first = write_group(made.objects, KEYS, INCARNATION, made.group, encoding).entry
     data = made.objects.objects[first.key]
-    second = write_group(made.objects, KEYS, LIFE, made.group, encoding).entry
+    second = write_group(made.objects, KEYS, INCARNATION, made.group, encoding).entry
     assert (first.generation, second.generation) == (1, 2)
     assert second.key == key_of(made, 2)
     assert made.objects.objects[first.key] == made.objects.objects[second.key] == data
@@ -78,7 +78,7 @@ def test_a_taken_key_is_passed_by_even_with_the_same_bytes(encoding: Encoding) -
 def test_the_generation_is_above_all_of_the_group(encoding: Encoding) -> None:
     made = small()
     made.change(1, generation=6)
-    assert write_group(made.objects, KEYS, LIFE, made.group, encoding).entry.key == key_of(made, 7)
+    assert write_group(made.objects, KEYS, INCARNATION, made.group, encoding).entry.key == key_of(made, 7)
 
 
 class Meeting(MemoryObjects):
@@ -90,7 +90,7 @@ class Meeting(MemoryObjects):
 
     def info(self, key: str) -> ObjectInfo | None:
         there = super().info(key)
-        if key == KEYS.fragment(LIFE, small().group.first_offset, 1):
+        if key == KEYS.fragment(INCARNATION, small().group.first_offset, 1):
             self._barrier.wait(timeout=10)
         return there
 
@@ -100,8 +100,8 @@ def test_of_two_writers_at_once_each_makes_an_object_of_its_own(encoding: Encodi
     objects = Meeting(2)
     made.put_into(objects)
 
-    def write(_: int) -> Written:
-        return write_group(objects, KEYS, LIFE, made.group, encoding)
+    def write(_: int) -> MergedFragment:
+        return write_group(objects, KEYS, INCARNATION, made.group, encoding)
 
     with ThreadPoolExecutor(2) as pool:
         entries = [written.entry for written in pool.map(write, range(2))]
@@ -129,7 +129,7 @@ def test_an_upload_that_was_completed_by_a_lost_request_is_known_again(
     made = small()
     objects = SentTwice(answer)
     made.put_into(objects)
-    written = write_group(objects, KEYS, LIFE, made.group, encoding)
+    written = write_group(objects, KEYS, INCARNATION, made.group, encoding)
     assert written.entry.generation == 1
     assert identity_of(objects, written.entry) == made.identity
 
@@ -164,7 +164,7 @@ def test_a_store_that_fails_is_left_with_nothing(encoding: Encoding, request_: s
     objects = Failing(request_, after)
     made.put_into(objects)
     with pytest.raises(UnavailableError):
-        write_group(objects, KEYS, LIFE, made.group, encoding)
+        write_group(objects, KEYS, INCARNATION, made.group, encoding)
     assert_nothing_is_left(objects, made)
 
 
@@ -173,7 +173,7 @@ def test_a_copy_that_fails_leaves_nothing() -> None:
     objects = Failing("UploadPartCopy", 1)
     made.put_into(objects)
     with pytest.raises(UnavailableError):
-        write_group(objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+        write_group(objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert_nothing_is_left(objects, made)
 
 
@@ -182,7 +182,7 @@ def test_an_object_that_is_gone_is_named(encoding: Encoding) -> None:
     key = made.group.entries[1].key
     del made.objects.objects[key]
     with pytest.raises(ObjectNotFoundError) as caught:
-        write_group(made.objects, KEYS, LIFE, made.group, encoding)
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding)
     assert caught.value.key == key
     assert not made.objects.uploads(key_of(made, 1))
 
@@ -194,7 +194,7 @@ def test_an_object_of_another_size_is_corrupt(encoding: Encoding, cut: int) -> N
     data = made.objects.objects[key]
     made.objects.objects[key] = data[:-cut] if cut > 0 else data + b"x"
     with pytest.raises(BadLengthError, match="size of the object") as caught:
-        write_group(made.objects, KEYS, LIFE, made.group, encoding)
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding)
     assert caught.value.source == key
     assert not made.objects.uploads(key_of(made, 1))
 
@@ -212,7 +212,7 @@ def test_an_object_that_is_replaced_before_it_is_copied_is_a_conflict() -> None:
     objects = Replaced()
     made.put_into(objects)
     with pytest.raises(ConflictError, match="another"):
-        write_group(objects, KEYS, LIFE, made.group, Encoding.IDENTITY)
+        write_group(objects, KEYS, INCARNATION, made.group, Encoding.IDENTITY)
     assert_nothing_is_left(objects, made)
 
 
@@ -228,8 +228,8 @@ def test_an_object_that_is_replaced_between_two_reads_is_a_conflict() -> None:
     made = of_sizes(6 << 20)
     objects = Alternating()
     made.put_into(objects)
-    with pytest.raises(ConflictError, match="another"):
-        write_group(objects, KEYS, LIFE, made.group, Encoding.ZSTD_SEEKABLE)
+    with pytest.raises(ConflictError, match="replaced"):
+        write_group(objects, KEYS, INCARNATION, made.group, Encoding.ZSTD_SEEKABLE)
     assert_nothing_is_left(objects, made)
 
 
@@ -244,7 +244,7 @@ def test_it_stops_when_told_and_leaves_nothing(encoding: Encoding, after: int) -
         return asked > after
 
     with pytest.raises(StoppedError):
-        write_group(made.objects, KEYS, LIFE, made.group, encoding, should_stop=should_stop)
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding, should_stop=should_stop)
     assert list(made.objects.objects) == [entry.key for entry in made.group.entries]
     assert not made.objects.uploads(key_of(made, 1))
 
@@ -259,7 +259,7 @@ def test_an_exception_of_the_callers_leaves_nothing(
         raise error
 
     with pytest.raises((KeyboardInterrupt, ColdstreamError)):
-        write_group(made.objects, KEYS, LIFE, made.group, encoding, on_bytes=on_bytes)
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding, on_bytes=on_bytes)
     assert list(made.objects.objects) == [entry.key for entry in made.group.entries]
     assert not made.objects.uploads(key_of(made, 1))
 
@@ -267,5 +267,5 @@ def test_an_exception_of_the_callers_leaves_nothing(
 def test_one_alone_is_rewritten(encoding: Encoding) -> None:
     made = small()
     alone = Group(made.group.entries[1:2])
-    entry = write_group(made.objects, KEYS, LIFE, alone, encoding).entry
+    entry = write_group(made.objects, KEYS, INCARNATION, alone, encoding).entry
     assert identity_of(made.objects, entry) == made.objects.objects[alone.entries[0].key]

@@ -12,7 +12,7 @@ from coldstream.format.amqp.message import messages
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.stream import StreamId, stream_from_directory
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
@@ -37,9 +37,9 @@ class Archived:
         assert head.next_offset is not None
         return head.next_offset
 
-    def source(self, start: int = 0, end: int | None = None, **options: bool) -> Source:
+    def source(self, start: int = 0, end: int | None = None, **options: bool) -> ReplayRequest:
         """What is to be replayed of it."""
-        return Source(self.stream, Offset(start), self.end if end is None else Offset(end), **options)
+        return ReplayRequest(self.stream, Offset(start), self.end if end is None else Offset(end), **options)
 
     def between(self, start: int, end: int) -> list[bytes]:
         """The messages of these offsets."""

@@ -23,10 +23,11 @@ from coldstream.errors import (
 )
 from coldstream.format.amqp.message import Message
 from coldstream.manifest.stream import stream_from_directory
-from coldstream.replay.broker import Options, Target, publisher_name, replay_to_broker, replayed_to
+from coldstream.replay.request import ReplayRequest
 from coldstream.replay.routing import RoutingKey, partition_of
-from coldstream.replay.source import Source
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.stream import publisher_name, replay_to_stream, replayed_to
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
+from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.units import Offset
 from tests.replay.archived import Archived, archived
 from tests.support.amqp_samples import MESSAGES
@@ -69,17 +70,19 @@ def streams(broker: Broker) -> Iterator[Streams]:
 
 
 @pytest.fixture
-def target(broker: Broker, streams: Streams) -> Target:
+def target(broker: Broker, streams: Streams) -> StreamTarget:
     name = next(_NAMES)
     streams.create_stream(name, max_segment_bytes=1_000_000)
-    return Target(broker.stream_uri, name)
+    return StreamTarget(broker.stream_uri, name)
 
 
-def run(source: Archived, target: Target, start: int = 0, end: int | None = None, **options: object) -> Summary:
-    return replay_to_broker(source.table, source.objects, source.source(start, end), target, **options)
+def run(
+    source: Archived, target: StreamTarget, start: int = 0, end: int | None = None, **options: object
+) -> ReplaySummary:
+    return replay_to_stream(source.table, source.objects, source.source(start, end), target, **options)
 
 
-def read(streams: Streams, target: Target, messages: int) -> list[bytes]:
+def read(streams: Streams, target: StreamTarget, messages: int) -> list[bytes]:
     """Read a stream to its end; a last message of ours tells that nothing comes behind."""
     streams.publish(target.name, [b"the end"])
     found = [message for _, message in streams.read(target.name, messages + 1)]
@@ -87,7 +90,9 @@ def read(streams: Streams, target: Target, messages: int) -> list[bytes]:
     return found
 
 
-def test_what_is_in_a_fresh_stream_is_what_was_published(source: Archived, target: Target, streams: Streams) -> None:
+def test_what_is_in_a_fresh_stream_is_what_was_published(
+    source: Archived, target: StreamTarget, streams: Streams
+) -> None:
     summary = run(source, target)
     assert summary.is_complete
     assert summary.messages == len(source.messages) > 1000
@@ -95,7 +100,7 @@ def test_what_is_in_a_fresh_stream_is_what_was_published(source: Archived, targe
     assert read(streams, target, len(source.messages)) == list(source.messages.values())
 
 
-def test_sub_batches_stay_packed(source: Archived, target: Target, broker: Broker) -> None:
+def test_sub_batches_stay_packed(source: Archived, target: StreamTarget, broker: Broker) -> None:
     run(source, target)
     packed = broker.stream_directory(source.stream.name), broker.stream_directory(target.name)
     for text in (b"in a batch 7", b"in a batch 41"):
@@ -103,7 +108,7 @@ def test_sub_batches_stay_packed(source: Archived, target: Target, broker: Broke
         assert counts[0] == counts[1] < len(CompressionType)
 
 
-def test_a_second_run_adds_nothing(source: Archived, target: Target, streams: Streams) -> None:
+def test_a_second_run_adds_nothing(source: Archived, target: StreamTarget, streams: Streams) -> None:
     run(source, target)
     again = run(source, target)
     assert again.is_complete
@@ -111,7 +116,7 @@ def test_a_second_run_adds_nothing(source: Archived, target: Target, streams: St
     assert len(read(streams, target, len(source.messages))) == len(source.messages)
 
 
-def test_a_later_end_adds_what_is_behind(source: Archived, target: Target, streams: Streams) -> None:
+def test_a_later_end_adds_what_is_behind(source: Archived, target: StreamTarget, streams: Streams) -> None:
     run(source, target, end=500)
     assert run(source, target, end=900).resumed_at == 500
     assert read(streams, target, 900) == source.between(0, 900)
@@ -121,15 +126,15 @@ def test_ranges_are_exact_inside_sub_batches(source: Archived, broker: Broker, s
     for start, end in ((310, 340), (325, 420), (349, 352), (0, 1), (351, 352)):
         name = next(_NAMES)
         streams.create_stream(name, max_segment_bytes=1_000_000)
-        run(source, Target(broker.stream_uri, name), start, end)
-        assert read(streams, Target(broker.stream_uri, name), end - start) == source.between(start, end)
+        run(source, StreamTarget(broker.stream_uri, name), start, end)
+        assert read(streams, StreamTarget(broker.stream_uri, name), end - start) == source.between(start, end)
 
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.replay.forward.FRAME_BYTES", 2000)
     monkeypatch.setattr("coldstream.replay.forward.RUN_RECORDS", 7)
-    monkeypatch.setattr("coldstream.replay.broker._PROGRESS_EVERY_S", 0)
+    monkeypatch.setattr("coldstream.replay.broker_replay._TELL_EVERY_S", 0)
 
 
 class Died(Exception):  # noqa: N818
@@ -138,14 +143,14 @@ class Died(Exception):  # noqa: N818
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_that_is_killed_anywhere_is_gone_on_with(
-    source: Archived, target: Target, streams: Streams, small_slices: None, seed: int
+    source: Archived, target: StreamTarget, streams: Streams, small_slices: None, seed: int
 ) -> None:
     rng = random.Random(seed)
     deaths = 0
     while True:
         left = rng.randrange(1, 60)
 
-        def die(_: Progress) -> None:
+        def die(_: ReplayProgress) -> None:
             nonlocal left
             left -= 1
             if left == 0:
@@ -164,11 +169,11 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(
 
 
 def test_two_at_once_add_everything_once(
-    source: Archived, target: Target, streams: Streams, small_slices: None
+    source: Archived, target: StreamTarget, streams: Streams, small_slices: None
 ) -> None:
     together = threading.Barrier(3)
 
-    def task() -> Summary:
+    def task() -> ReplaySummary:
         together.wait()
         return run(source, target)
 
@@ -178,11 +183,11 @@ def test_two_at_once_add_everything_once(
 
 
 def test_a_connection_that_is_cut_is_opened_again(
-    source: Archived, target: Target, streams: Streams, broker: Broker, small_slices: None
+    source: Archived, target: StreamTarget, streams: Streams, broker: Broker, small_slices: None
 ) -> None:
     cuts: list[str] = []
 
-    def cut(_: Progress) -> None:
+    def cut(_: ReplayProgress) -> None:
         if len(cuts) < 2:
             cuts.append(broker.ctl("eval", "[exit(P, kill) || P <- pg_local:get_members(rabbit_stream_connections)]."))
 
@@ -195,7 +200,7 @@ def test_a_connection_that_is_cut_is_opened_again(
         assert read(fresh, target, len(source.messages)) == list(source.messages.values())
 
 
-def test_consumers_by_amqp_0_9_1_get_each_message(source: Archived, target: Target, broker: Broker) -> None:
+def test_consumers_by_amqp_0_9_1_get_each_message(source: Archived, target: StreamTarget, broker: Broker) -> None:
     first = next(offset for offset, message in source.messages.items() if message == keyed(0))
     run(source, target, first, first + 300)
     with pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.amqp_port)) as connection:
@@ -211,7 +216,7 @@ def test_consumers_by_amqp_0_9_1_get_each_message(source: Archived, target: Targ
 
 
 def test_a_stop_is_obeyed_and_gone_on_from(
-    source: Archived, target: Target, streams: Streams, small_slices: None
+    source: Archived, target: StreamTarget, streams: Streams, small_slices: None
 ) -> None:
     calls = itertools.count()
     stopped = run(source, target, should_stop=lambda: next(calls) > 20)
@@ -222,25 +227,25 @@ def test_a_stop_is_obeyed_and_gone_on_from(
     assert read(streams, target, len(source.messages)) == list(source.messages.values())
 
 
-def test_how_far_it_is_the_broker_tells(source: Archived, target: Target) -> None:
+def test_how_far_it_is_the_broker_tells(source: Archived, target: StreamTarget) -> None:
     half, whole = source.source(end=500), source.source(end=900)
-    assert replayed_to([whole], target, Options()) == [0]
+    assert replayed_to([whole], target, SendOptions()) == [0]
     run(source, target, end=500)
     run(source, target, 100, 300)
     asked = [half, whole, source.source(100, 300), source.source(200, 300)]
-    assert replayed_to(asked, target, Options()) == [500, 500, 300, 200]
+    assert replayed_to(asked, target, SendOptions()) == [500, 500, 300, 200]
 
 
-def test_progress_rises_to_the_end(source: Archived, target: Target, small_slices: None) -> None:
-    told: list[Progress] = []
+def test_progress_rises_to_the_end(source: Archived, target: StreamTarget, small_slices: None) -> None:
+    told: list[ReplayProgress] = []
     run(source, target, on_progress=told.append)
     done = [progress.done_to for progress in told]
     assert done == sorted(done)
     assert done[-1] == source.end
 
 
-def test_a_rate_is_kept(source: Archived, target: Target, small_slices: None) -> None:
-    summary = run(source, target, 0, 300, options=Options(rate=200))
+def test_a_rate_is_kept(source: Archived, target: StreamTarget, small_slices: None) -> None:
+    summary = run(source, target, 0, 300, options=SendOptions(rate=200))
     assert 0.4 < summary.seconds < 10
 
 
@@ -250,8 +255,8 @@ def only_sevens(message: Message) -> bytes | Message | None:
     return b"changed" if message.offset % 2 else message
 
 
-def test_a_function_filters_and_maps(source: Archived, target: Target, streams: Streams) -> None:
-    options = Options(transform=f"{__name__}:only_sevens")
+def test_a_function_filters_and_maps(source: Archived, target: StreamTarget, streams: Streams) -> None:
+    options = SendOptions(transform=f"{__name__}:only_sevens")
     for _ in range(2):
         run(source, target, options=options)
     wanted = [b"changed" if offset % 2 else message for offset, message in source.messages.items() if offset % 7 == 0]
@@ -259,9 +264,9 @@ def test_a_function_filters_and_maps(source: Archived, target: Target, streams: 
 
 
 @pytest.mark.parametrize("name", ["nothing", "no.such:thing", "math:pi", "math:"])
-def test_a_function_that_is_none_is_refused(source: Archived, target: Target, name: str) -> None:
+def test_a_function_that_is_none_is_refused(source: Archived, target: StreamTarget, name: str) -> None:
     with pytest.raises(InvalidSettingError):
-        run(source, target, options=Options(transform=name))
+        run(source, target, options=SendOptions(transform=name))
 
 
 def test_a_super_stream_is_partitioned_as_clients_do(source: Archived, broker: Broker, streams: Streams) -> None:
@@ -274,55 +279,55 @@ def test_a_super_stream_is_partitioned_as_clients_do(source: Archived, broker: B
         ' [<<"0">>, <<"1">>, <<"2">>], <<"guest">>).',
     )
     first = next(offset for offset, message in source.messages.items() if message == keyed(0))
-    target = Target(broker.stream_uri, "again", routing_key=RoutingKey())
+    target = StreamTarget(broker.stream_uri, "again", routing_key=RoutingKey())
     for end in (first + 100, first + 300, first + 300):
         run(source, target, first, end)
     for number, partition in enumerate(partitions):
         wanted = [keyed(each) for each in range(300) if partition_of(keys[each % KEYS], 3) == number]
         assert wanted
-        assert read(streams, Target(broker.stream_uri, partition), len(wanted)) == wanted
+        assert read(streams, StreamTarget(broker.stream_uri, partition), len(wanted)) == wanted
     with pytest.raises(InvalidInputError, match="offset 0 has no properties"):
         run(source, target, 0, 10)
 
 
 def test_where_it_may_not_go_is_told(source: Archived, broker: Broker) -> None:
     with pytest.raises(StreamNotFoundError):
-        run(source, Target(broker.stream_uri, "nowhere"))
+        run(source, StreamTarget(broker.stream_uri, "nowhere"))
     with pytest.raises(StreamNotFoundError):
-        run(source, Target(broker.stream_uri, "nowhere", routing_key=RoutingKey()))
+        run(source, StreamTarget(broker.stream_uri, "nowhere", routing_key=RoutingKey()))
     with pytest.raises(AccessDeniedError) as denied:
-        run(source, Target(broker.stream_uri.replace("guest:guest", "guest:s3cret"), "nowhere"))
+        run(source, StreamTarget(broker.stream_uri.replace("guest:guest", "guest:s3cret"), "nowhere"))
     assert "s3cret" not in str(denied.value)
 
 
 def test_a_broker_that_stays_away_is_given_up(source: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.replay.patience.PATIENCE_S", 0.3)
+    monkeypatch.setattr("coldstream.replay.retry.MAX_STALL_S", 0.3)
     with pytest.raises(UnavailableError):
-        run(source, Target("rabbitmq-stream://127.0.0.1:1", "somewhere"))
+        run(source, StreamTarget("rabbitmq-stream://127.0.0.1:1", "somewhere"))
 
 
-def test_a_gap_ends_it_or_is_passed_over(broker: Broker, streams: Streams, target: Target) -> None:
+def test_a_gap_ends_it_or_is_passed_over(broker: Broker, streams: Streams, target: StreamTarget) -> None:
     holed = ChunkArchive()
     for first_offset in (0, 30):
         holed.add(first_offset, steady(5, 1, 2))
-    whole = Source(holed.stream, Offset(0), Offset(40))
+    whole = ReplayRequest(holed.stream, Offset(0), Offset(40))
     with pytest.raises(GapError):
-        replay_to_broker(holed.table, holed.objects, whole, target)
-    told = replay_to_broker(holed.table, holed.objects, replace(whole, skip_gaps=True), target)
+        replay_to_stream(holed.table, holed.objects, whole, target)
+    told = replay_to_stream(holed.table, holed.objects, replace(whole, skip_gaps=True), target)
     assert [(gap.first_offset, gap.next_offset) for gap in told.gaps] == [(10, 30)]
     assert (told.resumed_at, told.confirmed_to) == (10, 40)
     assert read(streams, target, 20) == [holed.message(offset) for offset in (*range(10), *range(30, 40))]
 
 
 def test_the_reference_says_what_is_asked_for(source: Archived) -> None:
-    target = Target("rabbitmq-stream://", "a")
+    target = StreamTarget("rabbitmq-stream://", "a")
     asked = source.source()
-    name = publisher_name(asked, target, Options())
-    assert name == publisher_name(source.source(end=10), target, Options(rate=5))
+    name = publisher_name(asked, target, SendOptions())
+    assert name == publisher_name(source.source(end=10), target, SendOptions(rate=5))
     others = {
-        publisher_name(source.source(1), target, Options()),
-        publisher_name(asked, Target("rabbitmq-stream://", "a", routing_key=RoutingKey()), Options()),
-        publisher_name(asked, target, Options(transform="a:b")),
+        publisher_name(source.source(1), target, SendOptions()),
+        publisher_name(asked, StreamTarget("rabbitmq-stream://", "a", routing_key=RoutingKey()), SendOptions()),
+        publisher_name(asked, target, SendOptions(transform="a:b")),
     }
     assert len(others | {name}) == 4
-    assert publisher_name(asked, Target("", "a", publisher="mine"), Options()) == "mine"
+    assert publisher_name(asked, StreamTarget("", "a", publisher="mine"), SendOptions()) == "mine"

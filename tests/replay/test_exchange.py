@@ -24,11 +24,11 @@ from coldstream.errors import (
     UnroutableError,
 )
 from coldstream.format.amqp.message import Message
-from coldstream.replay import confirmed, exchange, patience
-from coldstream.replay.broker import Options
-from coldstream.replay.exchange import ExchangeTarget, replay_to_exchange
+from coldstream.replay import broker_replay, exchange_publisher, retry
+from coldstream.replay.exchange import replay_to_exchange
 from coldstream.replay.routing import RoutingKey
-from coldstream.replay.summary import Progress, Summary
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
+from coldstream.replay.target import ExchangeTarget, SendOptions
 from tests.replay.archived import Archived, recorded
 from tests.support.broker import Broker
 
@@ -60,7 +60,9 @@ def uri(broker: Broker, user: str = "guest:guest", vhost: str = "%2F") -> str:
     return f"amqp://{user}@{broker.host}:{broker.amqp_port}/{vhost}"
 
 
-def run(source: Archived, target: ExchangeTarget, start: int = 0, end: int | None = None, **options: object) -> Summary:
+def run(
+    source: Archived, target: ExchangeTarget, start: int = 0, end: int | None = None, **options: object
+) -> ReplaySummary:
     return replay_to_exchange(source.table, source.objects, source.source(start, end), target, **options)
 
 
@@ -163,12 +165,12 @@ def test_a_run_that_is_killed_is_gone_on_with(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(exchange, "_TELL_EVERY_S", 0)
+    monkeypatch.setattr(broker_replay, "_TELL_EVERY_S", 0)
     source = recorded("tracking")
     target = replace(target, progress=tmp_path / "progress")
-    told: list[Progress] = []
+    told: list[ReplayProgress] = []
 
-    def die(progress: Progress) -> None:
+    def die(progress: ReplayProgress) -> None:
         told.append(progress)
         if len(told) > after:
             raise KilledError
@@ -184,24 +186,24 @@ def test_a_run_that_is_killed_is_gone_on_with(
 def test_a_connection_that_is_cut_is_opened_again(
     target: ExchangeTarget, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "_FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(exchange, "_TELL_EVERY_S", 0)
+    monkeypatch.setattr(retry, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(broker_replay, "_TELL_EVERY_S", 0)
     source = recorded("tracking")
-    sent: list[confirmed.ExchangePublisher] = []
-    begin = confirmed.ExchangePublisher._begin
+    sent: list[exchange_publisher.ExchangePublisher] = []
+    begin = exchange_publisher.ExchangePublisher._begin
 
-    async def noted(self: confirmed.ExchangePublisher) -> None:
+    async def noted(self: exchange_publisher.ExchangePublisher) -> None:
         sent.append(self)
         await begin(self)
 
     is_cut = threading.Event()
 
-    def cut(progress: Progress) -> None:
+    def cut(progress: ReplayProgress) -> None:
         if progress.messages > 500 and not is_cut.is_set():
             is_cut.set()
             sent[0]._connection._transport._sock.shutdown(socket.SHUT_RDWR)
 
-    monkeypatch.setattr(confirmed.ExchangePublisher, "_begin", noted)
+    monkeypatch.setattr(exchange_publisher.ExchangePublisher, "_begin", noted)
     summary = run(source, target, on_progress=cut)
     found = offsets(taken(channel, target.exchange))
     assert len(sent) == 2
@@ -225,7 +227,7 @@ def few_and_loud(message: Message) -> Message | bytes | None:
 
 
 def test_a_function_filters_and_maps(source: Archived, target: ExchangeTarget, channel: BlockingChannel) -> None:
-    options = Options(transform=f"{__name__}:few_and_loud")
+    options = SendOptions(transform=f"{__name__}:few_and_loud")
     summary = run(source, target, options=options)
     found = taken(channel, target.exchange)
     assert offsets(found) == [offset for offset in source.messages if not offset % 2]
@@ -234,23 +236,23 @@ def test_a_function_filters_and_maps(source: Archived, target: ExchangeTarget, c
 
 
 def test_a_rate_is_kept(source: Archived, target: ExchangeTarget) -> None:
-    summary = run(source, target, 0, 6, options=Options(rate=10))
+    summary = run(source, target, 0, 6, options=SendOptions(rate=10))
     assert 0.3 < summary.seconds < 5
 
 
 def test_the_window_bounds_what_is_not_confirmed(
     target: ExchangeTarget, channel: BlockingChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confirmed, "WINDOW_MESSAGES", 10)
+    monkeypatch.setattr(exchange_publisher, "WINDOW_MESSAGES", 10)
     most = 0
-    send = confirmed.ExchangePublisher.send
+    send = exchange_publisher.ExchangePublisher.send
 
-    async def watched(self: confirmed.ExchangePublisher, *what: object) -> None:
+    async def watched(self: exchange_publisher.ExchangePublisher, *what: object) -> None:
         nonlocal most
         await send(self, *what)
         most = max(most, len(self._open))
 
-    monkeypatch.setattr(confirmed.ExchangePublisher, "send", watched)
+    monkeypatch.setattr(exchange_publisher.ExchangePublisher, "send", watched)
     source = recorded("plain")
     run(source, target)
     assert most == 10
@@ -277,7 +279,7 @@ def test_where_it_may_not_go_is_told(
 
 
 def test_a_broker_that_is_not_there_is_given_up(source: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_S", 0)
+    monkeypatch.setattr(retry, "MAX_STALL_S", 0)
     with pytest.raises(UnavailableError):
         run(source, ExchangeTarget("amqp://127.0.0.1:1/", "any"))
 
@@ -299,4 +301,4 @@ def wide(message: Message) -> bytes:
 
 def test_properties_that_fit_no_frame_are_refused(source: Archived, target: ExchangeTarget) -> None:
     with pytest.raises(InvalidInputError, match="at offset 0 has 2"):
-        run(source, target, options=Options(transform=f"{__name__}:wide"))
+        run(source, target, options=SendOptions(transform=f"{__name__}:wide"))

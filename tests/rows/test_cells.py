@@ -9,7 +9,7 @@ import pytest
 from rstream._pyamqp.message import Properties
 
 from coldstream.replay.tables.lines import json_line
-from coldstream.replay.tables.transform import Row, to_dicts
+from coldstream.replay.tables.row_transform import Row, to_dicts
 from coldstream.rows.schema import SCHEMA
 from coldstream.units import MAX_TIMESTAMP_MS
 from tests.support.amqp_samples import MESSAGES, encode, typed

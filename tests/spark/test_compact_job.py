@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import compact
 import pytest
 
-from coldstream.compact.place import Place
+from coldstream.compact.remote_writer import RemoteWriter
 from coldstream.manifest.entry import Encoding
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -95,7 +95,7 @@ def test_interrupted_it_ends_its_tasks_and_the_next_run_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact._Progress, "settled", interrupt)
+        patch.setattr(compact._GroupProgress, "count", interrupt)
         assert job("--all", "--target-size", "70000") == (130, None)
     assert list(archived.read()) == archived.chunks
     code, told = job("--all")
@@ -121,5 +121,5 @@ def test_what_travels_says_where_aws_is_and_holds_no_credentials() -> None:
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_SESSION_TOKEN": "token",
     }
-    place = Place.here("bucket", "prefix/", environment)
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_DEFAULT_REGION": "eu-central-1"}
+    writer = RemoteWriter.from_environment("bucket", "prefix/", environment)
+    assert dict(writer.variables) == {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_DEFAULT_REGION": "eu-central-1"}

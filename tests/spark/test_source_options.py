@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed")
 
-from coldstream_spark.options import Options
+from coldstream_spark.options import SourceOptions
 
 from coldstream.errors import InvalidInputError
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
@@ -16,8 +16,8 @@ from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 PLACE = {"table": "t", "bucket": "b"}
 
 
-def parse(**options: str) -> Options:
-    return Options.parse(PLACE | {"stream": "orders"} | options, {})
+def parse(**options: str) -> SourceOptions:
+    return SourceOptions.parse(PLACE | {"stream": "orders"} | options, {})
 
 
 def test_without_more_it_is_all_that_is_archived() -> None:
@@ -45,16 +45,18 @@ def test_table_and_bucket_are_the_drivers_unless_given() -> None:
         "AWS_DEFAULT_REGION": "eu-central-1",
         "AWS_SECRET_ACCESS_KEY": "secret",
     }
-    place = Options.parse({"stream": "orders", "bucket": "mine"}, variables).place
-    assert (place.table, place.bucket) == ("theirs", "mine")
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL_S3": "http://s3", "AWS_DEFAULT_REGION": "eu-central-1"}
+    location = SourceOptions.parse({"stream": "orders", "bucket": "mine"}, variables).location
+    assert (location.table, location.bucket) == ("theirs", "mine")
+    assert dict(location.variables) == {"AWS_ENDPOINT_URL_S3": "http://s3", "AWS_DEFAULT_REGION": "eu-central-1"}
     named = {"COLDSTREAM_TABLE": "t", "COLDSTREAM_BUCKET": "b", "AWS_REGION": "us-east-2"}
-    place = Options.parse({"stream": "orders"}, named).place
-    assert dict(place.variables) == {"AWS_DEFAULT_REGION": "us-east-2"}
-    place = Options.parse({"stream": "orders"}, variables | {"AWS_REGION": "us-east-2"}).place
-    assert dict(place.variables)["AWS_DEFAULT_REGION"] == "eu-central-1"
-    place = Options.parse({"stream": "orders", "endpoint": "http://all", "region": "us-east-1"}, variables).place
-    assert dict(place.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
+    location = SourceOptions.parse({"stream": "orders"}, named).location
+    assert dict(location.variables) == {"AWS_DEFAULT_REGION": "us-east-2"}
+    location = SourceOptions.parse({"stream": "orders"}, variables | {"AWS_REGION": "us-east-2"}).location
+    assert dict(location.variables)["AWS_DEFAULT_REGION"] == "eu-central-1"
+    location = SourceOptions.parse(
+        {"stream": "orders", "endpoint": "http://all", "region": "us-east-1"}, variables
+    ).location
+    assert dict(location.variables) == {"AWS_ENDPOINT_URL": "http://all", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def test_conditions_are_taken_for_one_scan_and_who_asks_for_it_says_so() -> None:
@@ -111,13 +113,13 @@ def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
 )
 def test_what_names_no_streams_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        Options.parse(PLACE | options, {})
+        SourceOptions.parse(PLACE | options, {})
 
 
 def test_an_incarnation_is_of_one_stream() -> None:
     with pytest.raises(InvalidInputError, match="one stream"):
-        Options.parse(PLACE | {"streamPattern": ".*", "incarnation": "x"}, {})
+        SourceOptions.parse(PLACE | {"streamPattern": ".*", "incarnation": "x"}, {})
 
 
 def test_the_name_of_a_super_stream_is_no_pattern() -> None:
-    assert Options.parse(PLACE | {"superStream": "a.b"}, {}).pattern == r"a\.b-[0-9]+"
+    assert SourceOptions.parse(PLACE | {"superStream": "a.b"}, {}).pattern == r"a\.b-[0-9]+"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.report import StreamReport
+from coldstream.compact.report import CompactionReport
 from coldstream.compact.run import Compactor
 from coldstream.compact.task import write_task
 from coldstream.manifest.entry import Encoding, FragmentEntry
@@ -88,7 +88,7 @@ def run(
     table: ManifestTable | None = None,
     objects: ObjectStore | None = None,
     now: TimestampMs = NOW,
-) -> StreamReport:
+) -> CompactionReport:
     """Compact an archive in memory, through other stores where given."""
     return compact_stream(table or archive.table, objects or archive.objects, archive.stream, options, now=now)
 
@@ -101,7 +101,7 @@ def compact_stream(
     *,
     keys: Keys = Keys(),  # noqa: B008  frozen
     now: TimestampMs = NOW,
-) -> StreamReport:
+) -> CompactionReport:
     """Compact a stream, one group at a time."""
     compactor = Compactor(
         table, objects, write=lambda task: write_task(objects, keys, task), at_once=1, now=lambda: now
@@ -136,11 +136,11 @@ def assert_readable(archive: ChunkArchive, committed: list[StoredChunk]) -> None
 def assert_right(archive: ChunkArchive, committed: list[StoredChunk]) -> None:
     """The archive is whole, and no compaction is under way."""
     assert_readable(archive, committed)
-    life = archive.stream.incarnation
-    head = archive.table.head(life)
+    incarnation = archive.stream.incarnation
+    head = archive.table.head(incarnation)
     assert head is not None
     assert head.compacting is None
-    log = log_of(archive.table, life)
+    log = log_of(archive.table, incarnation)
     assert len({entry.key for entry in log}) == len(log)
     for before, entry in pairwise(log):
         assert before.next_offset <= entry.first_offset
@@ -156,6 +156,6 @@ def assert_right(archive: ChunkArchive, committed: list[StoredChunk]) -> None:
     assert head.data_bytes == sum(entry.data_bytes for entry in log)
     assert head.object_bytes == sum(entry.object_bytes for entry in log)
     assert head.gaps == len(holes(committed))
-    tombstoned = {one.key for one in archive.table.tombstones(life, TimestampMs(MAX_TIMESTAMP_MS), 1 << 20)}
+    tombstoned = {one.key for one in archive.table.tombstones(incarnation, TimestampMs(MAX_TIMESTAMP_MS), 1 << 20)}
     assert tombstoned.isdisjoint(entry.key for entry in log)
     assert tombstoned <= archive.objects.objects.keys()

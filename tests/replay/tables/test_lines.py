@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from coldstream.replay.tables.lines import json_line
-from coldstream.replay.tables.transform import to_dicts
+from coldstream.replay.tables.row_transform import to_dicts
 from tests.support.amqp_samples import encode
 from tests.support.rows import as_rows
 

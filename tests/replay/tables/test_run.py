@@ -18,13 +18,13 @@ from coldstream.format.chunk import ChunkType
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy, plan_groups
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
+from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory
 from coldstream.replay.tables.layout import FileFormat, Partitioning
-from coldstream.replay.tables.marks import Marks, Span
-from coldstream.replay.tables.place import BucketPlace, DirectoryPlace, Place
+from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.run import claim_table, replay_into
-from coldstream.replay.tables.transform import Row
+from coldstream.replay.tables.row_transform import Row
+from coldstream.replay.tables.run import claim_table, replay_to_table
 from coldstream.replay.tables.write import Table
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.objects import S3Objects
@@ -39,7 +39,7 @@ class KilledError(Exception):
     """The process ends here."""
 
 
-class KillingPlace(BucketPlace):
+class KillingPlace(BucketDirectory):
     """Ends the process before or after one of its writes."""
 
     def __init__(self, objects: MemoryObjects, at: int) -> None:
@@ -71,14 +71,16 @@ def archive_of(fragments: int = 6, *, day_ms: int = DAY_MS // 2) -> ChunkArchive
     return archive
 
 
-def run(archive: ChunkArchive, place: Place, start: int = 0, end: int = 1_000_000, **options: Any) -> TableReport:
+def run(
+    archive: ChunkArchive, place: TableDirectory, start: int = 0, end: int = 1_000_000, **options: Any
+) -> TableReport:
     spec = {key: options.pop(key) for key in ("form", "partitioning", "transform", "file_bytes") if key in options}
     table = Table(place, **({"form": FileFormat.PARQUET, "partitioning": Partitioning()} | spec))
     claim_table(table)
     given = {"span_bytes": 500} | options
-    source = Source(archive.stream, Offset(start), Offset(end), given.pop("skip_gaps", False))
+    source = ReplayRequest(archive.stream, Offset(start), Offset(end), given.pop("skip_gaps", False))
     report = TableReport(source)
-    replay_into(archive.table, archive.objects, table, report, **given)
+    replay_to_table(archive.table, archive.objects, table, report, **given)
     return report
 
 
@@ -111,7 +113,7 @@ def user_offsets(archive: ChunkArchive, start: int = 0, end: int = 1_000_000) ->
 
 def test_every_row_is_in_the_partition_of_its_day(tmp_path: Path) -> None:
     archive = archive_of()
-    report = run(archive, DirectoryPlace(tmp_path))
+    report = run(archive, LocalDirectory(tmp_path))
     assert (report.messages, report.rows, report.present, report.again) == (36, 36, 0, 0)
     assert report.files == len(data_files(tmp_path))
     days = {path.parent.relative_to(tmp_path).as_posix(): offsets(path.parent) for path in data_files(tmp_path)}
@@ -123,7 +125,7 @@ def test_every_row_is_in_the_partition_of_its_day(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_hive_partitions_finds_all_columns(tmp_path: Path) -> None:
-    run(archive_of(), DirectoryPlace(tmp_path))
+    run(archive_of(), LocalDirectory(tmp_path))
     found = ds.dataset(tmp_path, format="parquet", partitioning="hive").to_table().sort_by("offset")
     assert found["offset"].to_pylist() == list(range(36))
     assert set(found["stream"].to_pylist()) == {"orders"}
@@ -131,7 +133,7 @@ def test_a_reader_of_hive_partitions_finds_all_columns(tmp_path: Path) -> None:
 
 
 def test_rows_are_in_order_of_their_offsets(tmp_path: Path) -> None:
-    run(archive_of(), DirectoryPlace(tmp_path), partitioning=Partitioning(()))
+    run(archive_of(), LocalDirectory(tmp_path), partitioning=Partitioning(()))
     found = [offset for path in data_files(tmp_path) for offset in pq.ParquetFile(path).read()["offset"].to_pylist()]
     assert found == list(range(36))
 
@@ -139,7 +141,7 @@ def test_rows_are_in_order_of_their_offsets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [FileFormat.JSONL, FileFormat.JSONL_GZIP])
 def test_lines_of_json_have_the_columns_that_are_no_directories(tmp_path: Path, form: FileFormat) -> None:
     archive = archive_of(1)
-    run(archive, DirectoryPlace(tmp_path), form=form)
+    run(archive, LocalDirectory(tmp_path), form=form)
     (path,) = data_files(tmp_path)
     assert path.name.endswith(f"-0000.{form}")
     data = path.read_bytes() if form is FileFormat.JSONL else gzip.decompress(path.read_bytes())
@@ -150,18 +152,18 @@ def test_lines_of_json_have_the_columns_that_are_no_directories(tmp_path: Path, 
 
 def test_a_second_run_adds_nothing(tmp_path: Path) -> None:
     archive = archive_of()
-    run(archive, DirectoryPlace(tmp_path))
+    run(archive, LocalDirectory(tmp_path))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    report = run(archive, DirectoryPlace(tmp_path))
+    report = run(archive, LocalDirectory(tmp_path))
     assert (report.rows, report.files, report.spans, report.present) == (0, 0, 0, 36)
     assert {path: path.stat().st_mtime_ns for path in data_files(tmp_path)}.items() <= before.items()
 
 
 def test_a_second_run_adds_what_is_new(tmp_path: Path) -> None:
     archive = archive_of()
-    run(archive, DirectoryPlace(tmp_path))
+    run(archive, LocalDirectory(tmp_path))
     archive.add(36, steady(2, 6 * DAY_MS))
-    report = run(archive, DirectoryPlace(tmp_path))
+    report = run(archive, LocalDirectory(tmp_path))
     assert report.rows == 2
     assert offsets(tmp_path) == list(range(38))
 
@@ -179,7 +181,7 @@ def test_ranges_that_overlap_are_written_once(seed: int, tmp_path: Path) -> None
         wanted |= set(user_offsets(archive, start, end))
         run(
             archive,
-            BucketPlace(objects, "table"),
+            BucketDirectory(objects, "table"),
             start,
             end,
             skip_gaps=True,
@@ -201,10 +203,10 @@ def test_a_run_that_is_killed_at_any_write_is_taken_up(at: int, tmp_path: Path) 
     except KilledError:
         killed = True
     assert killed
-    report = run(archive, BucketPlace(objects, "table"), **options)
+    report = run(archive, BucketDirectory(objects, "table"), **options)
     assert offsets_in(objects, tmp_path) == list(range(36))
     assert report.again <= 1
-    assert run(archive, BucketPlace(objects, "table"), **options).present == 36
+    assert run(archive, BucketDirectory(objects, "table"), **options).present == 36
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -238,7 +240,7 @@ def test_a_killed_run_is_taken_up_after_a_compaction(tmp_path: Path) -> None:
     (group,) = plan_groups(compaction.log(), Policy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, Encoding.ZSTD_SEEKABLE))
     for _ in compaction.replace(group, compaction.store(group, Encoding.ZSTD_SEEKABLE)):
         pass
-    run(archive, BucketPlace(objects, "table"), form=FileFormat.JSONL, file_bytes=1)
+    run(archive, BucketDirectory(objects, "table"), form=FileFormat.JSONL, file_bytes=1)
     assert offsets_in(objects, tmp_path) == list(range(36))
 
 
@@ -253,7 +255,7 @@ def test_what_a_killed_run_left_goes_where_the_transformation_is_another(tmp_pat
         return row if row["offset"] == 5 else None
 
     options: dict[str, Any] = {"form": FileFormat.JSONL, "file_bytes": 1, "span_bytes": 10_000, "transform": last}
-    report = run(archive, BucketPlace(objects, "table"), **options)
+    report = run(archive, BucketDirectory(objects, "table"), **options)
     assert (report.messages, report.rows, report.again) == (6, 1, 1)
     assert offsets_in(objects, tmp_path) == [5]
 
@@ -261,9 +263,9 @@ def test_what_a_killed_run_left_goes_where_the_transformation_is_another(tmp_pat
 def test_a_span_that_another_run_began_is_taken_over(tmp_path: Path) -> None:
     archive = archive_of()
     objects = MemoryObjects()
-    place = BucketPlace(objects, "table")
+    place = BucketDirectory(objects, "table")
 
-    class Late(BucketPlace):
+    class Late(BucketDirectory):
         """Another run marks its span right before this one does."""
 
         def create(self, name: str, content: bytes) -> bool:
@@ -273,7 +275,7 @@ def test_a_span_that_another_run_began_is_taken_over(tmp_path: Path) -> None:
 
     run(archive, Late(objects, "table"), form=FileFormat.JSONL)
     assert offsets_in(objects, tmp_path) == list(range(36))
-    assert Marks(place, STREAM).done[0] == Span(Offset(0), Offset(15))
+    assert Marks(place, STREAM).done[0] == OffsetSpan(Offset(0), Offset(15))
 
 
 def test_a_gap_ends_a_run_behind_what_came_before_it(tmp_path: Path) -> None:
@@ -282,7 +284,7 @@ def test_a_gap_ends_a_run_behind_what_came_before_it(tmp_path: Path) -> None:
     archive.add(10, steady(2, 2))
     for _ in range(2):
         with pytest.raises(GapError) as caught:
-            run(archive, DirectoryPlace(tmp_path))
+            run(archive, LocalDirectory(tmp_path))
         assert (caught.value.first_offset, caught.value.next_offset) == (2, 10)
         assert offsets(tmp_path) == [0, 1]
 
@@ -291,25 +293,25 @@ def test_a_gap_that_was_passed_over_is_written_when_it_is_filled(tmp_path: Path)
     archive = ChunkArchive()
     archive.add(0, steady(2, 1))
     archive.add(10, steady(2, 2))
-    report = run(archive, DirectoryPlace(tmp_path), skip_gaps=True)
+    report = run(archive, LocalDirectory(tmp_path), skip_gaps=True)
     assert [(gap.first_offset, gap.next_offset) for gap in report.gaps] == [(2, 10)]
     assert offsets(tmp_path) == [0, 1, 10, 11]
     archive.add(2, steady(8, 1))
-    assert run(archive, DirectoryPlace(tmp_path)).rows == 8
+    assert run(archive, LocalDirectory(tmp_path)).rows == 8
     assert offsets(tmp_path) == list(range(12))
 
 
 def test_a_table_stays_of_its_kind(tmp_path: Path) -> None:
-    run(archive_of(1), DirectoryPlace(tmp_path))
+    run(archive_of(1), LocalDirectory(tmp_path))
     for other in ({"form": FileFormat.JSONL}, {"partitioning": Partitioning(())}):
         with pytest.raises(InvalidQueryError, match="the one there is parquet, partitioned by stream,date"):
-            run(archive_of(1), DirectoryPlace(tmp_path), **other)
+            run(archive_of(1), LocalDirectory(tmp_path), **other)
 
 
 def test_a_clock_that_runs_backwards_leaves_every_row_in_its_day(tmp_path: Path) -> None:
     archive = ChunkArchive()
     archive.add(0, steady(1, DAY_MS, DAY_MS - 1, DAY_MS, 0))
-    run(archive, DirectoryPlace(tmp_path))
+    run(archive, LocalDirectory(tmp_path))
     assert offsets(tmp_path / "stream=orders/date=1970-01-01") == [1, 3]
     assert offsets(tmp_path / "stream=orders/date=1970-01-02") == [0, 2]
 
@@ -318,8 +320,8 @@ def test_tracking_chunks_are_no_rows(tmp_path: Path) -> None:
     archive = ChunkArchive()
     archive.add(0, [Spec(1, 1, ChunkType.TRACKING_DELTA), *steady(2, 1)])
     archive.add(3, [Spec(1, 1, ChunkType.TRACKING_DELTA)])
-    assert run(archive, DirectoryPlace(tmp_path)).rows == 2
-    assert run(archive, DirectoryPlace(tmp_path)).present == 4
+    assert run(archive, LocalDirectory(tmp_path)).rows == 2
+    assert run(archive, LocalDirectory(tmp_path)).present == 4
     assert offsets(tmp_path) == [1, 2]
 
 
@@ -327,7 +329,7 @@ def test_hostile_names_stay_in_the_table(tmp_path: Path) -> None:
     stream = StreamId("/", "../../../evil/=\x00%2F", Incarnation("__evil_1763700000000000001"))
     archive = ChunkArchive(stream)
     archive.add(0, steady(2, 1))
-    run(archive, DirectoryPlace(tmp_path / "a" / "table"))
+    run(archive, LocalDirectory(tmp_path / "a" / "table"))
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     (path,) = data_files(tmp_path / "a" / "table")
     assert path.parent.parent.name == "stream=..%2F..%2F..%2Fevil%2F%3D%00%252F"
@@ -339,21 +341,21 @@ def test_two_lives_of_a_stream_are_both_in_the_table(tmp_path: Path) -> None:
     for declared in (1, 2):
         archive = ChunkArchive(StreamId("/", "orders", Incarnation(f"__orders_176370000000000000{declared}")))
         archive.add(0, steady(2, 1))
-        run(archive, DirectoryPlace(tmp_path))
+        run(archive, LocalDirectory(tmp_path))
     assert offsets(tmp_path) == [0, 0, 1, 1]
 
 
 def test_progress_is_told_in_offsets(tmp_path: Path) -> None:
     told: list[int] = []
-    run(archive_of(), DirectoryPlace(tmp_path), on_offsets=told.append)
+    run(archive_of(), LocalDirectory(tmp_path), on_offsets=told.append)
     assert told == [2] * 18
-    run(archive_of(), DirectoryPlace(tmp_path), on_offsets=told.append)
+    run(archive_of(), LocalDirectory(tmp_path), on_offsets=told.append)
     assert sum(told) == 72
 
 
 def test_the_same_rows_make_the_same_files(tmp_path: Path) -> None:
     def content(root: Path) -> Counter[bytes]:
-        run(archive_of(), DirectoryPlace(root))
+        run(archive_of(), LocalDirectory(root))
         return Counter(path.read_bytes() for path in data_files(root))
 
     assert content(tmp_path / "one") == content(tmp_path / "two")
@@ -362,14 +364,14 @@ def test_the_same_rows_make_the_same_files(tmp_path: Path) -> None:
 def test_memory_is_that_of_a_file_not_of_a_stream(tmp_path: Path) -> None:
     archive = ChunkArchive(sparse_bytes=1, message_bytes=1000)
     archive.add(0, steady(10, *range(40)))
-    run(archive, DirectoryPlace(tmp_path), partitioning=Partitioning(()), file_bytes=100_000, span_bytes=1 << 20)
+    run(archive, LocalDirectory(tmp_path), partitioning=Partitioning(()), file_bytes=100_000, span_bytes=1 << 20)
     sizes = [pq.ParquetFile(path).read().nbytes for path in data_files(tmp_path)]
     assert len(sizes) == 5
     assert max(sizes) < 130_000
 
 
 def test_a_table_in_s3_is_written_once(s3_objects: S3Objects) -> None:
-    archive, place = archive_of(2), BucketPlace(s3_objects, "table")
+    archive, place = archive_of(2), BucketDirectory(s3_objects, "table")
     assert run(archive, place, form=FileFormat.JSONL).rows == 12
     assert run(archive, place, form=FileFormat.JSONL).rows == 0
     lines = [line for name in place.names("stream=orders/") for line in place.read(name).splitlines()]

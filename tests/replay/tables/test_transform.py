@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from coldstream.replay.tables.transform import Row, to_dicts, transformed
+from coldstream.replay.tables.row_transform import Row, to_dicts, transform_rows
 from coldstream.rows.schema import SCHEMA
 from tests.support.amqp_samples import encode
 from tests.support.rows import as_rows
@@ -19,14 +19,14 @@ def test_a_transformation_changes_rows_and_leaves_some_out() -> None:
             return None
         return row | {"value": row["value"].upper(), "application_properties": {"n": "1"}, "offset": 0, "stream": "x"}
 
-    made = transformed(found, second)
+    made = transform_rows(found, second)
     assert made.schema == SCHEMA
     (row,) = to_dicts(made)
     assert (row["value"], row["application_properties"]) == (b"TWO", {"n": "1"})
     assert (row["stream"], row["offset"]) == ("orders", 41)
-    assert transformed(found, lambda _: None).num_rows == 0
+    assert transform_rows(found, lambda _: None).num_rows == 0
 
 
 def test_a_transformation_that_makes_no_row_is_an_error() -> None:
     with pytest.raises((TypeError, pa.ArrowInvalid)):
-        transformed(as_rows(encode(body=b"one")), lambda row: row | {"value": object()})
+        transform_rows(as_rows(encode(body=b"one")), lambda row: row | {"value": object()})

@@ -1,4 +1,4 @@
-"""`coldstream compact`: small fragments into larger ones, and compressed ones."""
+"""`coldstream compact`: merge small fragments, and compress them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.options import Incarnation, Output, Vhost
+from coldstream.cli.declared_options import with_declared_options
+from coldstream.cli.options import Output
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import report_silence
+from coldstream.compact.arguments import CompactArguments
 from coldstream.console.exits import exit_code_of
 from coldstream.console.output import Format, printable, size_text, write_json, write_table
 from coldstream.units import format_timestamp, now_ms
@@ -20,8 +22,8 @@ from coldstream.units import format_timestamp, now_ms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coldstream.compact.report import StreamReport
-    from coldstream.compact.savings import Prospect
+    from coldstream.compact.report import CompactionReport
+    from coldstream.compact.savings import CompactionForecast
     from coldstream.manifest.groups import Policy
     from coldstream.manifest.stream import StreamId
     from coldstream.store.ports import ManifestReads
@@ -29,41 +31,27 @@ if TYPE_CHECKING:
 CONNECTIONS_A_JOB = 8
 
 
+@with_declared_options
 def compact(
     names: Annotated[
         list[str] | None, typer.Argument(help="Streams to compact.", metavar="NAME...", show_default=False)
     ] = None,
     *,
-    vhost: Vhost = "/",
-    incarnation: Incarnation = None,
-    every: Annotated[bool, typer.Option("--all", help="Every stream of every vhost, past lives too.")] = False,
-    older_than: Annotated[
-        str, typer.Option(help="Leave what has chunks younger than that, such as 30d.", metavar="TIME")
-    ] = "1h",
-    target_size: Annotated[
-        str, typer.Option(help="Merge up to so much; leave fragments of half of it and more.", metavar="SIZE")
-    ] = "512MiB",
-    encoding: Annotated[
-        str, typer.Option(help="identity, or zstd-seekable: compressed, for what is read less.")
-    ] = "identity",
-    level: Annotated[int, typer.Option(help="Of compression, 1 to 19.")] = 3,
+    arguments: CompactArguments,
     jobs: Annotated[int, typer.Option(help="Objects to write at a time.", min=1, max=64)] = 2,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would save and cost, and change nothing.")
-    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Merge small fragments into large ones, or compress them.
 
-    Readers, uploads and other compactions may go on meanwhile. What was merged stays for 8 days, for readers that still
-    have its URL; a run also deletes what is due by then. Interrupted or killed, it leaves an archive that is right, and
-    the next run goes on. With identity, S3 copies most bytes by itself.
+    Readers, uploads and other compactions may run at the same time. Merged fragments stay for 8 days, for readers that
+    still have their URLs; each run also deletes those that are due. If it is interrupted or killed, the archive is
+    intact, and the next run goes on. With identity, S3 copies most bytes by itself.
     """
     from coldstream.compact.options import CompactOptions
-    from coldstream.compact.plan import groups_of
-    from coldstream.compact.report import summary
+    from coldstream.compact.plan import find_groups
+    from coldstream.compact.report import run_summary
     from coldstream.compact.run import Compactor
-    from coldstream.compact.savings import dry_run_summary, prospect_of
+    from coldstream.compact.savings import dry_run_summary, forecast_of
     from coldstream.compact.task import write_task
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
@@ -71,24 +59,26 @@ def compact(
     from coldstream.store.streams import select_streams
     from coldstream.store.table import DynamoTable
 
-    options = CompactOptions.parse(older_than=older_than, target_size=target_size, encoding=encoding, level=level)
+    options = CompactOptions.of(arguments)
     settings = Settings.from_environment(os.environ)
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
     with report_silence(f"DynamoDB, table {settings.table}"):
-        streams = select_streams(table, vhost, names or [], incarnation=incarnation, every=every)
-    if dry_run:
-        prospects = [prospect_of(table, objects, stream, options, now_ms()) for stream in streams]
+        streams = select_streams(
+            table, arguments.vhost, names or [], incarnation=arguments.incarnation, every=arguments.every
+        )
+    if arguments.dry_run:
+        forecasts = [forecast_of(table, objects, stream, options, now_ms()) for stream in streams]
         if output is Format.JSON:
-            write_json(dry_run_summary(prospects))
+            write_json(dry_run_summary(forecasts))
         else:
-            _show_prospects(prospects)
-        _tell_young(table, streams, options.policy(now_ms()), older_than)
+            _show_forecasts(forecasts)
+        _tell_young(table, streams, options.policy(now_ms()), arguments.older_than)
         return
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     policy = options.policy(now_ms())
     planned_bytes = sum(
-        group.identity_bytes for stream in streams for group in groups_of(table, stream.incarnation, policy)
+        group.identity_bytes for stream in streams for group in find_groups(table, stream.incarnation, policy)
     )
     began = time.monotonic()
     with progress("compacting", planned_bytes, "bytes") as advance:
@@ -102,10 +92,10 @@ def compact(
         )
         reports = compactor.run(streams, options)
     if output is Format.JSON:
-        write_json(summary(reports, seconds=time.monotonic() - began))
+        write_json(run_summary(reports, seconds=time.monotonic() - began))
     else:
         _show(reports)
-    _tell_young(table, streams, policy, older_than)
+    _tell_young(table, streams, policy, arguments.older_than)
     failures = [failure for report in reports for failure in report.failures]
     for failure in failures:
         typer.echo(printable(f"failed: {failure}"), err=True)
@@ -113,7 +103,7 @@ def compact(
 
 
 def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Policy, older_than: str) -> None:
-    """Tell of streams that are left alone as a whole, for what they have is too young."""
+    """Name the streams that are left alone because all their fragments are too young."""
     for stream in streams:
         head = table.head(stream.incarnation)
         if head is None or head.first_offset is None:
@@ -125,17 +115,17 @@ def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Polic
             typer.echo(printable(f"{stream}: {what}; the oldest has chunks up to {newest}"), err=True)
 
 
-def _show_prospects(prospects: list[Prospect]) -> None:
+def _show_forecasts(forecasts: list[CompactionForecast]) -> None:
     from coldstream.compact.savings import total_of
 
     heads = ("vhost", "stream", "fragments", "would be", "size", "would be", "saves a month", "costs once")
     rows = []
-    for prospect in prospects:
-        savings = prospect.savings
+    for forecast in forecasts:
+        savings = forecast.savings
         rows.append(
             (
-                prospect.stream.vhost,
-                prospect.stream.name,
+                forecast.stream.vhost,
+                forecast.stream.name,
                 savings.fragments,
                 savings.fragments_after,
                 size_text(savings.object_bytes),
@@ -145,20 +135,20 @@ def _show_prospects(prospects: list[Prospect]) -> None:
             )
         )
     write_table(heads, rows)
-    total = total_of(prospects)
+    total = total_of(forecasts)
     typer.echo(
         f"{total.fragments - total.fragments_after} objects fewer, {size_text(total.saved_bytes)} and"
         f" {_usd(total.saved_usd_a_month)} a month saved, for {_usd(total.cost_usd)} once;"
         " in US dollars, list prices of us-east-1, S3 Standard",
         err=True,
     )
-    if any(prospect.due_objects for prospect in prospects):
-        due_bytes = sum(prospect.due_bytes for prospect in prospects)
-        due = sum(prospect.due_objects for prospect in prospects)
-        typer.echo(f"{due} objects of {size_text(due_bytes)} that were compacted away would be deleted", err=True)
+    if any(forecast.due_objects for forecast in forecasts):
+        due_bytes = sum(forecast.due_bytes for forecast in forecasts)
+        due = sum(forecast.due_objects for forecast in forecasts)
+        typer.echo(f"{due} objects of {size_text(due_bytes)} that compaction has replaced would be deleted", err=True)
 
 
-def _show(reports: list[StreamReport]) -> None:
+def _show(reports: list[CompactionReport]) -> None:
     heads = ("vhost", "stream", "fragments", "are now", "size", "is now", "superseded", "failed", "deleted")
     write_table(
         heads,
@@ -181,7 +171,7 @@ def _show(reports: list[StreamReport]) -> None:
     copied = sum(report.copied_bytes for report in reports)
     typer.echo(f"{size_text(passed)} read and sent here, {size_text(copied)} copied by S3", err=True)
     for key in (key for report in reports for key in report.swept.kept):
-        typer.echo(printable(f"not deleted, for the manifest names it: {key}"), err=True)
+        typer.echo(printable(f"not deleted, because the manifest names it: {key}"), err=True)
 
 
 def _usd(amount: float) -> str:

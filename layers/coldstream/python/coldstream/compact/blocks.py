@@ -1,15 +1,16 @@
-"""Blocks: the objects of a group read in order, whichever encoding they have, with the next ones under way."""
+"""The objects of a group, of any encoding, read in order as blocks, while the next blocks are on their way."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from zlib import crc32
 
 from coldstream.errors import BadLengthError, BadSequenceError, StoppedError
+from coldstream.flow.window import Window
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import SeekTable, decompress_frames, frame_positions
 from coldstream.manifest.entry import FragmentEntry
@@ -19,17 +20,19 @@ from coldstream.store.ports import ObjectStore, RangeRead
 from coldstream.units import MIB, ByteRange
 
 BLOCK_BYTES = 4 * MIB
-"""Of chunks in one block, at least; what is compressed is cut where frames are."""
+"""A block has at least so many bytes of chunks; a compressed object is cut only between frames."""
 
 AHEAD_BYTES = 3 * BLOCK_BYTES
-"""Of blocks that are read before they are needed, and one more."""
+"""Memory of the blocks that are read before they are needed. One larger block is admitted alone."""
 
 READS_AT_ONCE = 4
+BLOCKS_AHEAD = READS_AT_ONCE + 1
+"""One more than are read, so that no thread waits while the caller works on a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """A range of an entry's object, and how much of the identity fragment is in it. The last one has the footer."""
+    """A range of an entry's object, and how many bytes of the identity fragment it holds. The last has the footer."""
 
     entry: FragmentEntry
     byte_range: ByteRange
@@ -38,13 +41,13 @@ class BlockPlan:
 
     @property
     def weight_bytes(self) -> int:
-        """What it takes in memory, about: as it comes, and decompressed."""
+        """About what the block takes in memory: the content, and for a compressed one also what was received."""
         return self.content_bytes if self.entry.frames is None else self.content_bytes + len(self.byte_range)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The next bytes of the identity fragment. `crc32` is of the bytes of the object that they were made of."""
+    """The next bytes of the identity fragment. `crc32` is that of the object's bytes from which they were decoded."""
 
     plan: BlockPlan
     content: memoryview
@@ -53,7 +56,7 @@ class Block:
 
 
 def plan_blocks(entry: FragmentEntry) -> Iterator[BlockPlan]:
-    """Cut an object into blocks, in order, without a byte left out."""
+    """Cut an object into blocks, in order; together they hold every byte of it."""
     identity_bytes = Group((entry,)).identity_bytes
     if entry.frames is None:
         starts = range(0, identity_bytes, BLOCK_BYTES)
@@ -74,10 +77,10 @@ def plan_blocks(entry: FragmentEntry) -> Iterator[BlockPlan]:
 
 
 def read_blocks(objects: ObjectStore, group: Group, should_stop: Callable[[], bool]) -> Generator[Block, None, None]:
-    """Yield the blocks of all objects. Memory: AHEAD_BYTES and two blocks; a frame or chunk larger than those, too.
+    """Yield the blocks of all objects. Memory: AHEAD_BYTES, the block in the caller's hands, and one larger block.
 
-    Raises ObjectNotFoundError, BadLengthError where an object is not of its size, CorruptionError where it cannot be
-    decompressed, StoppedError.
+    Raises ObjectNotFoundError, StoppedError, BadLengthError if an object does not have the size that the manifest says,
+    and CorruptionError if it cannot be decompressed.
     """
 
     def read(plan: BlockPlan) -> Block:
@@ -85,23 +88,20 @@ def read_blocks(objects: ObjectStore, group: Group, should_stop: Callable[[], bo
         _check_size(plan, found)
         return Block(plan, _content_of(plan, found.data), crc32(found.data), found.etag)
 
-    ahead: deque[tuple[BlockPlan, Future[Block]]] = deque()
-    ahead_bytes = 0
     pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="read")
+    ahead: Window[Block] = Window(pool, max_calls=BLOCKS_AHEAD, max_weight=AHEAD_BYTES)
     try:
-        for entry in group.entries:
-            for plan in plan_blocks(entry):
-                while ahead and (ahead_bytes + plan.weight_bytes > AHEAD_BYTES or len(ahead) > READS_AT_ONCE):
-                    before, future = ahead.popleft()
-                    ahead_bytes -= before.weight_bytes
-                    if should_stop():
-                        raise StoppedError(f"{plan.entry.key} is not read")
-                    yield future.result()
-                ahead.append((plan, pool.submit(read, plan)))
-                ahead_bytes += plan.weight_bytes
-        while ahead:
-            yield ahead.popleft()[1].result()
+        for plan in chain.from_iterable(map(plan_blocks, group.entries)):
+            while not ahead.has_room(plan.weight_bytes):
+                # Asked before each block, not before each read: what is stopped ends within a block.
+                if should_stop():
+                    raise StoppedError(f"stopped before {plan.entry.key} was read")
+                yield ahead.take()
+            ahead.submit(partial(read, plan), plan.weight_bytes)
+        while len(ahead):
+            yield ahead.take()
     finally:
+        # A caller that gives up closes this generator: reads that have not begun are not begun.
         pool.shutdown(cancel_futures=True)
 
 
@@ -121,7 +121,7 @@ def _content_of(plan: BlockPlan, data: bytes) -> memoryview:
 
 
 def _check_table(plan: BlockPlan, frames: Frames, view: memoryview) -> int:
-    """Hold the seek table to the manifest; return its size."""
+    """Compare the seek table with the manifest; return its size."""
     entry = plan.entry
     table = SeekTable.from_bytes(view, source=entry.key, object_bytes=entry.object_bytes)
     size = len(table.to_bytes())

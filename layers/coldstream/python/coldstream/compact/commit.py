@@ -1,8 +1,8 @@
-"""Commit a merged fragment: the transactions of `manifest.compaction`, begun again while others get in between.
+"""Commit a merged fragment by the transactions of `manifest.compaction`, repeated while other writers are first.
 
-Uploads, other compactions and sweeps all change the stream's revision. A transaction that loses the race is planned
-again on what is then there; one whose outcome is unknown is looked for. What was read and shows half of a change is
-read again. A second compaction may finish what this one began, and the other way round.
+Uploads, other compactions and sweeps all raise the stream's revision. A transaction that loses the race is planned
+again on the new state. If the outcome of one is unknown, the next attempt looks for its effect. A view that shows half
+of a change is read again. A commit takes several transactions; any compaction may finish what another has begun.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ from coldstream.manifest.compaction import GRACE_MS, Unfinished, plan_removal, p
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.groups import Group
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
 
-PAGE_ENTRIES = 1000
-"""Read of the manifest at a time; DynamoDB ends a page at a megabyte."""
 
-
-class Outcome(StrEnum):
+class CommitOutcome(StrEnum):
     """What became of a merged fragment."""
 
     COMMITTED = "committed"
     SUPERSEDED = "superseded"
-    """Others changed the entries of its group meanwhile."""
+    """Others changed the entries of its group first."""
 
 
 def commit(
@@ -42,19 +40,21 @@ def commit(
     merged: FragmentEntry,
     *,
     now: Callable[[], TimestampMs],
-) -> Outcome:
-    """Put a merged entry in the place of its group, whose objects get tombstones; finish what was interrupted first.
+) -> CommitOutcome:
+    """Put a merged entry in the place of its group, whose objects get tombstones; first finish an interrupted commit.
 
-    Where that is not done the object is deleted, unless the answer to a transaction that named it never came. `merged`
-    must be at a key that nobody else makes or names (compact.write).
+    If that fails, the object is deleted, unless the answer to a transaction that names it never came. `merged` must be
+    at a key that nobody else writes or names (compact.write).
 
-    Cost: two GetItems, a Query for each thousand entries, and a transaction for the last and 47 others; where there are
-    more of them, that of `finish`. Raises LostRaceError when others kept getting in between, and UnavailableError; what
-    was begun by then is for `finish`.
+    Cost: two GetItems, a Query for each thousand entries, and a transaction for the last entry and 47 others; for more
+    entries also the cost of `finish`. Raises LostRaceError if others kept being first, and UnavailableError; `finish`
+    does the rest of what was begun by then.
     """
+    # Once true it stays true until a later transaction fails for certain: an entry may name the object by then, and to
+    # delete it would lose messages. An object that nothing names only costs its storage.
     may_be_named = False
 
-    def replace_group() -> Outcome:
+    def replace_group() -> CommitOutcome:
         nonlocal may_be_named
         head = table.head(incarnation)
         if head is not None and head.compacting is not None:
@@ -63,18 +63,18 @@ def commit(
         log = _between(table, incarnation, group.first_offset, group.next_offset)
         _check_covers(log, group)
         if any(entry.key == merged.key for entry in log):
-            return Outcome.COMMITTED  # by the transaction of which no answer came
+            return CommitOutcome.COMMITTED  # by an earlier attempt, whose answer never came
         if head is None or not _is_same(log, group):
-            return Outcome.SUPERSEDED
+            return CommitOutcome.SUPERSEDED
         at = now()
         change = plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + GRACE_MS))
         before, may_be_named = may_be_named, True
         try:
             table.apply(change)
         except LostRaceError:
-            may_be_named = before
+            may_be_named = before  # this transaction failed for certain; an earlier one may still have passed
             raise
-        return Outcome.COMMITTED
+        return CommitOutcome.COMMITTED
 
     try:
         outcome = retry_lost_races(replace_group)
@@ -83,7 +83,7 @@ def commit(
             with suppress(ColdstreamError):
                 objects.delete(merged.key)
         raise
-    if outcome is Outcome.COMMITTED:
+    if outcome is CommitOutcome.COMMITTED:
         finish(table, incarnation, now)
     elif not may_be_named:
         objects.delete(merged.key)
@@ -91,17 +91,17 @@ def commit(
 
 
 def finish(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> None:
-    """Remove what a compaction of the stream has still to remove, if anything.
+    """Remove the entries that an unfinished commit has left, if the head says that there is one.
 
-    Cost: a GetItem; where there is something, a Query, one for each thousand entries, and a transaction for each 49.
-    Raises LostRaceError when others kept getting in between, or the log does not show what the head tells of.
+    Cost: a GetItem; if there is one, also a Query, one more for each thousand entries, and a transaction for each 49.
+    Raises LostRaceError if others kept being first, or if the log never shows the merged entry that the head names.
     """
     while retry_lost_races(lambda: _remove_some(table, incarnation, now)):
         pass
 
 
 def _remove_some(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> bool:
-    """Remove leftovers until all are removed, or a race is lost after some; return whether there may be more."""
+    """Remove entries until none is left, or until a race is lost after the first; return whether there may be more."""
     head = table.head(incarnation)
     if head is None or head.compacting is None:
         return False
@@ -114,7 +114,7 @@ def _remove_some(table: ManifestTable, incarnation: Incarnation, now: Callable[[
         except LostRaceError:
             if is_first:
                 raise
-            return True
+            return True  # there was progress: begin anew, with all attempts
         head = change.head
         unfinished = unfinished.after(change)
         is_first = False
@@ -125,35 +125,29 @@ def _read_unfinished(table: ManifestTable, head: Head, compacting: Offset) -> Un
     incarnation = head.stream.incarnation
     entries = table.log_from_offset(incarnation, Offset(compacting - 1), 1).entries
     if not entries or entries[0].next_offset != compacting:
-        raise LostRaceError(f"no entry ends before {compacting} by now")
+        raise LostRaceError(f"{incarnation}: the head says that an entry ends at offset {compacting}, and none does")
     return Unfinished.of(head, _between(table, incarnation, entries[0].first_offset, compacting))
 
 
 def _between(
     table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset
 ) -> tuple[FragmentEntry, ...]:
-    """Read the entries that end past the first offset, up to the one that ends at or past the next offset."""
+    """Read the entries that end after the first offset, up to the one that ends at the next offset or after it."""
     found: list[FragmentEntry] = []
-    position = first_offset
-    while position < next_offset:
-        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
-        for entry in page.entries:
-            found.append(entry)
-            if entry.next_offset >= next_offset:
-                return tuple(found)
-        if page.head is not None or not page.entries:
+    for entry in iter_log(table, incarnation, first_offset):
+        found.append(entry)
+        if entry.next_offset >= next_offset:
             break
-        position = page.entries[-1].next_offset
     return tuple(found)
 
 
 def _check_covers(log: tuple[FragmentEntry, ...], group: Group) -> None:
-    """Raise LostRaceError unless what was read holds all of the group's offsets.
+    """Raise LostRaceError unless the entries that were read hold all of the group's offsets.
 
-    Those are archived for good, so a hole is half of a change; without one it shows who has the offsets by now.
+    What is archived stays archived, so a hole is half of somebody's change, and to judge by it would be wrong.
     """
     if not log or log[0].first_offset > group.first_offset or log[-1].next_offset < group.next_offset:
-        raise LostRaceError(f"half of a change shows from offset {group.first_offset} to {group.next_offset}")
+        raise LostRaceError(f"offsets {group.first_offset} to {group.next_offset} show half of a change")
     for before, entry in pairwise(log):
         check_neighbours(before, entry)
 

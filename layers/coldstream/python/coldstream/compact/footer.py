@@ -1,4 +1,4 @@
-"""Footers: what follows the chunks in a fragment, index and trailer. Those of a group become that of the merged one."""
+"""Footers: index and trailer, which follow the chunks of a fragment. A group's footers become the merged one's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from coldstream.units import ByteRange
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A fragment's trailer, and its index records as they are to be in the merged one: positions moved up.
+    """A fragment's trailer, and its index records with positions in the merged fragment.
 
-    `crc32` is of the `size_bytes` that the footer has where it was read.
+    `crc32` is that of the `size_bytes` bytes of the footer as it was read.
     """
 
     trailer: FragmentTrailer
@@ -35,7 +35,7 @@ class Footer:
 
     @classmethod
     def from_bytes(cls, data: bytes, entry: FragmentEntry, shift: int) -> Self:
-        """Parse, and hold it to what the manifest says; positions go up by `shift`.
+        """Parse a footer, compare it with the manifest, and move its positions up by `shift`.
 
         `data` is all that follows the chunks, in the identity encoding. Raises CorruptionError of the kind that fits.
         """
@@ -84,14 +84,14 @@ class Footer:
 
 
 def footer_range(entry: FragmentEntry) -> ByteRange:
-    """Return where the footer is in the object of an identity fragment."""
+    """Return the bytes of an identity fragment's object that are its footer."""
     return ByteRange(FRAGMENT_HEADER_BYTES + entry.data_bytes, entry.object_bytes)
 
 
 def join_footers(footers: Sequence[Footer], group: Group) -> bytes:
-    """Make the footer of the merged fragment: as if it had been cut at once, where the first one was.
+    """Make the footer that the merged fragment would have if the upload had cut it as one.
 
-    Raises BadLengthError where the format cannot describe so large a fragment.
+    Raises BadLengthError if the fragment is too large for the format.
     """
     first = footers[0].trailer
     return build_footer(

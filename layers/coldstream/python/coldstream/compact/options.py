@@ -1,4 +1,4 @@
-"""What a compaction is told, as text on a command line."""
+"""The options of a compaction, checked, as a run needs them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from coldstream.compact.arguments import CompactArguments
 from coldstream.errors import InvalidSettingError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Policy
 from coldstream.units import KIB, TimestampMs, parse_duration, parse_size
 
-DEFAULT_OLDER_THAN = "1h"
-DEFAULT_TARGET_SIZE = "512MiB"
-
 MAX_OLDER_THAN_S = 100 * 365 * 24 * 3600
 MIN_TARGET_BYTES = 64 * KIB
 MAX_TARGET_BYTES = 1 << 32
 MAX_LEVEL = 19
-"""Higher ones of zstd want 128 MiB of whoever reads, too."""
+"""At higher levels of zstd readers, too, would need 128 MiB."""
 
 _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """Fragments older than `older_than_ms` become ones of up to `target_bytes` of chunks in the encoding."""
+    """Fragments older than `older_than_ms` become fragments of up to `target_bytes` of chunks, in `encoding`."""
 
     older_than_ms: int
     target_bytes: int
@@ -34,18 +32,28 @@ class CompactOptions:
     level: int
 
     @classmethod
+    def of(cls, arguments: CompactArguments) -> CompactOptions:
+        """Check what a user gave. Raises InvalidSettingError, naming the option."""
+        return cls.parse(
+            older_than=arguments.older_than,
+            target_size=arguments.target_size,
+            encoding=arguments.encoding,
+            level=arguments.level,
+        )
+
+    @classmethod
     def parse(cls, *, older_than: str, target_size: str, encoding: str, level: int = DEFAULT_LEVEL) -> CompactOptions:
-        """Read the options of these names. Raises InvalidSettingError, naming the option."""
+        """Parse the options of these names. Raises InvalidSettingError, naming the option."""
         older_than_s = _parse("--older-than", parse_duration, older_than)
         if older_than_s > MAX_OLDER_THAN_S:
-            raise InvalidSettingError("--older-than", "is to be 100 years at most")
+            raise InvalidSettingError("--older-than", "must be at most 100 years")
         target_bytes = _parse("--target-size", parse_size, target_size)
         if not MIN_TARGET_BYTES <= target_bytes <= MAX_TARGET_BYTES:
-            raise InvalidSettingError("--target-size", "is to be from 64KiB to 4GiB")
+            raise InvalidSettingError("--target-size", "must be from 64KiB to 4GiB")
         if encoding not in set(Encoding):
-            raise InvalidSettingError("--encoding", f"{encoding[:80]!r} is none of {', '.join(Encoding)}")
+            raise InvalidSettingError("--encoding", f"{encoding[:80]!r} is not one of {', '.join(Encoding)}")
         if not 1 <= level <= MAX_LEVEL:
-            raise InvalidSettingError("--level", f"is to be from 1 to {MAX_LEVEL}")
+            raise InvalidSettingError("--level", f"must be from 1 to {MAX_LEVEL}")
         return cls(round(older_than_s * 1000), target_bytes, Encoding(encoding), level)
 
     def policy(self, now: TimestampMs) -> Policy:
@@ -53,8 +61,8 @@ class CompactOptions:
         return Policy(TimestampMs(now - self.older_than_ms), self.target_bytes, self.encoding)
 
 
-def _parse(option: str, read: Callable[[str], _Number], text: str) -> _Number:
+def _parse(option_name: str, parse: Callable[[str], _Number], text: str) -> _Number:
     try:
-        return read(text)
+        return parse(text)
     except ValueError as err:
-        raise InvalidSettingError(option, str(err)) from err
+        raise InvalidSettingError(option_name, str(err)) from err

@@ -1,4 +1,4 @@
-"""The groups of a stream's log, read as they are asked for."""
+"""The groups of a stream that are worth compacting, read from the manifest as they are asked for."""
 
 from __future__ import annotations
 
@@ -7,42 +7,36 @@ from collections.abc import Iterator
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.groups import Group, Policy, plan_groups
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
 
-PAGE_ENTRIES = 1000
-"""Read of the manifest at a time: about 1 MB, where DynamoDB ends a page."""
 
+def find_groups(table: ManifestReads, incarnation: Incarnation, policy: Policy) -> Iterator[Group]:
+    """Yield the groups that are worth compacting. Cost: that of `iter_settled`.
 
-def groups_of(table: ManifestReads, incarnation: Incarnation, policy: Policy) -> Iterator[Group]:
-    """Yield the groups that are worth compacting. Cost: that of `walk`.
-
-    Groups may be committed while the walk goes on: it is past them.
+    Groups may be committed while this goes on: a group is yielded once the log has been read past it.
     """
-    return plan_groups(walk(table, incarnation), policy)
+    return plan_groups(iter_settled(table, incarnation), policy)
 
 
-def walk(table: ManifestReads, incarnation: Incarnation) -> Iterator[FragmentEntry]:
+def iter_settled(table: ManifestReads, incarnation: Incarnation) -> Iterator[FragmentEntry]:
     """Yield the entries of a log in order, without those that an unfinished compaction is about to remove.
 
-    Cost: one GetItem, one more Query where there is such a one, and one Query every 1,000 entries.
+    Cost: a GetItem, a Query if a compaction is unfinished, and a Query every 1,000 entries.
     """
     head = table.head(incarnation)
     if head is None:
         return
     merged = _unfinished(table, head)
-    position = Offset(0)
-    while True:
-        page = table.log_from_offset(incarnation, position, PAGE_ENTRIES)
-        for entry in page.entries:
-            if merged is None or not merged.first_offset <= entry.first_offset < entry.next_offset < merged.next_offset:
-                yield entry
-        if page.head is not None or not page.entries:
-            return
-        position = page.entries[-1].next_offset
+    for entry in iter_log(table, incarnation, Offset(0)):
+        # What lies within the merged entry is merged already. As part of a group, it would be archived twice.
+        if merged is None or not merged.first_offset <= entry.first_offset < entry.next_offset < merged.next_offset:
+            yield entry
 
 
 def _unfinished(table: ManifestReads, head: Head) -> FragmentEntry | None:
+    """Return the merged entry of the compaction that the head says is not finished."""
     if head.compacting is None:
         return None
     entries = table.log_from_offset(head.stream.incarnation, Offset(head.compacting - 1), 1).entries

@@ -1,4 +1,4 @@
-"""Reports: what became of each stream of a run."""
+"""The report of a run: what it did to each stream, and its summary as JSON."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coldstream.compact.sweep import Swept
-from coldstream.compact.task import Failure, Task
-from coldstream.compact.write import Written
+from coldstream.compact.sweep import SweepResult
+from coldstream.compact.task import CompactionTask, GroupFailure
+from coldstream.compact.write import MergedFragment
 from coldstream.manifest.stream import StreamId
 
 
 @dataclass(slots=True)
-class StreamReport:
-    """What became of one stream.
+class CompactionReport:
+    """What a run did to one stream.
 
-    `fragments` of `object_bytes` became `fragments_after` of `object_bytes_after`. `superseded` are groups that others
-    changed meanwhile. `read_bytes` and `sent_bytes` passed whoever wrote, `copied_bytes` were copied by the store.
+    `fragments` of `object_bytes` became `fragments_after` of `object_bytes_after`. `superseded` counts the groups that
+    others changed first. `read_bytes` and `sent_bytes` passed the writing process; the store copied `copied_bytes`.
     """
 
     stream: StreamId
@@ -29,11 +29,11 @@ class StreamReport:
     sent_bytes: int = 0
     copied_bytes: int = 0
     superseded: int = 0
-    swept: Swept = field(default_factory=Swept)
-    failures: list[Failure] = field(default_factory=list)
+    swept: SweepResult = field(default_factory=SweepResult)
+    failures: list[GroupFailure] = field(default_factory=list)
 
-    def add(self, task: Task, written: Written, *, is_committed: bool) -> None:
-        """Count what was written, and committed or not."""
+    def add(self, task: CompactionTask, written: MergedFragment, *, is_committed: bool) -> None:
+        """Count an object that was written. If it was not committed, only the bytes that passed count."""
         self.read_bytes += written.read_bytes
         self.sent_bytes += written.sent_bytes
         self.copied_bytes += written.copied_bytes
@@ -46,8 +46,8 @@ class StreamReport:
         self.object_bytes_after += written.entry.object_bytes
 
 
-def summary(reports: Sequence[StreamReport], *, seconds: float) -> dict[str, object]:
-    """Return a run's summary, for JSON: the totals, and each stream."""
+def run_summary(reports: Sequence[CompactionReport], *, seconds: float) -> dict[str, object]:
+    """Return the summary of a run, for JSON: the totals, and each stream."""
     streams = [_to_json(report) for report in reports]
     totals = {name: sum(stream[name] for stream in streams) for name in _COUNTS}
     failed = sum(len(report.failures) for report in reports)
@@ -68,7 +68,7 @@ _COUNTS = (
 )
 
 
-def _to_json(report: StreamReport) -> dict[str, Any]:
+def _to_json(report: CompactionReport) -> dict[str, Any]:
     swept = report.swept
     return {
         "vhost": report.stream.vhost,

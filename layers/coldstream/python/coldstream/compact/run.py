@@ -1,6 +1,8 @@
-"""A run: plan the groups of streams, have them written, by threads here or by others, commit each, and sweep.
+"""A compaction run: plan the groups of streams, have them written, commit each, and sweep at the end.
 
-One thread plans and commits. So the commits of a stream come one after the other, and nothing has to be locked.
+Writing is done by threads here, or by other processes for which the threads wait. Planning and committing is done by
+the caller's thread alone, so the commits of one run never race each other and need no lock. Other runs are other
+writers like any: `commit` deals with them.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from coldstream.compact.commit import Outcome, commit, finish
+from coldstream.compact.commit import CommitOutcome, commit, finish
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.plan import groups_of
-from coldstream.compact.report import StreamReport
+from coldstream.compact.plan import find_groups
+from coldstream.compact.report import CompactionReport
 from coldstream.compact.sweep import sweep
-from coldstream.compact.task import Failure, Task
-from coldstream.compact.write import Written
+from coldstream.compact.task import CompactionTask, GroupFailure
+from coldstream.compact.write import MergedFragment
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestTable, ObjectStore
@@ -25,76 +27,87 @@ from coldstream.units import TimestampMs, now_ms
 GIVE_UP_AFTER = 3
 """Groups in a row for which a service did not answer, each after its retries."""
 
+WriteResult = MergedFragment | GroupFailure
+
 
 @dataclass(frozen=True, slots=True)
 class Compactor:
     """Compacts streams of one archive.
 
-    `write` makes the object of a task, in one of `at_once` threads; it returns what is wrong with that group, and
-    raises what is wrong with all. `stop` tells what it has begun to end, when a run ends before that. `on_settled` is
-    called with each task that is done with, one way or the other.
+    `write` makes the object of a task; it is called in `at_once` threads. It returns what is wrong with that group, and
+    raises what is wrong with all of them. `stop` tells all that `write` has begun to end; it is called if a run ends
+    early. `on_settled` is called with each task that is done with, whether it failed or not.
     """
 
     table: ManifestTable
     objects: ObjectStore
-    write: Callable[[Task], Written | Failure]
+    write: Callable[[CompactionTask], WriteResult]
     at_once: int
     stop: Callable[[], None] = lambda: None
-    on_settled: Callable[[Task], None] = lambda _: None
+    on_settled: Callable[[CompactionTask], None] = lambda _: None
     now: Callable[[], TimestampMs] = now_ms
 
-    def run(self, streams: Sequence[StreamId], options: CompactOptions) -> list[StreamReport]:
-        """Compact streams, and sweep them; return what became of each.
+    def run(self, streams: Sequence[StreamId], options: CompactOptions) -> list[CompactionReport]:
+        """Compact streams, sweep them, and return a report of each.
 
-        Where a group fails the others go on, except when a service does not answer for several in a row: then nothing
-        more is begun. Interrupted, what is under way is stopped, and what was written and not committed is deleted.
+        If a group fails, the others go on. If a service does not answer for GIVE_UP_AFTER groups in a row, nothing more
+        is begun. If the run is interrupted, `stop` is called, and objects that were written and not committed are
+        deleted.
         """
-        reports = {stream: StreamReport(stream) for stream in streams}
-        unavailable = 0
-        with closing(self._written(self._tasks(reports, options))) as results:
+        reports = {stream: CompactionReport(stream) for stream in streams}
+        unanswered = 0
+        with closing(self._write_all(self._plan(reports, options))) as results:
             for task, result in results:
                 failure = self._settle(task, result, reports[task.stream])
                 self.on_settled(task)
-                is_unavailable = failure is not None and issubclass(failure.kind, UnavailableError)
-                unavailable = unavailable + 1 if is_unavailable else 0
-                if unavailable == GIVE_UP_AFTER:
+                is_unanswered = failure is not None and issubclass(failure.kind, UnavailableError)
+                unanswered = unanswered + 1 if is_unanswered else 0
+                if unanswered == GIVE_UP_AFTER:
                     return list(reports.values())
         for stream, report in reports.items():
             try:
                 report.swept = sweep(self.table, self.objects, stream.incarnation, self.now())
             except ColdstreamError as err:
-                report.failures.append(Failure.of(err))
+                report.failures.append(GroupFailure.of(err))
         return list(reports.values())
 
-    def _tasks(self, reports: dict[StreamId, StreamReport], options: CompactOptions) -> Iterator[Task]:
+    def _plan(self, reports: dict[StreamId, CompactionReport], options: CompactOptions) -> Iterator[CompactionTask]:
+        """Yield the tasks of all streams, planned as they are asked for; what fails in a stream ends only that one."""
         policy = options.policy(self.now())
         for stream, report in reports.items():
             try:
+                # An unfinished commit holds two entries for the same offsets: nothing is planned on those.
                 finish(self.table, stream.incarnation, self.now)
-                for group in groups_of(self.table, stream.incarnation, policy):
-                    yield Task(stream, group, options.encoding, options.level)
+                for group in find_groups(self.table, stream.incarnation, policy):
+                    yield CompactionTask(stream, group, options.encoding, options.level)
             except ColdstreamError as err:
-                report.failures.append(Failure.of(err))
+                report.failures.append(GroupFailure.of(err))
 
-    def _written(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Written | Failure]]:
-        """Yield tasks as they are written; one more than are at once is planned ahead."""
-        under_way: dict[Future[Written | Failure], Task] = {}
-        is_whole = False
+    def _write_all(self, tasks: Iterable[CompactionTask]) -> Generator[tuple[CompactionTask, WriteResult]]:
+        """Yield tasks with their results, in the order in which they end; plan one more than are written at once.
+
+        That order, and not the order of the tasks, is why this is no `Window`: one large group would hold up the
+        commits of all others.
+        """
+        under_way: dict[Future[WriteResult], CompactionTask] = {}
+        is_complete = False
         with ThreadPoolExecutor(self.at_once, thread_name_prefix="compact") as pool:
             try:
                 for task in tasks:
                     under_way[pool.submit(self.write, task)] = task
                     if len(under_way) > self.at_once:
-                        yield from _done(under_way)
+                        yield from _take_completed(under_way)
                 while under_way:
-                    yield from _done(under_way)
-                is_whole = True
+                    yield from _take_completed(under_way)
+                is_complete = True
             finally:
-                # An interrupt may come when a task has begun, and is not among those under way yet.
-                if not is_whole:
+                # Not "if under_way": an interrupt may come after `submit` began a task and before it is in the dict.
+                # Without `stop` the pool would then wait for that task to its end.
+                if not is_complete:
                     self._abandon(under_way)
 
-    def _abandon(self, under_way: Iterable[Future[Written | Failure]]) -> None:
+    def _abandon(self, under_way: Iterable[Future[WriteResult]]) -> None:
+        """Stop what is under way, and delete what was written: nobody commits it any more."""
         self.stop()
         for future in under_way:
             future.cancel()
@@ -102,28 +115,30 @@ class Compactor:
             if future.cancelled() or future.exception() is not None:
                 continue
             result = future.result()
-            if isinstance(result, Written):
+            if isinstance(result, MergedFragment):
                 with suppress(ColdstreamError):
                     self.objects.delete(result.entry.key)
 
-    def _settle(self, task: Task, result: Written | Failure, report: StreamReport) -> Failure | None:
-        """Commit what was written; return the failure there is, if any."""
-        if isinstance(result, Failure):
+    def _settle(self, task: CompactionTask, result: WriteResult, report: CompactionReport) -> GroupFailure | None:
+        """Commit what was written; return the failure if there is one."""
+        if isinstance(result, GroupFailure):
             report.failures.append(result)
             return result
         try:
             outcome = commit(self.table, self.objects, task.stream.incarnation, task.group, result.entry, now=self.now)
         except ColdstreamError as err:
-            failure = Failure.of(err, task.group)
+            failure = GroupFailure.of(err, task.group)
             report.failures.append(failure)
             return failure
-        report.add(task, result, is_committed=outcome is Outcome.COMMITTED)
+        report.add(task, result, is_committed=outcome is CommitOutcome.COMMITTED)
         return None
 
 
-def _done(under_way: dict[Future[Written | Failure], Task]) -> Iterator[tuple[Task, Written | Failure]]:
-    """Wait for some to be done, and take those out."""
-    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-    for future in done:
+def _take_completed(
+    under_way: dict[Future[WriteResult], CompactionTask],
+) -> Iterator[tuple[CompactionTask, WriteResult]]:
+    """Wait until at least one call has ended, and take all that have."""
+    completed, _ = wait(under_way, return_when=FIRST_COMPLETED)
+    for future in completed:
         result = future.result()
         yield under_way.pop(future), result

@@ -1,7 +1,7 @@
-"""Savings: what compacting would save, in objects, bytes and money, and what doing it would cost.
+"""What compaction would save, in objects, bytes and money, and what it would cost.
 
-List prices of us-east-1, S3 Standard and DynamoDB on demand, in US dollars; other regions, classes and contracts have
-others. What compression gives is an estimate, of a few samples.
+Prices are list prices in US dollars, of us-east-1, S3 Standard and DynamoDB on demand; others apply to other regions,
+storage classes and contracts. The size after compression is estimated from a few samples.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coldstream.compact.blocks import plan_blocks
-from coldstream.compact.merge import Requests, requests_of
+from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.merge_plan import RequestCounts, count_requests
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.plan import groups_of
-from coldstream.compact.rewrite import PART_BYTES
-from coldstream.compact.sweep import due
+from coldstream.compact.plan import find_groups
+from coldstream.compact.sweep import due_tombstones
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import compress_frame
 from coldstream.manifest.compaction import FIRST_REMOVALS, MAX_REMOVALS, MAX_SWEPT
@@ -26,7 +26,7 @@ from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, ByteRange, TimestampMs
 
 STORAGE_USD = 0.023 / 1024**3
-"""A byte, a month."""
+"""For a byte, each month."""
 
 PUT_USD = 0.005 / 1000
 GET_USD = 0.0004 / 1000
@@ -34,19 +34,19 @@ WRITE_UNIT_USD = 0.625 / 1_000_000
 
 SAMPLE_BYTES = 2 * MIB
 ENTRY_BYTES = 400
-"""Of an entry's item, beside its object's key, sparse index and frames."""
+"""Size of an entry's item without its key, sparse index and frames."""
 
 EVENT_UNITS = 2
 HEAD_UNITS = 3
-"""For the head: written in each transaction, at two units, and in the index by time."""
+"""The head is written in each transaction, at two units, and once more in the index by time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Of what would be compacted: `fragments` of `object_bytes` would become `fragments_after`.
+    """`fragments` of `object_bytes` would become `fragments_after` of `object_bytes_after`.
 
-    `is_estimate` says that `object_bytes_after` is one. `cost_usd` is for the requests, with those that a sweep makes
-    of the old objects later.
+    If `is_estimate`, then `object_bytes_after` is estimated. `cost_usd` is for all requests, those of the later sweep
+    of the old objects included.
     """
 
     fragments: int = 0
@@ -59,7 +59,7 @@ class Savings:
 
     @property
     def saved_bytes(self) -> int:
-        """Negative where the objects would grow."""
+        """Negative if the objects would grow."""
         return self.object_bytes - self.object_bytes_after
 
     @property
@@ -79,7 +79,7 @@ class Savings:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the savings for JSON."""
         return {
             "fragments": self.fragments,
             "fragments_after": self.fragments_after,
@@ -94,8 +94,7 @@ class Savings:
 def savings_of(objects: ObjectReads, groups: Iterable[Group], options: CompactOptions) -> Savings:
     """Add up what compacting groups would save.
 
-    Cost: none, but where fragments are to be compressed a GET of up to 2 MiB for the first group, the second, the
-    fourth and so on.
+    Cost: nothing for identity. For compression, a GET of up to 2 MiB for the groups 1, 2, 4, 8 and so on.
     """
     total = Savings()
     sampled_bytes = compressed_bytes = 0
@@ -112,11 +111,11 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
     entries = len(group.entries)
     if encoding is Encoding.IDENTITY:
         after = group.identity_bytes
-        requests = requests_of(group)
+        requests = count_requests(group)
     else:
         after = sum(_compressed_bytes(entry, ratio) for entry in group.entries)
         blocks = sum(1 for entry in group.entries for _ in plan_blocks(entry))
-        requests = Requests(puts=2 - -after // PART_BYTES, gets=1 + blocks)
+        requests = RequestCounts(puts=2 - -after // PART_BYTES, gets=1 + blocks)
     return Savings(
         fragments=entries,
         fragments_after=1,
@@ -129,10 +128,10 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
 
 
 def write_units(group: Group) -> int:
-    """Count what the writes to DynamoDB cost, about.
+    """Count about how many write units of DynamoDB compacting a group takes.
 
-    In a transaction a kilobyte of an item is two units, and one more in the index by time. Each entry goes, the last
-    for the merged one; the tombstone of each object comes and goes.
+    In a transaction a kilobyte of an item takes two units, and one more in the index by time. Every entry is
+    removed or, if it is the last one, replaced. Every object gets a tombstone, which the sweep removes.
     """
     *others, last = (_kib(entry, entry.sparse) for entry in group.entries)
     merged = max(last, _kib(group.entries[-1], group.sparse()))
@@ -151,7 +150,7 @@ def _compressed_bytes(entry: FragmentEntry, ratio: float) -> int:
 
 
 def _sample(objects: ObjectReads, group: Group) -> bytes:
-    """Read from the middle of the group's largest identity fragment; nothing where it has none."""
+    """Read from the middle of the group's largest identity fragment; return nothing if it has none."""
     candidates = [entry for entry in group.entries if entry.encoding is Encoding.IDENTITY]
     if not candidates:
         return b""
@@ -162,8 +161,8 @@ def _sample(objects: ObjectReads, group: Group) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
-    """What a run would do to a stream: compact, and delete `due_objects`, or a thousand of them and more."""
+class CompactionForecast:
+    """What a run would do to a stream. A `due_objects` of 1,000 means at least so many that it would delete."""
 
     stream: StreamId
     savings: Savings
@@ -171,33 +170,33 @@ class Prospect:
     due_bytes: int
 
 
-def prospect_of(
+def forecast_of(
     table: ManifestReads, objects: ObjectReads, stream: StreamId, options: CompactOptions, now: TimestampMs
-) -> Prospect:
-    """Find what a run would do to a stream. Cost: that of `walk`, of `savings_of`, and a Query."""
-    groups = groups_of(table, stream.incarnation, options.policy(now))
-    tombstones = due(table, stream.incarnation, now)
-    return Prospect(
+) -> CompactionForecast:
+    """Foretell what a run would do to a stream. Cost: that of `find_groups` and of `savings_of`, and a Query."""
+    groups = find_groups(table, stream.incarnation, options.policy(now))
+    tombstones = due_tombstones(table, stream.incarnation, now)
+    return CompactionForecast(
         stream, savings_of(objects, groups, options), len(tombstones), sum(one.object_bytes for one in tombstones)
     )
 
 
-def total_of(prospects: Iterable[Prospect]) -> Savings:
-    """Add up."""
-    return sum((prospect.savings for prospect in prospects), Savings())
+def total_of(forecasts: Iterable[CompactionForecast]) -> Savings:
+    """Add up the savings of all streams."""
+    return sum((forecast.savings for forecast in forecasts), Savings())
 
 
-def dry_run_summary(prospects: Sequence[Prospect]) -> dict[str, object]:
+def dry_run_summary(forecasts: Sequence[CompactionForecast]) -> dict[str, object]:
     """Return what a run would do, for JSON: the totals, and each stream."""
     streams = [
         {
-            "vhost": prospect.stream.vhost,
-            "name": prospect.stream.name,
-            "incarnation": prospect.stream.incarnation,
-            **prospect.savings.to_json(),
-            "due_objects": prospect.due_objects,
-            "due_bytes": prospect.due_bytes,
+            "vhost": forecast.stream.vhost,
+            "name": forecast.stream.name,
+            "incarnation": forecast.stream.incarnation,
+            **forecast.savings.to_json(),
+            "due_objects": forecast.due_objects,
+            "due_bytes": forecast.due_bytes,
         }
-        for prospect in prospects
+        for forecast in forecasts
     ]
-    return {"dry_run": True, **total_of(prospects).to_json(), "streams": streams}
+    return {"dry_run": True, **total_of(forecasts).to_json(), "streams": streams}

@@ -1,4 +1,4 @@
-"""Sweep: delete objects whose tombstones are due, and then the tombstones."""
+"""Delete the objects whose tombstones are due, and then the tombstones."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DELETES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """Objects that were deleted, and those left because an entry names them."""
+class SweepResult:
+    """Objects that were deleted; `kept` are the keys of those that an entry still names."""
 
     objects: int = 0
     object_bytes: int = 0
@@ -29,22 +29,25 @@ def sweep(
     objects: ObjectStore,
     incarnation: Incarnation,
     now: TimestampMs,
-) -> Swept:
-    """Delete what is due at `now`; safe to repeat, and to run at once with others.
+) -> SweepResult:
+    """Delete what is due at `now`. It is safe to repeat, and to run beside other sweeps.
 
-    An object that an entry names is not deleted, whatever its tombstone says; the tombstone goes, for whoever removes
-    that entry makes another.
+    An object that an entry names is never deleted, whatever its tombstone says. Its tombstone goes all the same:
+    whoever removes that entry makes a new one.
+
+    Objects go before their tombstones: a sweep that is killed between the two is repeated by the next one, and no
+    object is forgotten.
 
     Cost: one Query, and for every 99 objects a Query, a GetItem and a transaction, and a Query and a DELETE for each.
     """
-    swept = Swept()
+    swept = SweepResult()
     with ThreadPoolExecutor(DELETES_AT_ONCE, thread_name_prefix="sweep") as pool:
         while found := table.tombstones(incarnation, now, MAX_SWEPT):
             named = list(pool.map(lambda tombstone: _delete(table, objects, incarnation, tombstone), found))
             if not retry_lost_races(lambda: _forget(table, incarnation, now, found)):
-                continue  # another sweep did, and counts them
+                continue  # another sweep took these tombstones away, and counts the objects
             deleted = [tombstone for tombstone, is_named in zip(found, named, strict=True) if not is_named]
-            swept = Swept(
+            swept = SweepResult(
                 swept.objects + len(deleted),
                 swept.object_bytes + sum(tombstone.object_bytes for tombstone in deleted),
                 swept.kept + tuple(tombstone.key for tombstone in found if tombstone not in deleted),
@@ -52,13 +55,13 @@ def sweep(
     return swept
 
 
-def due(table: ManifestReads, incarnation: Incarnation, now: TimestampMs) -> tuple[Tombstone, ...]:
+def due_tombstones(table: ManifestReads, incarnation: Incarnation, now: TimestampMs) -> tuple[Tombstone, ...]:
     """Return the first thousand tombstones that a sweep at `now` would find. Cost: one Query."""
     return table.tombstones(incarnation, now, 1000)
 
 
 def _delete(table: ManifestReads, objects: ObjectStore, incarnation: Incarnation, tombstone: Tombstone) -> bool:
-    """Delete an object; return whether an entry names it, which is then left alone."""
+    """Delete an object unless an entry names it; return whether one does."""
     entries = table.log_from_offset(incarnation, Offset(tombstone.next_offset - 1), 1).entries
     if any(entry.key == tombstone.key for entry in entries):
         return True
@@ -67,7 +70,7 @@ def _delete(table: ManifestReads, objects: ObjectStore, incarnation: Incarnation
 
 
 def _forget(table: ManifestTable, incarnation: Incarnation, now: TimestampMs, deleted: tuple[Tombstone, ...]) -> bool:
-    """Take tombstones away; return False where that was done by another meanwhile."""
+    """Remove tombstones; return False if another sweep has already removed some of them."""
     head = table.head(incarnation)
     left = table.tombstones(incarnation, now, MAX_SWEPT)
     if head is None or not set(deleted) <= set(left):

@@ -1,11 +1,11 @@
-"""Tasks: one group to write, as it travels to whoever writes it, and what comes back."""
+"""The work on one group, as it travels to whoever writes it, and what comes back if it fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coldstream.compact.write import Written, write_group
+from coldstream.compact.write import MergedFragment, write_group
 from coldstream.errors import ColdstreamError, CorruptionError, ObjectNotFoundError
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
@@ -16,7 +16,7 @@ from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CompactionTask:
     """Write a group's object in an encoding, at a level of compression."""
 
     stream: StreamId
@@ -26,10 +26,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class GroupFailure:
     """Why a group was not compacted; `key` and `position` say where a fragment is corrupt.
 
-    Offsets are None where a stream could not even be planned.
+    Offsets are None if the stream could not even be planned.
     """
 
     kind: type[ColdstreamError]
@@ -44,15 +44,13 @@ class Failure:
         return what if self.first_offset is None else f"offsets {self.first_offset} on: {what}"
 
     @classmethod
-    def of(cls, err: ColdstreamError, group: Group | None = None) -> Failure:
-        """Describe an error: errors themselves do not travel between processes."""
-        key = (
-            err.source
-            if isinstance(err, CorruptionError)
-            else err.key
-            if isinstance(err, ObjectNotFoundError)
-            else None
-        )
+    def of(cls, err: ColdstreamError, group: Group | None = None) -> GroupFailure:
+        """Describe an error. The errors themselves do not travel: those with fields of their own do not pickle."""
+        key = None
+        if isinstance(err, CorruptionError):
+            key = err.source
+        elif isinstance(err, ObjectNotFoundError):
+            key = err.key
         return cls(
             kind=type(err),
             message=str(err),
@@ -66,12 +64,12 @@ class Failure:
 def write_task(
     objects: ObjectStore,
     keys: Keys,
-    task: Task,
+    task: CompactionTask,
     *,
     on_bytes: Callable[[int], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Written | Failure:
-    """Write the object of a task; what goes wrong with this group is returned, so that others go on."""
+) -> MergedFragment | GroupFailure:
+    """Write the object of a task; return what goes wrong with its group, so that the others go on."""
     try:
         return write_group(
             objects,
@@ -84,4 +82,4 @@ def write_task(
             should_stop=should_stop,
         )
     except ColdstreamError as err:
-        return Failure.of(err, task.group)
+        return GroupFailure.of(err, task.group)

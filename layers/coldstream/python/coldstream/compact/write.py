@@ -1,10 +1,10 @@
-"""Write the object of a group: by a merge where it stays identity, by a rewrite where it is to be compressed.
+"""Write the object of a group: merge it if it stays identity, rewrite it if it is to be compressed.
 
-The key is always fresh: its generation is above those of the group's entries, and nothing is at it. Any other could be
-that of a tombstone, whose object, or the next one at that key, is deleted one day. An object that is there already is
-never taken for ours, even with the very same bytes: who wrote it may be about to commit it, or to delete it because
-another was first. So one writer alone knows each object that it made, and may delete it when it did not commit it. What
-a writer that was killed left complete stays, unnamed, and costs what it takes.
+The key is always fresh: its generation is above those of the group's entries, and it has no object. Any other key could
+be that of a tombstone, and whatever is at that key is deleted one day. An object that is there already is never taken
+for ours, even if the bytes are the same: its writer may be about to commit it, or to delete it because another was
+first. So exactly one writer knows each object, and may delete it if it does not commit it. The complete object of a
+writer that was killed stays. The manifest does not name it, and it costs only its storage.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from coldstream.compact.made import Made
 from coldstream.compact.merge import merge
+from coldstream.compact.merged_object import MergedObject
 from coldstream.compact.rewrite import rewrite
-from coldstream.compact.source import read_verified
+from coldstream.compact.verifier import read_verified
 from coldstream.errors import BadCrcError, ObjectExistsError, UnavailableError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding, FragmentEntry
@@ -25,12 +25,12 @@ from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
 
 MAX_GENERATIONS = 64
-"""Keys tried, of which those before the last are taken: by interrupted compactions, or others under way."""
+"""Keys that are tried. Each taken one is that of a killed writer, or of another compaction that is under way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The entry of the object that was made, and how many bytes were read, sent, and copied by the store alone."""
+class MergedFragment:
+    """The entry of a merged object, and how many bytes were read and sent here, and copied by the store alone."""
 
     entry: FragmentEntry
     read_bytes: int
@@ -48,38 +48,38 @@ def write_group(
     level: int = DEFAULT_LEVEL,
     on_bytes: Callable[[int], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Written:
-    """Make the merged fragment of a group at a key of its own; the manifest is not asked and not changed.
+) -> MergedFragment:
+    """Write the merged fragment of a group to a key of its own, without reading or changing the manifest.
 
-    `on_bytes` is called with sizes that add up to `group.identity_bytes`, again from nothing where another takes the
-    key meanwhile. Whatever is raised, the object is not there, and no upload to it is left; but with UnavailableError
-    that cannot always be known.
+    `on_bytes` is called with sizes that add up to `group.identity_bytes`, and again from 0 if another writer takes the
+    key first. If this raises, it leaves no object and no upload; after UnavailableError that is not certain.
 
-    Raises CorruptionError, naming key and position, where a fragment is not what the manifest says of it;
-    ObjectNotFoundError and ConflictError where its object is gone or replaced; StoppedError once `should_stop` is true;
-    ValueError for a group that cannot be of that encoding.
+    Raises CorruptionError, naming key and position, if a fragment is not what the manifest says; ObjectNotFoundError or
+    ConflictError if its object is gone or was replaced; StoppedError once `should_stop` is true; ValueError for a group
+    that cannot have that encoding.
     """
     if encoding is Encoding.IDENTITY and any(entry.encoding is not encoding for entry in group.entries):
-        raise ValueError("compressed fragments are not merged into an identity one")
+        raise ValueError("compressed fragments cannot be merged into an identity fragment")
     for generation, key in _free_keys(objects, keys, incarnation, group):
         try:
             if encoding is Encoding.IDENTITY:
-                made = merge(objects, key, group, on_bytes=on_bytes, should_stop=should_stop)
+                merged = merge(objects, key, group, on_bytes=on_bytes, should_stop=should_stop)
             else:
-                made = rewrite(objects, key, group, level=level, on_bytes=on_bytes, should_stop=should_stop)
+                merged = rewrite(objects, key, group, level=level, on_bytes=on_bytes, should_stop=should_stop)
         except ObjectExistsError:
-            continue
+            continue  # another writer was faster, at this key
         except BadCrcError as err:
             if err.source != key:
                 raise
-            _blame(objects, group, should_stop)
-            raise UnavailableError(f"{key} did not become what was sent and copied to it") from err
-        return _written(group, key, generation, made)
-    raise UnavailableError(f"{MAX_GENERATIONS} objects are at the keys of {group.first_offset:020} already")
+            # S3 checked the sum of all parts. Reading them tells which fragment is damaged.
+            _raise_damage(objects, group, should_stop)
+            raise UnavailableError(f"S3 refused {key}: its bytes are not those that were sent and copied") from err
+        return _merged_fragment(group, key, generation, merged)
+    raise UnavailableError(f"offset {group.first_offset}: all {MAX_GENERATIONS} keys that were tried have objects")
 
 
 def _free_keys(objects: ObjectStore, keys: Keys, incarnation: Incarnation, group: Group) -> Iterator[tuple[int, str]]:
-    """Yield generations and keys at which nothing is; cost: one HEAD each."""
+    """Yield generations, and their keys, that have no object. Cost: a HEAD each."""
     first = 1 + max(entry.generation for entry in group.entries)
     for generation in range(first, first + MAX_GENERATIONS):
         key = keys.fragment(incarnation, group.first_offset, generation)
@@ -87,18 +87,18 @@ def _free_keys(objects: ObjectStore, keys: Keys, incarnation: Incarnation, group
             yield generation, key
 
 
-def _blame(objects: ObjectStore, group: Group, should_stop: Callable[[], bool]) -> None:
-    """Read what an object that the store refused was made of, and raise what is wrong with it, if anything is."""
+def _raise_damage(objects: ObjectStore, group: Group, should_stop: Callable[[], bool]) -> None:
+    """Read the fragments of an object that the store refused, and raise what is wrong with them, if anything is."""
     for _ in read_verified(objects, group, should_stop):
         pass
 
 
-def _written(group: Group, key: str, generation: int, made: Made) -> Written:
+def _merged_fragment(group: Group, key: str, generation: int, merged: MergedObject) -> MergedFragment:
     entry = group.merged(
         key=key,
         generation=generation,
-        object_bytes=made.object_bytes,
-        crc32=made.crc32,
-        frames=made.frames,
+        object_bytes=merged.object_bytes,
+        crc32=merged.crc32,
+        frames=merged.frames,
     )
-    return Written(entry, made.read_bytes, made.sent_bytes, made.copied_bytes)
+    return MergedFragment(entry, merged.read_bytes, merged.sent_bytes, merged.copied_bytes)

@@ -1,4 +1,4 @@
-"""Messages of a stream as AMQP 0.9.1 has them: properties and a body, as the broker itself turns one into the other.
+"""Conversion of a stream's messages to AMQP 0.9.1, properties and a body, as the broker itself converts them.
 
     AMQP 1.0                                     AMQP 0.9.1
     one or more data sections                    the body, joined
@@ -11,11 +11,11 @@
     message annotations x-...                    headers; x-basic-... are the properties that they once were
     delivery annotations, footer                 nothing
 
-Where brokers differ it is as the newer ones have it (3.13 and later); `x-basic-type` and `x-basic-app-id` are also
-taken from application properties, where older ones put them. Two things are ours: a message that says nothing of its
-durability is persistent, as all are in a stream; and a user id, which brokers take only of the user who publishes, is
-the header x-user-id. Numbers with a fraction are text in headers, for pika has no other way to send them. What is no
-AMQP at all becomes the body as it is.
+If brokers differ, this follows the newer ones (3.13 and later); `x-basic-type` and `x-basic-app-id` are also taken from
+application properties, where older brokers put them. Two rules are ours: a message that does not state its durability
+is persistent, as all messages of a stream are; and a user id becomes the header x-user-id, because a broker accepts
+only the id of the user who publishes. Numbers with a fraction become text in headers: pika cannot send them otherwise.
+Bytes that are not AMQP become the body as they are.
 
 Upstream: `mc_amqpl.erl` (convert_from), `rabbit_msg_record.erl` (to_amqp091).
 """
@@ -45,13 +45,13 @@ _MAX_OCTET = 255
 _MAX_LONG = (1 << 63) - 1
 _BASIC = "x-basic-"
 _ROUTED = frozenset(("x-exchange", "x-routing-key"))
-"""Annotations in which the broker keeps where a message came from."""
+"""Annotations in which the broker notes how a message was published."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_amqp091(message: Message, stream: str) -> tuple[BasicProperties, bytes]:
-    """Return the properties and the body of a message. Raises CorruptionError where its AMQP is damaged."""
+    """Return the properties and the body of a message. Raises CorruptionError if its AMQP is damaged."""
     own: dict[str, Value] = {STREAM_HEADER: stream, OFFSET_HEADER: message.offset}
     try:
         kind = message.body_kind
@@ -95,12 +95,12 @@ def to_amqp091(message: Message, stream: str) -> tuple[BasicProperties, bytes]:
 
 
 def properties_bytes(properties: BasicProperties) -> int:
-    """Return how many bytes properties take as they are sent."""
+    """Return how many bytes properties have on the wire."""
     return sum(map(len, properties.encode()))
 
 
 def _sections(message: Message) -> bytes:
-    """Return the sections of a body that is not data, as they were published."""
+    """Return the sections of a body that is not data, byte for byte as they were published."""
     raw = message.raw
     found = locate(raw, source=message.source)
     return b"".join(
@@ -133,7 +133,7 @@ def _is_short(value: Value) -> bool:
 
 
 def _id(value: Value, name: str, headers: dict[str, Value]) -> str | None:
-    """Return an id as text; where it is none, or too long, put it among the headers."""
+    """Return an id as text; if it is binary or too long, add it to the headers instead."""
     if isinstance(value, UUID):
         return value.urn
     if isinstance(value, int):
@@ -144,7 +144,7 @@ def _id(value: Value, name: str, headers: dict[str, Value]) -> str | None:
 
 
 def _field(value: Value) -> Any:
-    """Return the value of a header in a type that AMQP 0.9.1 has."""
+    """Return the value of a header in a type of AMQP 0.9.1."""
     return _FIELDS[type(value)](value)
 
 

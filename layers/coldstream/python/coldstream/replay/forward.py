@@ -1,13 +1,13 @@
-"""Entries of archived chunks as they are published again.
+"""Entries of archived chunks, packed to be published again without decoding their messages.
 
-Messages travel as they are, a run of them as one sub-batch without compression: a broker then does once for a hundred
-messages what it otherwise does for each, and the bytes of a run stand in the chunk already as a sub-batch has them. To
-consumers, by either protocol, it makes no difference. Sub-batches stay packed as they were; those of which only a part
-is wanted are unpacked, and that part is sent as a run.
+A run of messages becomes one sub-batch without compression. The broker then does once for a hundred messages what it
+would do for each, and the bytes of the run already lie in the chunk as a sub-batch has them. Consumers, by either
+protocol, see no difference. Sub-batches stay packed. If only a part of one is requested, it is unpacked, and that part
+is sent as a run.
 
-The publishing id of an entry is the offset after its last record in the source. So ids rise, 0 says that nothing was
-published, and what a broker has of a source is told by one number. Where runs end depends on the chunks alone: so two
-that replay the same at the same time send the same entries, of which the broker takes each once.
+The publishing id of an entry is the offset after its last record in the source. So ids rise, 0 means that nothing was
+published, and one number says how much of a source a broker has. The end of a run depends on the chunk alone: two
+replays of the same request send the same entries, and the broker takes each entry once.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from coldstream.format.entry_run import iter_entry_runs, uncompressed_sub_batch
 from coldstream.units import KIB, MIB, Offset
 
 FRAME_BYTES = MIB
-"""Of entries that are sent together, unless one alone is larger."""
+"""Size of the entries that are sent together. A single entry may be larger."""
 
 RUN_BYTES = 32 * KIB
 RUN_RECORDS = 1000
-"""The most that are sent as one sub-batch: brokers put whole entries into chunks, which should not become large."""
+"""Most bytes and messages of a run: a broker puts a whole entry into one chunk, and chunks should stay small."""
 
 _ID = struct.Struct(">Q")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Entries behind their publishing ids: `parts` has the id of each, and how many messages it holds."""
+    """Entries, each after its publishing id. `parts` has the id of each, and how many messages it holds."""
 
     data: bytes
     parts: tuple[tuple[int, int], ...]
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """Number of entries."""
         return len(self.parts)
 
     @property
     def messages(self) -> int:
-        """How many messages they hold."""
+        """Number of messages in all entries."""
         return self.messages_after(0)
 
     @property
     def last_id(self) -> int:
-        """The publishing id of the last one."""
+        """The publishing id of the last entry."""
         return self.parts[-1][0]
 
     def messages_after(self, publishing_id: int) -> int:
-        """Return how many messages the entries behind a publishing id hold."""
+        """Return how many messages are in the entries after a publishing id."""
         return sum(messages for number, messages in self.parts if number > publishing_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry that is to be published, as a chunk has it."""
+    """An entry to publish, in the bytes that a chunk has for it."""
 
     publishing_id: int
     data: bytes
@@ -69,14 +69,14 @@ class Entry:
 
 
 class Runs:
-    """Puts messages together into runs; `cut` ends one. For messages of a chunk that are not sent as they stand."""
+    """Joins messages into runs, for messages that were decoded; `cut` ends a run."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._bytes = self._last_id = 0
 
     def add(self, publishing_id: int, message: bytes | memoryview) -> Iterator[Entry]:
-        """Add a message; yield the run before it where that is full."""
+        """Add a message; if the run is full, yield it first."""
         part = simple_entry(message)
         if self._parts and (self._bytes + len(part) > RUN_BYTES or len(self._parts) == RUN_RECORDS):
             yield from self.cut()
@@ -85,7 +85,7 @@ class Runs:
         self._last_id = publishing_id
 
     def cut(self) -> Iterator[Entry]:
-        """Yield what was added since the last run."""
+        """Yield the run, if it has messages, and begin another."""
         if self._parts:
             yield _packed(self._last_id, b"".join(self._parts), len(self._parts))
             self._parts = []
@@ -93,9 +93,9 @@ class Runs:
 
 
 def chunk_entries(chunk: Chunk, start: Offset, end: Offset, *, source: str) -> Iterator[Entry]:
-    """Yield the records of a verified chunk from `start` up to, not including, `end`, nothing decoded.
+    """Yield the records of a verified chunk from `start` up to, not including, `end`, without decoding them.
 
-    Tracking chunks have none. Cost: about 0.15 us a message. Raises CorruptionError.
+    Tracking chunks have no entries. Cost: about 0.15 us a message. Raises CorruptionError.
     """
     if chunk.header.type is not ChunkType.USER:
         return
@@ -114,11 +114,10 @@ def chunk_entries(chunk: Chunk, start: Offset, end: Offset, *, source: str) -> I
 
 
 def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None = None) -> Iterator[Frame]:
-    """Put entries together into frames of about FRAME_BYTES, and `max_bytes` at most.
+    """Join entries into frames of about FRAME_BYTES, at most `max_bytes`.
 
-    One that holds more than `max_messages` has one entry.
-
-    Raises InvalidInputError for an entry that is larger than that.
+    A frame has at most `max_messages` messages, unless it is a single entry. Raises InvalidInputError for an entry that
+    is larger than `max_bytes`.
     """
     limit = min(FRAME_BYTES, max_bytes)
     encoded: list[bytes] = []
@@ -144,7 +143,7 @@ def in_frames(entries: Iterable[Entry], max_bytes: int, max_messages: int | None
 
 
 def _part_of(chunk: Chunk, start: int, end: int, source: str) -> Iterator[Entry]:
-    """Yield the records from `start` up to `end`, which are of one run or one sub-batch."""
+    """Yield the records from `start` up to `end`, which lie in one run or one sub-batch."""
     runs = Runs()
     offset: int = chunk.header.chunk_id
     for entry in iter_entries(chunk, source=source):
@@ -159,7 +158,7 @@ def _part_of(chunk: Chunk, start: int, end: int, source: str) -> Iterator[Entry]
 
 
 def _packed(publishing_id: int, messages: bytes | memoryview, records: int) -> Entry:
-    """Make an entry of messages behind their lengths; one alone stays as it is."""
+    """Make one entry of messages, each after its length. A single message stays a simple entry."""
     if records == 1:
         return Entry(publishing_id, bytes(messages), 1)
     return Entry(publishing_id, uncompressed_sub_batch(messages, records), records)

@@ -1,7 +1,7 @@
-"""Routing: the key of a message, and the partition of a super stream that it belongs to.
+"""Routing: the key of a message, and its partition of a super stream.
 
-Partitions are chosen as RabbitMQ's stream clients for Java, Go, .NET and Rust choose them: 32-bit murmur3 of the key as
-UTF-8, with their seed, modulo the number of partitions. rstream 1.1.1 hashes otherwise.
+RabbitMQ's stream clients for Java, Go, .NET and Rust choose the partition in the same way: 32-bit murmur3 of the key as
+UTF-8, with their seed, modulo the number of partitions. rstream 1.1.1 uses another hash.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ def partition_of(key: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RoutingKey:
-    """Where a message has its routing key: the section and the name in it, as in `properties.message_id`."""
+    """Where a message has its routing key: a section and a name in it, as in `properties.message_id`."""
 
     section: str = "properties"
     name: str = "message_id"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `SECTION.NAME`; names of properties may have dashes. Raises InvalidQueryError."""
+        """Parse `SECTION.NAME`; names of properties may have dashes. Raises InvalidQueryError."""
         section, _, name = text.partition(".")
         if section == "properties":
             name = name.replace("-", "_")
         if section not in _SECTIONS or not name or (section == "properties" and name not in Properties._fields):
             raise InvalidQueryError(
-                "routing key", f"is {' or '.join(f'{each}.NAME' for each in _SECTIONS)}, like properties.message_id"
+                "routing key",
+                f"must be {' or '.join(f'{each}.NAME' for each in _SECTIONS)}, such as properties.message_id",
             )
         return cls(section, name)
 
@@ -50,7 +51,7 @@ class RoutingKey:
         return f"{self.section}.{self.name}"
 
     def find(self, message: Message) -> str | None:
-        """Return the key of a message as text, None where it has none, or is not AMQP. Raises CorruptionError."""
+        """Return the key of a message as text, or None if it has none or is not AMQP. Raises CorruptionError."""
         found: Value = None
         try:
             section = getattr(message, self.section)
@@ -66,7 +67,7 @@ class RoutingKey:
         return text if isinstance(text, str) else str(text)
 
     def of(self, message: Message) -> str:
-        """Return the key of a message. Raises InvalidInputError where it has none."""
+        """Return the key of a message. Raises InvalidInputError if it has none."""
         key = self.find(message)
         if key is None:
             raise InvalidInputError("routing key", f"the message at offset {message.offset} has no {self}")

@@ -1,7 +1,8 @@
-"""What became of a replay."""
+"""How far a replay is, and what became of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +12,8 @@ from coldstream.units import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a replay is: the source's offsets from `start` to `end` are sent up to `done_to`."""
+class ReplayProgress:
+    """How far a replay is: of the source's offsets from `start` to `end`, all before `done_to` are at the target."""
 
     start: Offset
     end: Offset
@@ -22,13 +23,15 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Summary:
-    """A replay of the offsets `start` to `end`, of which those before `resumed_at` were at the target already.
+class ReplaySummary:
+    """What became of a replay of the offsets `start` to `end`.
 
-    `messages` counts each that was sent once, whatever failed meanwhile; to an exchange again after a failure, as it is
-    sent. `sent_bytes` is what went over the wire for it; `left_out` what a transformation took away.
-    Of those sent to an exchange no queue was bound for `unroutable`.
-    All before `confirmed_to` is at the target. `is_complete` is not true where it was stopped.
+    The target had all before `resumed_at` when the replay began, and has all before `confirmed_to` now. `is_complete`
+    is false if the replay was stopped.
+
+    `messages` counts each message once, however often a stream's connection was lost; to an exchange it counts every
+    time that one was sent. `sent_bytes` is what went over the wire. `left_out` counts the messages for which a
+    transformation returned None, `unroutable` those for which an exchange had no queue.
     """
 
     stream: StreamId
@@ -47,7 +50,7 @@ class Summary:
     gaps: list[Gap] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the summary for JSON."""
         return {
             "vhost": self.stream.vhost,
             "stream": self.stream.name,
@@ -66,3 +69,13 @@ class Summary:
             "complete": self.is_complete,
             "gaps": [{"first_offset": gap.first_offset, "next_offset": gap.next_offset} for gap in self.gaps],
         }
+
+
+def broker_summary(summaries: Sequence[ReplaySummary], *, is_failed: bool, seconds: float) -> dict[str, Any]:
+    """Return the summary of a run for JSON: each stream that did not fail, and the totals."""
+    return {
+        "streams": [summary.to_dict() for summary in summaries],
+        "messages": sum(summary.messages for summary in summaries),
+        "complete": not is_failed and all(summary.is_complete for summary in summaries),
+        "seconds": round(seconds, 3),
+    }

@@ -1,4 +1,4 @@
-"""A user's function that filters and maps messages on their way to a broker."""
+"""Transformation: a user's function that filters or changes messages on their way to a broker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from coldstream.errors import InvalidSettingError
 from coldstream.format.amqp.message import Message
 
-Transform = Callable[[Message], Message | bytes | None]
+MessageTransform = Callable[[Message], Message | bytes | None]
 """Returns the message to keep it, None to leave it out, or the bytes of another AMQP 1.0 message to send instead.
 
-It has to return the same for the same message each time: what was sent before is not sent again, whatever it says now.
+It must return the same for the same message each time: what was sent before is not sent again, whatever it returns now.
 """
 
 
@@ -22,15 +22,15 @@ def load_function(name: str) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as err:
-        raise InvalidSettingError("transform", f"{name!r} is no module:function that can be imported: {err}") from err
+        raise InvalidSettingError("transform", f"{name!r} cannot be imported as module:function: {err}") from err
     if not callable(found):
-        raise InvalidSettingError("transform", f"{name!r} is no function")
+        raise InvalidSettingError("transform", f"{name!r} is not a function")
     return found  # type: ignore[no-any-return]
 
 
-def encoded(message: Message, transform: Transform | None) -> bytes | None:
-    """Return what is to be sent for a message, None for nothing."""
+def transform_message(message: Message, transform: MessageTransform | None) -> bytes | None:
+    """Return the bytes to send for a message, or None to leave it out."""
     if transform is None:
         return message.raw
-    made = transform(message)
-    return made.raw if isinstance(made, Message) else made
+    result = transform(message)
+    return result.raw if isinstance(result, Message) else result

@@ -1,4 +1,4 @@
-"""Files of a table: rows, one after another, into Parquet or lines of JSON."""
+"""Files of a table: Parquet, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pyarrow.parquet as pq
 
 from coldstream.replay.tables.layout import FileFormat
 from coldstream.replay.tables.lines import json_line
-from coldstream.replay.tables.transform import to_dicts
+from coldstream.replay.tables.row_transform import to_dicts
 from coldstream.units import MIB
 
 ROW_GROUP_BYTES = 16 * MIB
-"""Of Arrow's memory: what is held back until it makes a row group."""
+"""Memory of the rows that are held back until they make a row group."""
 
 
 class TableFile(Protocol):
-    """A file that is being written."""
+    """An open file, to which rows are added."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows."""
         ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         ...
 
 
 def create_file(form: FileFormat, path: Path, columns: list[str], schema: pa.Schema) -> TableFile:
-    """Begin a file with some of the columns of a schema."""
+    """Create a file with some of the columns of a schema."""
     if form is FileFormat.PARQUET:
         return _Parquet(path, pa.schema([schema.field(name) for name in columns]))
     return _JsonLines(path, columns, zipped=form is FileFormat.JSONL_GZIP)
@@ -63,7 +63,7 @@ class _Parquet:
 
 
 class _JsonLines:
-    """One line of JSON a row, in gzip if so wanted; the same bytes for the same rows."""
+    """One line of JSON a row, compressed with gzip if `zipped`; the same bytes for the same rows."""
 
     def __init__(self, path: Path, columns: list[str], *, zipped: bool) -> None:
         self._columns = columns

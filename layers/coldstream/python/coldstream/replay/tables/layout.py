@@ -1,11 +1,11 @@
-"""Layout of a table: which directory a row is in, as Hive and Spark name them, and what a file is called.
+"""Layout of a table: the directories of its rows, named as Hive and Spark name them, and the names of its files.
 
     {path}/stream={name}/date={YYYY-MM-DD}/{stream hash, 12}-{first offset of the span, 20}-{number, 4}.parquet
     {path}/_coldstream/{incarnation}/{first offset of the span, 20}.begun
     {path}/_coldstream/{incarnation}/{first offset of the span, 20}-{next offset, 20}.done
 
-Date and hour are those of the chunk's timestamp, in UTC. Names are untrusted text: they come out escaped, as Hive and
-Spark escape them, so that none leaves its directory. Directories that begin with "_" are not data to any reader.
+Date and hour are those of the chunk's timestamp, in UTC. Names of streams are untrusted text: they are escaped, as Hive
+and Spark do it, so that none leaves its directory. No reader takes directories whose names begin with "_" for data.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from typing import Self
 
 from coldstream.errors import InvalidQueryError
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.replay.arguments import ReplayArguments
 from coldstream.units import Offset, TimestampMs
 
 MARKS = "_coldstream"
-"""Directory of what is known of the table."""
+"""Directory of the marks: what the table is like, and which offsets it has."""
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
-"""What a date is that no calendar reaches."""
+"""Stands for a date outside of the calendar."""
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""What Hive and Spark escape in the value of a partition."""
+"""Characters that Hive and Spark escape in the value of a partition."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FileFormat(StrEnum):
-    """What files of a table are; the value is how their names end."""
+    """Format of a table's files; the value is the end of their names."""
 
     PARQUET = "parquet"
     JSONL = "jsonl"
@@ -43,16 +44,23 @@ class FileFormat(StrEnum):
 
 
 class PartitionColumn(StrEnum):
-    """By what a table can be partitioned."""
+    """A column by which a table can be partitioned."""
 
     STREAM = "stream"
     DATE = "date"
     HOUR = "hour"
 
 
+def file_format(arguments: ReplayArguments) -> FileFormat:
+    """Return the format of the files that a user asked for."""
+    if arguments.to_parquet is not None:
+        return FileFormat.PARQUET
+    return FileFormat.JSONL_GZIP if arguments.gzip else FileFormat.JSONL
+
+
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """By what a table is partitioned, outermost first; by nothing where there are no columns."""
+    """The columns by which a table is partitioned, outermost first; none for a table without partitions."""
 
     columns: tuple[PartitionColumn, ...] = (PartitionColumn.STREAM, PartitionColumn.DATE)
 
@@ -61,21 +69,21 @@ class Partitioning:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `none`, or columns with commas between. Raises InvalidQueryError."""
+        """Parse `none`, or columns between commas. Raises InvalidQueryError."""
         names = [] if text.strip() == "none" else [name.strip() for name in text.split(",")]
         known = [column.value for column in PartitionColumn]
         if not set(names) <= set(known) or len(set(names)) < len(names):
             raise InvalidQueryError(
-                "--partition-by", f"{text[:80]!r} is neither none nor some of {', '.join(known)}, with commas between"
+                "--partition-by", f"{text[:80]!r} is neither none nor some of {', '.join(known)}, between commas"
             )
         return cls(tuple(PartitionColumn(name) for name in names))
 
     def directory(self, stream: str, timestamp: TimestampMs) -> str:
-        """Return the directory of rows, with a slash at its end; empty where there are no partitions."""
+        """Return the directory of rows, with a slash at its end; "" for a table without partitions."""
         return "".join(f"{column}={_value(column, stream, timestamp)}/" for column in self.columns)
 
     def above(self, stream: str) -> str:
-        """Return a directory that all rows of a stream are below, as deep as there is one."""
+        """Return the deepest directory below which all rows of a stream lie."""
         if self.columns[:1] != (PartitionColumn.STREAM,):
             return ""
         return f"{PartitionColumn.STREAM}={escape(stream)}/"
@@ -87,17 +95,17 @@ def escape(value: str) -> str:
 
 
 def file_stem(incarnation: Incarnation, first_offset: Offset) -> str:
-    """Return what the names of all files of a span, and of no other, begin with."""
+    """Return the beginning that the names of all files of a span, and of no other span, have in common."""
     return f"{sha256(incarnation.encode()).hexdigest()[:12]}-{first_offset:020}-"
 
 
 def file_name(stem: str, number: int, form: FileFormat) -> str:
-    """Return the name of a file of a span; they count from 0."""
+    """Return the name of a file of a span; files are numbered from 0."""
     return f"{stem}{number:04}.{form}"
 
 
 def leftovers(names: Sequence[str], stem: str, kept: Sequence[str]) -> list[str]:
-    """Find the files of a span that are none of those kept."""
+    """Find the files of a span that are not among those kept."""
     return [name for name in names if name.rpartition("/")[2].startswith(stem) and name not in set(kept)]
 
 

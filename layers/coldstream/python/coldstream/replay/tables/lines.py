@@ -6,11 +6,11 @@ import json
 from base64 import b64encode
 from datetime import datetime
 
-from coldstream.replay.tables.transform import Row
+from coldstream.replay.tables.row_transform import Row
 
 
 def json_line(row: Row) -> bytes:
-    """Write a row as JSON: `value` where the body is UTF-8, else `value_base64`; nulls are left out."""
+    """Write a row as JSON, without nulls: `value` if the body is UTF-8, else `value_base64`."""
     return f"{json.dumps(_readable(row), ensure_ascii=False)}\n".encode()
 
 

@@ -1,8 +1,9 @@
 """Marks: which offsets of a stream a table has, and which an interrupted run had begun to write.
 
-A span of offsets is written as one. The mark that it is begun names its end, before any file of it is written; the mark
-that it is done comes after all of them. Both are only ever created, and the mark of a beginning has but the first
-offset in its name: of two runs that begin at the same offset one is first, and the other takes over its span.
+A span of offsets is written as one. Its first mark, *begun*, is created before any of its files and holds its end. Its
+second, *done*, is created after all of them. Marks are created and never changed, and the name of a *begun* mark has
+only the first offset. So of two runs that begin at the same offset one creates the mark, and the other takes over that
+span: both write the same files.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 
 from coldstream.errors import CorruptionError
 from coldstream.manifest.stream import StreamId
+from coldstream.replay.tables.directory import TableDirectory
 from coldstream.replay.tables.layout import marks_directory
-from coldstream.replay.tables.place import Place
 from coldstream.units import Offset
 
 _BEGUN = re.compile(r"([0-9]{20})\.begun")
@@ -24,7 +25,7 @@ _DONE = re.compile(r"([0-9]{20})-([0-9]{20})\.done")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class OffsetSpan:
     """The offsets `start` up to, not including, `end`."""
 
     start: Offset
@@ -36,41 +37,41 @@ class Span:
 
 
 class Marks:
-    """The marks of one stream in a table. Cost of making one: a listing, and a read for each span begun and not done.
+    """The marks of one stream in a table. Cost of the constructor: a listing, and a read for each unfinished span.
 
-    `done` are the spans that the table has, `begun` those that it may have a part of.
+    `done` are the spans that the table has. `begun` are those of which it may have a part.
     """
 
-    def __init__(self, place: Place, stream: StreamId) -> None:
+    def __init__(self, place: TableDirectory, stream: StreamId) -> None:
         self._place = place
         self._directory = marks_directory(stream)
         begun: set[Offset] = set()
-        self.done: list[Span] = []
+        self.done: list[OffsetSpan] = []
         for name in place.names(self._directory):
             mark = name.removeprefix(self._directory)
             if found := _DONE.fullmatch(mark):
-                self.done.append(Span(Offset(int(found[1])), Offset(int(found[2]))))
+                self.done.append(OffsetSpan(Offset(int(found[1])), Offset(int(found[2]))))
             elif found := _BEGUN.fullmatch(mark):
                 begun.add(Offset(int(found[1])))
         self.done.sort()
         self.begun = sorted(map(self._begun, begun - {span.start for span in self.done}))
 
-    def done_at(self, offset: Offset) -> Span | None:
-        """Return the span of what is done that has an offset."""
+    def done_at(self, offset: Offset) -> OffsetSpan | None:
+        """Return the span of `done` that contains an offset."""
         before = self.done[: bisect_right(self.done, offset, key=_start)][-1:]
         return next((span for span in before if offset < span.end), None)
 
     def done_after(self, offset: Offset) -> Offset | None:
-        """Return where the next span of what is done begins, after an offset."""
+        """Return where the next span of `done` after an offset begins."""
         return next((span.start for span in self.done[bisect_right(self.done, offset, key=_start) :]), None)
 
-    def begin(self, span: Span) -> Span:
-        """Mark a span as begun; return that which another run had begun there, if one had."""
+    def begin(self, span: OffsetSpan) -> OffsetSpan:
+        """Mark a span as begun. If another run has begun one at that offset, return that one instead."""
         content = json.dumps({"end": span.end}).encode()
         return span if self._place.create(self._name(span.start), content) else self._begun(span.start)
 
-    def finish(self, span: Span, facts: dict[str, Any]) -> None:
-        """Mark a span as done; `facts` are for people."""
+    def finish(self, span: OffsetSpan, facts: dict[str, Any]) -> None:
+        """Mark a span as done; `facts` are for people who look into the table."""
         content = json.dumps({"start": span.start, "end": span.end} | facts, ensure_ascii=False).encode()
         self._place.create(f"{self._directory}{span.start:020}-{span.end:020}.done", content)
         insort(self.done, span)
@@ -78,13 +79,13 @@ class Marks:
     def _name(self, start: Offset) -> str:
         return f"{self._directory}{start:020}.begun"
 
-    def _begun(self, start: Offset) -> Span:
+    def _begun(self, start: Offset) -> OffsetSpan:
         name = self._name(start)
         try:
-            return Span(start, Offset(int(json.loads(self._place.read(name))["end"])))
+            return OffsetSpan(start, Offset(int(json.loads(self._place.read(name))["end"])))
         except (ValueError, TypeError, KeyError) as err:
-            raise CorruptionError(name, 0, "mark of a span that was begun") from err
+            raise CorruptionError(name, 0, "the mark does not hold the end of its span") from err
 
 
-def _start(span: Span) -> Offset:
+def _start(span: OffsetSpan) -> Offset:
     return span.start

@@ -1,4 +1,4 @@
-"""What became of a replay into a table, as JSON has it."""
+"""What became of a replay into a table, and its summary as JSON."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coldstream.manifest.entry import Gap
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 
 
 @dataclass(slots=True)
 class TableReport:
-    """What became of what is wanted of a stream: what was read and written, and what was in the table already.
+    """What became of a request: what was read and written, and what the table had already.
 
-    `again` are spans that an interrupted run had begun, `present` offsets that the table had; `gaps` were passed over.
+    `again` counts the spans that an interrupted run had begun, and `present` the offsets that the table had. `gaps`
+    were skipped.
     """
 
-    source: Source
+    request: ReplayRequest
     messages: int = 0
     rows: int = 0
     files: int = 0
@@ -28,14 +29,14 @@ class TableReport:
     gaps: list[Gap] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        source = self.source
+        """Return the report for JSON."""
+        request = self.request
         return {
-            "vhost": source.stream.vhost,
-            "stream": source.stream.name,
-            "incarnation": source.stream.incarnation,
-            "from": source.start,
-            "to": source.end,
+            "vhost": request.stream.vhost,
+            "stream": request.stream.name,
+            "incarnation": request.stream.incarnation,
+            "from": request.start,
+            "to": request.end,
             "messages": self.messages,
             "rows": self.rows,
             "files": self.files,
@@ -46,7 +47,7 @@ class TableReport:
         }
 
 
-def summary(reports: Iterable[TableReport], path: str, *, seconds: float) -> dict[str, Any]:
+def table_summary(reports: Iterable[TableReport], path: str, *, seconds: float) -> dict[str, Any]:
     """Return the summary of a run."""
     streams = [report.to_dict() for report in reports]
     totals = {name: sum(stream[name] for stream in streams) for name in ("messages", "rows", "files")}

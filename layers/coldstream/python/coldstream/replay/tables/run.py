@@ -1,12 +1,12 @@
 """Replay streams into a table, exactly once, however often it is begun and wherever it is interrupted.
 
     for each stream
-        write again what an interrupted run had begun             marks
-        for each span of what is wanted and not there yet         plan_scan, up to a gap, about SPAN_BYTES at a time
+        write again what an interrupted run had begun                    marks
+        for each span that is requested and that the table lacks         plan_scan, up to a gap, about SPAN_BYTES
             mark it as begun, write its files, mark it as done
 
-The borders of a span are fixed before any of its files is there, and the names of the files follow from them. So what
-is written twice is written to the same places. Runs may overlap in time where they begin at the same offset.
+The borders of a span are fixed before any of its files exists, and the names of the files follow from them. So what is
+written twice is written to the same files. Runs may overlap in time if they begin at the same offset.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from coldstream.errors import GapError, InvalidQueryError
 from coldstream.manifest.entry import Gap
 from coldstream.read.scan import ScanSlice, plan_scan
 from coldstream.replay.tables.layout import MARKS
-from coldstream.replay.tables.marks import Marks, Span
+from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
 from coldstream.replay.tables.write import Table, write_span
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, Offset
 
 SPAN_BYTES = 256 * MIB
-"""Of chunks: what a run that is killed has to write again, at most."""
+"""Size of the chunks of a span: what a run after a killed one writes again, at most."""
 
 _SETTINGS = f"{MARKS}/table.json"
 
 
 def claim_table(table: Table) -> None:
-    """Write down what a table is like. Raises InvalidQueryError where there is one of another kind."""
+    """Record what a table is like. Raises InvalidQueryError if it exists and is like something else."""
     settings: dict[str, Any] = {"format": table.form, "partition_by": str(table.partitioning)}
-    if table.place.create(_SETTINGS, json.dumps(settings).encode()):
+    if table.directory.create(_SETTINGS, json.dumps(settings).encode()):
         return
-    found = json.loads(table.place.read(_SETTINGS))
+    found = json.loads(table.directory.read(_SETTINGS))
     if found != settings:
         raise InvalidQueryError(
             "table", f"the one there is {found['format']}, partitioned by {found['partition_by']}, and stays so"
         )
 
 
-def replay_into(
+def replay_to_table(
     manifest: ManifestReads,
     objects: ObjectReads,
     table: Table,
@@ -54,17 +54,18 @@ def replay_into(
     on_offsets: Callable[[int], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Write the rows of the report's source that the table has not yet; `claim_table` comes first.
+    """Write the rows of the report's request that the table lacks; call `claim_table` first.
 
-    A span that an interrupted run had begun is written to its end, whatever is wanted. `report` is kept up to date,
-    `on_offsets` is told of each dealt with. Returns after a span where `should_stop` is true. Raises GapError unless
-    gaps are to be passed over: what is before the gap is in the table then, and the next run looks at it again.
+    A span that an interrupted run had begun is written to its end, whatever is requested. `report` is kept up to date,
+    also if this raises, and `on_offsets` is called with the number of offsets dealt with. Returns between two spans
+    once `should_stop` is true. Raises GapError at a gap, unless gaps are skipped: what lies before the gap is in the
+    table then, and the next run looks at the gap again.
     """
-    _Replay(manifest, objects, table, report, span_bytes, on_offsets, should_stop).run()
+    _TableReplay(manifest, objects, table, report, span_bytes, on_offsets, should_stop).run()
 
 
 @dataclass(slots=True)
-class _Replay:
+class _TableReplay:
     manifest: ManifestReads
     objects: ObjectReads
     table: Table
@@ -74,52 +75,63 @@ class _Replay:
     should_stop: Callable[[], bool]
     marks: Marks = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.marks = Marks(self.table.directory, self.report.request.stream)
+
     def run(self) -> None:
-        source = self.report.source
-        self.marks = Marks(self.table.place, source.stream)
+        request = self.report.request
         for span in self.marks.begun:
             self._write_again(span)
-        at = source.start
-        while at < source.end:
+        at = request.start
+        while at < request.end:
             if self.should_stop():
                 return
             done = self.marks.done_at(at)
             if done is None:
-                at = self._add(at, min(source.end, self.marks.done_after(at) or source.end))
+                at = self._add(at, min(request.end, self.marks.done_after(at) or request.end))
                 continue
-            present = min(source.end, done.end) - at
+            present = min(request.end, done.end) - at
             self.report.present += present
             self.on_offsets(present)
             at = done.end
         self.report.is_complete = True
 
     def _add(self, start: Offset, end: Offset) -> Offset:
-        """Write what is archived from `start` up to `end`, none of which is there; return where to go on."""
+        """Write what is archived from `start` up to `end`, of which the table has nothing; return where to go on."""
         at = start
-        for slices in self._planned(start, end):
+        for step in self._planned(start, end):
             if self.should_stop():
                 return at
-            if isinstance(slices, Gap):
-                self._tell(slices)
+            if isinstance(step, Gap):
+                self._pass_over(step)
                 continue
-            planned = Span(slices[0].start, slices[-1].end)
+            planned = OffsetSpan(step[0].start, step[-1].end)
             span = self.marks.begin(planned)
-            if span != planned:  # what comes next depends on where the other run's span ends
+            if span != planned:
+                # Another run began here with other borders. Its span is written, and the rest is planned anew from its
+                # end: our plan would overlap it.
                 self._write_again(span)
                 return span.end
-            self._write(span, slices, again=False)
+            self._write(span, step, again=False)
             at = span.end
         return end
 
-    def _write_again(self, span: Span) -> None:
-        steps = plan_scan(self.manifest, self.report.source.stream, span.start, span.end)
-        self._write(span, [step for step in steps if not self._tell(step) and isinstance(step, ScanSlice)], again=True)
+    def _write_again(self, span: OffsetSpan) -> None:
+        """Write a span that another run has begun, and may have finished in part."""
+        slices: list[ScanSlice] = []
+        for step in plan_scan(self.manifest, self.report.request.stream, span.start, span.end):
+            if isinstance(step, Gap):
+                self._pass_over(step)
+            else:
+                slices.append(step)
+        self._write(span, slices, again=True)
 
-    def _write(self, span: Span, slices: list[ScanSlice], *, again: bool) -> None:
+    def _write(self, span: OffsetSpan, slices: list[ScanSlice], *, again: bool) -> None:
         report = self.report
         written = write_span(
-            self.objects, self.table, report.source.stream, span, slices, again=again, on_messages=self.on_offsets
+            self.objects, self.table, report.request.stream, span, slices, again=again, on_messages=self.on_offsets
         )
+        # Last: if the run is killed before this, the next one writes the span again, to the same files.
         self.marks.finish(span, {"messages": written.messages, "rows": written.rows, "files": written.files})
         report.messages += written.messages
         report.rows += written.rows
@@ -128,11 +140,11 @@ class _Replay:
         report.again += again
 
     def _planned(self, start: Offset, end: Offset) -> Iterator[list[ScanSlice] | Gap]:
-        """Yield slices that are to be written as one, and the gaps between."""
-        source = self.report.source
+        """Yield slices that are written as one span, and the gaps between them."""
+        request = self.report.request
         joined: list[ScanSlice] = []
         joined_bytes = 0
-        for step in plan_scan(self.manifest, source.stream, start, end, exactly=start > source.start):
+        for step in plan_scan(self.manifest, request.stream, start, end, exactly=start > request.start):
             if joined and (isinstance(step, Gap) or joined_bytes + step.data_bytes > self.span_bytes):
                 yield joined
                 joined, joined_bytes = [], 0
@@ -144,12 +156,9 @@ class _Replay:
         if joined:
             yield joined
 
-    def _tell(self, step: ScanSlice | Gap) -> bool:
-        """Take note of a gap; return whether it is one."""
-        if not isinstance(step, Gap):
-            return False
-        source = self.report.source
-        if not source.skip_gaps:
-            raise GapError(str(source.stream), step.first_offset, step.next_offset, step.reason)
-        self.report.gaps.append(step)
-        return True
+    def _pass_over(self, gap: Gap) -> None:
+        """Report a gap, or raise it."""
+        request = self.report.request
+        if not request.skip_gaps:
+            raise GapError(str(request.stream), gap.first_offset, gap.next_offset, gap.reason)
+        self.report.gaps.append(gap)

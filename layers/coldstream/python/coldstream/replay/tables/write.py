@@ -1,4 +1,4 @@
-"""Write one span of a stream into a table: its rows, into files that are cut where the rows alone say."""
+"""Write one span of a stream into a table: its rows, in files whose borders depend on the rows alone."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ import pyarrow as pa
 
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import ScanSlice, read_slice
+from coldstream.replay.tables.directory import TableDirectory
 from coldstream.replay.tables.files import TableFile, create_file
 from coldstream.replay.tables.layout import FileFormat, Partitioning, file_name, file_stem, leftovers
-from coldstream.replay.tables.marks import Span
-from coldstream.replay.tables.place import Place
-from coldstream.replay.tables.transform import Transform, transformed
+from coldstream.replay.tables.marks import OffsetSpan
+from coldstream.replay.tables.row_transform import RowTransform, transform_rows
 from coldstream.rows.batches import batches
 from coldstream.rows.schema import SCHEMA
 from coldstream.store.ports import ObjectReads
 from coldstream.units import MIB, TimestampMs
 
 FILE_BYTES = 128 * MIB
-"""Of rows in memory: about what a file holds before it is compressed."""
+"""About how many bytes of rows, as they lie in memory, one file holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: where it is and what it is like, which never changes; and `transform`, which is of a run."""
+    """A table: its directory, format and partitions, which never change, and the `transform` of this run."""
 
-    place: Place
+    directory: TableDirectory
     form: FileFormat
     partitioning: Partitioning
-    transform: Transform | None = None
+    transform: RowTransform | None = None
     file_bytes: int = FILE_BYTES
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that are in the files: those that are directories are not."""
+        """Names of the columns in the files: not those that are directories."""
         return [name for name in SCHEMA.names if name not in self.partitioning.columns]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSpan:
-    """What a span came to: `messages` read, and `rows` written to files, by their names."""
+    """What became of a span: the number of messages that were read and of rows that were written, and the files."""
 
     messages: int
     rows: int
@@ -54,31 +54,32 @@ def write_span(
     objects: ObjectReads,
     table: Table,
     stream: StreamId,
-    span: Span,
+    span: OffsetSpan,
     slices: Iterable[ScanSlice],
     *,
     again: bool = False,
     on_messages: Callable[[int], None] = lambda _: None,
 ) -> WrittenSpan:
-    """Write the rows of a span. `again` says that files of it may be there: they are replaced, or deleted.
+    """Write the rows of a span. With `again`, files of an earlier attempt may exist: they are replaced, or deleted.
 
-    One file is written at a time, and a new one begun where the partition changes, or at `file_bytes`: memory is that
-    of a slice and of a row group. Raises as `read_slice`.
+    One file is open at a time. A new one begins when the partition changes, or at `file_bytes`. Memory: a slice and a
+    row group. Raises what `read_slice` raises.
     """
     stem = file_stem(stream.incarnation, span.start)
-    with table.place.spool() as spool, ExitStack() as open_files:
-        writer = _Writer(spool, stem, table, open_files)
+    with table.directory.spool() as spool, ExitStack() as open_files:
+        writer = _SpanWriter(spool, stem, table, open_files)
         found = 0
         for timestamp, rows in _rows(objects, stream, slices):
-            kept = rows if table.transform is None else transformed(rows, table.transform)
+            kept = rows if table.transform is None else transform_rows(rows, table.transform)
             if kept.num_rows:
                 writer.write(table.partitioning.directory(stream.name, timestamp), kept)
             found += rows.num_rows
             on_messages(rows.num_rows)
         writer.close()
     if again:
-        for name in leftovers(table.place.names(table.partitioning.above(stream.name)), stem, writer.names):
-            table.place.delete(name)
+        # A transformation may leave out more than it did before: then the earlier attempt has more files.
+        for name in leftovers(table.directory.names(table.partitioning.above(stream.name)), stem, writer.names):
+            table.directory.delete(name)
     return WrittenSpan(found, writer.rows, tuple(writer.names))
 
 
@@ -92,8 +93,8 @@ def _rows(
                 yield chunk.header.timestamp, rows
 
 
-class _Writer:
-    """Writes files into the spool, and puts each in its place when it is full."""
+class _SpanWriter:
+    """Writes files in the spool, and moves each into the table when it is full."""
 
     def __init__(self, spool: Path, stem: str, table: Table, open_files: ExitStack) -> None:
         self.names: list[str] = []
@@ -111,7 +112,7 @@ class _Writer:
             self.close()
         if self._file is None:
             self._file = create_file(self._table.form, self._path, self._table.columns, SCHEMA)
-            self._open_files.callback(self._file.close)  # also where a span ends in an error
+            self._open_files.callback(self._file.close)  # also if the span ends in an error
             self._directory, self._file_bytes = directory, 0
         self._file.write(rows)
         self._file_bytes += rows.nbytes
@@ -124,5 +125,5 @@ class _Writer:
         self._open_files.pop_all()
         self._file = None
         name = f"{self._directory}{file_name(self._stem, len(self.names), self._table.form)}"
-        self._table.place.put(name, self._path)
+        self._table.directory.put(name, self._path)
         self.names.append(name)

@@ -1,12 +1,12 @@
-"""Trying again, while there is hope."""
+"""Retries, while there is progress."""
 
 from __future__ import annotations
 
 import pytest
 
 from coldstream.errors import AccessDeniedError, ColdstreamError, CorruptionError, UnavailableError
-from coldstream.replay import patience
-from coldstream.replay.patience import patiently
+from coldstream.replay import retry
+from coldstream.replay.retry import retry_while_progressing
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr(patience.asyncio, "sleep", sleep)
-    monkeypatch.setattr(patience.time, "monotonic", lambda: sum(waits))
+    monkeypatch.setattr(retry.asyncio, "sleep", sleep)
+    monkeypatch.setattr(retry.time, "monotonic", lambda: sum(waits))
     return waits
 
 
@@ -42,22 +42,22 @@ class Work:
 
 async def test_what_passes_is_waited_for_longer_each_time(clock: list[float]) -> None:
     work = Work(8, 0)
-    await patiently(work, lambda: work.place, "work")
+    await retry_while_progressing(work, lambda: work.place, "work")
     assert work.calls == 9
     assert all(0.1 * 2**n <= wait <= 0.2 * 2**n for n, wait in enumerate(clock[:5]))
     assert max(clock) <= 10
 
 
-async def test_hope_ends_where_nothing_advances(clock: list[float]) -> None:
+async def test_it_gives_up_when_nothing_advances(clock: list[float]) -> None:
     work = Work(1000, 0)
     with pytest.raises(UnavailableError):
-        await patiently(work, lambda: work.place, "work")
+        await retry_while_progressing(work, lambda: work.place, "work")
     assert 120 < sum(clock) < 131
 
 
 async def test_whoever_advances_is_waited_for_without_end(clock: list[float]) -> None:
     work = Work(2000, 1)
-    await patiently(work, lambda: work.place, "work")
+    await retry_while_progressing(work, lambda: work.place, "work")
     assert sum(clock) > 200
     assert max(clock) <= 0.2
 
@@ -66,5 +66,5 @@ async def test_whoever_advances_is_waited_for_without_end(clock: list[float]) ->
 async def test_what_does_not_pass_is_told_at_once(error: ColdstreamError, clock: list[float]) -> None:
     work = Work(1, 0, error)
     with pytest.raises(type(error)):
-        await patiently(work, lambda: work.place, "work")
+        await retry_while_progressing(work, lambda: work.place, "work")
     assert not clock

@@ -1,4 +1,7 @@
-"""Where a table is: a directory, or a bucket. Files in it have names with slashes, and appear whole or not at all."""
+"""The directory of a table: one of this machine, or a prefix of a bucket.
+
+Names of files have slashes. A file appears whole or not at all: readers and interrupted runs never meet half of one.
+"""
 
 from __future__ import annotations
 
@@ -21,36 +24,36 @@ from coldstream.units import MIB, ByteRange
 
 MAX_MARK_BYTES = 16 * MIB
 FORGOTTEN_S = 24 * 3600
-"""Age of a spool whose process must have been killed."""
+"""Age from which a spool is deleted: the process that made it must have been killed."""
 
 _SPOOL = "spool-"
 
 
-class Place(Protocol):
-    """Files by name."""
+class TableDirectory(Protocol):
+    """The files of a table, by name."""
 
     def names(self, directory: str) -> list[str]:
         """Return the names of all files below a directory, which is empty or ends in a slash."""
         ...
 
     def read(self, name: str) -> bytes:
-        """Return what a small file holds. Raises ObjectNotFoundError."""
+        """Return the content of a small file. Raises ObjectNotFoundError."""
         ...
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a small file unless there is one; return whether there was none."""
+        """Write a small file unless it exists; return whether this call created it."""
         ...
 
     def spool(self) -> AbstractContextManager[Path]:
-        """Give a directory for files that are not put yet, while a block runs."""
+        """Return a directory, kept while a block runs, for files that are still being written."""
         ...
 
     def put(self, name: str, file: Path) -> None:
-        """Take a file out of the spool, in the place of one that there may be."""
+        """Move a file from the spool into the table, and replace the one of that name."""
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a file, if there is one."""
+        """Delete a file if it exists."""
         ...
 
 
@@ -62,8 +65,8 @@ class ListedObjects(ObjectStore, Protocol):
         ...
 
 
-def open_place(path: str) -> Place:
-    """Return the place that a path names, `s3://bucket/prefix` or a directory, which need not be there yet.
+def open_directory(path: str) -> TableDirectory:
+    """Return what a path names: `s3://bucket/prefix`, or a directory, which need not exist yet.
 
     Raises InvalidQueryError for another kind of URL.
     """
@@ -73,14 +76,14 @@ def open_place(path: str) -> Place:
             raise InvalidQueryError("path", f"{path!r} names no bucket")
         from coldstream.store.objects import S3Objects  # noqa: PLC0415  # loads the SDK
 
-        return BucketPlace(S3Objects(parts.netloc), path.split("/", 3)[3] if parts.path else "")
+        return BucketDirectory(S3Objects(parts.netloc), path.split("/", 3)[3] if parts.path else "")
     if "://" in path:
         raise InvalidQueryError("path", f"{path!r} is neither s3:// nor a directory")
-    return DirectoryPlace(Path(path))
+    return LocalDirectory(Path(path))
 
 
-class DirectoryPlace:
-    """Implement `Place` in a directory of this machine."""
+class LocalDirectory:
+    """Implement `TableDirectory` in a directory of this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -94,19 +97,20 @@ class DirectoryPlace:
         )
 
     def read(self, name: str) -> bytes:
-        """Return what a file holds."""
+        """Return the content of a file."""
         try:
             return (self._root / name).read_bytes()
         except FileNotFoundError as err:
             raise ObjectNotFoundError(name) from err
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one."""
+        """Write a file unless it exists."""
         with self.spool() as spool:
             written = spool / "mark"
             written.write_bytes(content)
-            path = self._ready(name, written)
+            path = self._prepare(name, written)
             try:
+                # A link is created with its content, or not at all, and never in the place of another.
                 os.link(written, path)
             except FileExistsError:
                 return False
@@ -115,7 +119,10 @@ class DirectoryPlace:
 
     @contextmanager
     def spool(self) -> Iterator[Path]:
-        """Give a directory beside the marks, on the table's own disk; those of killed processes go."""
+        """Return a directory beside the marks, and delete those that killed processes have left.
+
+        It is on the table's own file system: a rename across file systems would not be atomic.
+        """
         marks = self._root / MARKS
         marks.mkdir(parents=True, exist_ok=True)
         for old in marks.glob(f"{_SPOOL}*"):
@@ -126,8 +133,8 @@ class DirectoryPlace:
             yield Path(directory)
 
     def put(self, name: str, file: Path) -> None:
-        """Move a file there."""
-        path = self._ready(name, file)
+        """Move a file into the table."""
+        path = self._prepare(name, file)
         file.replace(path)
         _sync(path.parent)
 
@@ -135,8 +142,8 @@ class DirectoryPlace:
         """Delete a file."""
         (self._root / name).unlink(missing_ok=True)
 
-    def _ready(self, name: str, file: Path) -> Path:
-        """Have a file's bytes, and the directory it goes to, outlive a crash of the machine."""
+    def _prepare(self, name: str, file: Path) -> Path:
+        """Sync a file's bytes, and make the directory it goes to: a name must not survive a crash without its bytes."""
         with file.open("rb") as written:
             os.fsync(written.fileno())
         path = self._root / name
@@ -144,37 +151,37 @@ class DirectoryPlace:
         return path
 
 
-class BucketPlace:
-    """Implement `Place` below a prefix of a bucket."""
+class BucketDirectory:
+    """Implement `TableDirectory` below a prefix of a bucket."""
 
     def __init__(self, objects: ListedObjects, prefix: str = "") -> None:
         self._objects = objects
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of all objects below a directory; one listing a thousand."""
+        """Return the names of all objects below a directory. Cost: a listing for each thousand."""
         return [key.removeprefix(self._prefix) for key in self._objects.keys(f"{self._prefix}{directory}")]
 
     def read(self, name: str) -> bytes:
-        """Return what an object holds; one GET."""
+        """Return the content of an object. Cost: a GET."""
         return self._objects.get_range(f"{self._prefix}{name}", ByteRange(0, MAX_MARK_BYTES)).data
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one; one PUT."""
+        """Write an object unless it exists. Cost: a PUT."""
         try:
             self._put_new(f"{self._prefix}{name}", BytesIO(content))
         except ObjectExistsError:
-            return self.read(name) == content  # this very PUT, where its first answer was lost
+            return self.read(name) == content  # our own PUT, if it was sent twice because no answer came
         return True
 
     @contextmanager
     def spool(self) -> Iterator[Path]:
-        """Give a directory among the system's temporary ones."""
+        """Return a temporary directory of this machine."""
         with tempfile.TemporaryDirectory(prefix=f"coldstream-{_SPOOL}") as directory:
             yield Path(directory)
 
     def put(self, name: str, file: Path) -> None:
-        """Write an object; one PUT, and where there is one a HEAD, and unless it is the same a DELETE and a PUT."""
+        """Write an object. Cost: a PUT; if one exists, also a HEAD, and unless it is the same a DELETE and a PUT."""
         key = f"{self._prefix}{name}"
         with file.open("rb") as body:
             try:
@@ -204,7 +211,7 @@ def _crc32(body: BinaryIO) -> int:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory outlive a crash of the machine."""
+    """Sync a directory: its names have to survive a crash of the machine, too."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

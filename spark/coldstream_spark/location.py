@@ -1,4 +1,4 @@
-"""Where the archive is, found by the driver and carried to the executors; credentials are for each to find."""
+"""Where the archive is: found by the driver and sent to the executors. Each finds its own credentials."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _CARRIED = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table and a bucket, and the SDK's variables that say where these are, if any do."""
+class ArchiveLocation:
+    """A table and a bucket, and the variables of the SDK that say in which region or emulation they are."""
 
     table: str
     bucket: str
@@ -26,9 +26,9 @@ class Place:
 
     @classmethod
     def of(cls, options: Mapping[str, str], environment: Mapping[str, str]) -> Self:
-        """Take options before variables. Raises InvalidSettingError where neither names table and bucket."""
+        """Use the options, else variables. Raises InvalidSettingError if neither names table and bucket."""
         variables = {name: environment[name] for name in _CARRIED if environment.get(name)}
-        if environment.get("AWS_REGION"):  # which botocore does not look at
+        if environment.get("AWS_REGION"):  # botocore does not read it
             variables.setdefault("AWS_DEFAULT_REGION", environment["AWS_REGION"])
         if "region" in options:
             variables["AWS_DEFAULT_REGION"] = options["region"]
@@ -39,15 +39,15 @@ class Place:
         return cls(table, bucket, tuple(variables.items()))
 
     def open_table(self) -> DynamoTable:
-        """Return the manifest."""
+        """Return the manifest's table."""
         return _table(self)
 
     def open_bucket(self) -> S3Objects:
-        """Return the objects."""
+        """Return the bucket's objects."""
         return _bucket(self)
 
     def set_variables(self) -> None:
-        """Tell the SDK, which reads the environment: that of a Python worker, which Spark starts for its tasks."""
+        """Set the variables in this process, a Python worker that Spark started: the SDK reads its environment."""
         os.environ.update(self.variables)
 
 
@@ -55,24 +55,24 @@ def _named(name: str, options: Mapping[str, str], environment: Mapping[str, str]
     variable = f"COLDSTREAM_{name.upper()}"
     value = options.get(name) or environment.get(variable)
     if not value:
-        raise InvalidSettingError(f"option {name}", f"is needed, or {variable} at the driver")
+        raise InvalidSettingError(f"option {name}", f"is missing: give it, or set {variable} at the driver")
     return value
 
 
 @cache
-def _table(place: Place) -> DynamoTable:
-    place.set_variables()
-    return DynamoTable(place.table)
+def _table(location: ArchiveLocation) -> DynamoTable:
+    location.set_variables()
+    return DynamoTable(location.table)
 
 
 @cache
-def _bucket(place: Place) -> S3Objects:
-    """Make the client once a process: tasks come one after another, and a client takes 0.2 s.
+def _bucket(location: ArchiveLocation) -> S3Objects:
+    """Make the client once a process: a worker runs one task after another, and a client takes 0.2 s.
 
-    What a worker has made by then stays as long as it does. Spark has it collect garbage after each task, and Python
-    does by itself; to look through all of that each time takes a sixth of the CPU of a scan.
+    All objects that exist by then live as long as the worker. Spark collects garbage after each task, and Python now
+    and then: without `freeze`, searching them each time takes a sixth of the CPU of a scan.
     """
-    place.set_variables()
-    objects = S3Objects(place.bucket)
+    location.set_variables()
+    objects = S3Objects(location.bucket)
     gc.freeze()
     return objects

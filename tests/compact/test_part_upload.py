@@ -5,7 +5,7 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.compact.parts import PARTS_AT_ONCE, PartUpload
+from coldstream.compact.part_upload import PARTS_AT_ONCE, PartUpload
 from coldstream.errors import ObjectExistsError, UnavailableError
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import UploadedPart

@@ -1,4 +1,4 @@
-"""Publishing to an exchange by AMQP 0.9.1, many messages ahead of their confirms."""
+"""A publisher to an exchange by AMQP 0.9.1, which sends many messages ahead of their confirms."""
 
 from __future__ import annotations
 
@@ -29,40 +29,42 @@ from coldstream.replay.amqp091 import OFFSET_HEADER
 from coldstream.units import MIB, Offset
 
 WINDOW_MESSAGES = 2000
-"""Sent and not confirmed yet."""
+"""Messages that are sent and not confirmed yet, at most."""
 
 WINDOW_BYTES = 4 * MIB
 
 CONFIRM_TIMEOUT_S = 30.0
-"""For the next confirm. A broker that is short of memory or disk takes nothing, and confirms nothing."""
+"""How long to wait for the next confirm. A broker that is short of memory or disk stops confirming."""
 
 CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
 _FRAME_OVERHEAD_BYTES = 32
-_DENIED = (403, 530)  # access refused; the vhost is not there, or not for this user
+_DENIED = (403, 530)  # access refused; no such vhost, or no permission to use it
 _DENIALS = (exceptions.ProbableAuthenticationError, exceptions.ProbableAccessDeniedError)
 _NOT_FOUND = 404
 _PRECONDITION_FAILED = 406
 
-logging.getLogger("pika").addHandler(logging.NullHandler())  # it writes down every error that it also raises
+logging.getLogger("pika").addHandler(logging.NullHandler())  # pika logs every error that it also raises
 
 
 class ExchangePublisher:
     """Publishes to one exchange; an asynchronous context manager, for one task at a time.
 
-    Entering it connects and looks whether the exchange is there. It raises InvalidSettingError for a URI that means
-    nothing, AccessDeniedError, NotFoundError, UnavailableError. Once anything was refused or lost, every call raises:
-    open another, and go on from `safe_to`.
+    Entering it connects and checks that the exchange exists. It raises InvalidSettingError for a bad URI,
+    AccessDeniedError, NotFoundError, UnavailableError. Once the broker has refused anything or the connection is lost,
+    every call raises: open another publisher, and go on from `safe_to`.
 
-    A message that no queue is bound for the broker confirms, too, and drops. That is an UnroutableError, and not
-    confirmed for us; with `allow_unroutable` such messages are counted in `unroutable`.
+    A broker also confirms a message for which no queue is bound, and drops it. Such a message counts as not confirmed
+    and is an UnroutableError; with `allow_unroutable` it is only counted, in `unroutable`.
     """
 
     def __init__(self, uri: str, exchange: str, *, allow_unroutable: bool = False) -> None:
         try:
             self._parameters = URLParameters(uri)
-        except Exception:  # noqa: BLE001  whatever it is, it may quote the password
-            raise InvalidSettingError("AMQP broker", "is no URI as amqp://user:password@host:5672/vhost") from None
+        except Exception:  # noqa: BLE001  any of pika's errors may quote the password
+            raise InvalidSettingError(
+                "AMQP broker", "must be a URI such as amqp://user:password@host:5672/vhost"
+            ) from None
         self._parameters.client_properties = {"connection_name": "coldstream-replay", "product": "coldstream"}
         self._parameters.blocked_connection_timeout = CONFIRM_TIMEOUT_S
         self._exchange = exchange
@@ -96,39 +98,44 @@ class ExchangePublisher:
         await self._close()
 
     def safe_to(self, sent_to: Offset) -> Offset:
-        """Return up to which offset, `sent_to` at most, all is confirmed of what was sent."""
+        """Return the offset before which all that was sent is confirmed, at most `sent_to`."""
         oldest = next((Offset(offset) for offset, _ in self._open.values()), sent_to)
         return oldest if self._dropped is None else min(oldest, self._dropped)
 
     @property
     def max_properties_bytes(self) -> int:
-        """What the properties of a message may take: the frame that they are in cannot be cut."""
+        """Most bytes that the properties of a message may have: they have to fit into one frame."""
         assert self._connection is not None
         return int(self._connection.params.frame_max) - _FRAME_OVERHEAD_BYTES
 
     async def send(self, offset: Offset, key: str, properties: BasicProperties, body: bytes) -> None:
-        """Send a message, and wait while too much is not confirmed. Offsets have to rise, and be in OFFSET_HEADER.
+        """Wait until the window of unconfirmed messages has room, and send a message.
 
-        Raises AccessDeniedError, NotFoundError, UnavailableError, UnroutableError; InvalidInputError where the broker
-        does not take it.
+        Offsets have to rise, and be in OFFSET_HEADER. Raises AccessDeniedError, NotFoundError, UnavailableError,
+        UnroutableError; InvalidInputError if the broker refuses the message.
         """
         while len(self._open) >= WINDOW_MESSAGES or self._open_bytes >= WINDOW_BYTES:
-            await self._more()
+            await self._wait_for_news()
         self._check()
         assert self._channel is not None
+        # The broker numbers the messages of a channel from 1 on: its confirms name these numbers.
         self._tag += 1
         self._open[self._tag] = offset, len(body)
         self._open_bytes += len(body)
         try:
             self._channel.basic_publish(self._exchange, key, body, properties, mandatory=True)
-        except (exceptions.AMQPConnectionError, exceptions.AMQPChannelError) as err:  # closed, and not told yet
+        except (
+            exceptions.AMQPConnectionError,
+            exceptions.AMQPChannelError,
+        ) as err:
+            # It is closed, and the callback that says so has not come yet.
             self._lost(err)
             self._check()
 
     async def flush(self) -> None:
         """Wait until all that was sent is confirmed. Raises what `send` raises."""
         while self._open:
-            await self._more()
+            await self._wait_for_news()
         self._check()
 
     async def _begin(self) -> None:
@@ -145,33 +152,33 @@ class ExchangePublisher:
             assert self._connection is not None
             self._channel = self._connection.channel(on_open_callback=done)
             self._channel.add_on_close_callback(lambda _, error: self._lost(error))
-            self._channel.add_on_return_callback(self._returned)
+            self._channel.add_on_return_callback(self._on_return)
 
-        await self._asked(connect)
-        await self._asked(open_channel)
+        await self._call_back(connect)
+        await self._call_back(open_channel)
         assert self._channel is not None
         channel = self._channel
-        if self._exchange:  # the default exchange has no name to ask for
-            await self._asked(lambda done: channel.exchange_declare(self._exchange, passive=True, callback=done))
-        await self._asked(lambda done: channel.confirm_delivery(self._answered, callback=done))
+        if self._exchange:  # the default exchange has no name, and always exists
+            await self._call_back(lambda done: channel.exchange_declare(self._exchange, passive=True, callback=done))
+        await self._call_back(lambda done: channel.confirm_delivery(self._on_confirm, callback=done))
 
-    async def _asked(self, ask: Callable[[Callable[..., None]], None]) -> None:
-        """Ask, and wait until what `ask` was given is called."""
+    async def _call_back(self, begin: Callable[[Callable[..., None]], None]) -> None:
+        """Call `begin` with a callback, and wait until pika calls it, or until the connection is lost."""
         answers: list[tuple[Any, ...]] = []
 
         def done(*answer: Any) -> None:
             answers.append(answer)
             self._news.set()
 
-        ask(done)
+        begin(done)
         while not answers:
-            await self._more()
+            await self._wait_for_news()
 
-    def _answered(self, frame: Method) -> None:
-        """Take confirms of the broker's."""
+    def _on_confirm(self, frame: Method) -> None:
+        """Take confirms from the broker."""
         answer = frame.method
         if isinstance(answer, spec.Basic.Nack):
-            self._lost(UnavailableError(f"{self._where}: the broker could not take messages"))
+            self._lost(UnavailableError(f"{self._where}: the broker could not store a message"))
             return
         tags = [answer.delivery_tag]
         if answer.multiple:
@@ -181,8 +188,8 @@ class ExchangePublisher:
             self._open_bytes -= size_bytes
         self._news.set()
 
-    def _returned(self, _: Channel, method: spec.Basic.Return, properties: BasicProperties, __: bytes) -> None:
-        """Take a message that no queue is bound for; the broker says so before it confirms it."""
+    def _on_return(self, _: Channel, method: spec.Basic.Return, properties: BasicProperties, __: bytes) -> None:
+        """Take back a message for which no queue is bound. Its confirm comes after, so `safe_to` stays before it."""
         self.unroutable += 1
         if self._allow_unroutable or self._dropped is not None:
             return
@@ -190,7 +197,7 @@ class ExchangePublisher:
         self._lost(UnroutableError(self._where, self._dropped, method.routing_key))
 
     def _lost(self, error: BaseException) -> None:
-        """Raise what `error` means from now on."""
+        """Have every call raise what `error` means. The first error stays: those that follow are its consequences."""
         self._error = self._error or (error if isinstance(error, ColdstreamError) else self._meaning(error))
         self._news.set()
 
@@ -207,8 +214,8 @@ class ExchangePublisher:
             return InvalidInputError("message", problem)
         return kind(problem)
 
-    async def _more(self) -> None:
-        """Wait for news."""
+    async def _wait_for_news(self) -> None:
+        """Wait for a confirm, an answer or an error. Raises the error; UnavailableError after CONFIRM_TIMEOUT_S."""
         self._check()
         self._news.clear()
         try:
@@ -223,7 +230,7 @@ class ExchangePublisher:
             raise self._error
 
     async def _close(self) -> None:
-        """Say goodbye, and let go of the socket."""
+        """Close the connection, waiting up to _CLOSE_TIMEOUT_S for the broker's answer."""
         connection = self._connection
         if connection is None or connection.is_closed:
             return
@@ -236,7 +243,7 @@ class ExchangePublisher:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return what is behind the errors of a connection's attempts."""
+    """Return the cause that pika has wrapped in the errors of its attempts to connect."""
     attempts: Sequence[BaseException] = getattr(error, "exceptions", ())
-    behind = attempts[-1] if attempts else getattr(error, "exception", None)
-    return error if behind is None else _root(behind)
+    cause = attempts[-1] if attempts else getattr(error, "exception", None)
+    return error if cause is None else _root(cause)

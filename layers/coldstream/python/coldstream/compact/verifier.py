@@ -1,4 +1,4 @@
-"""The fragments of a group as one source of chunks, each byte of them verified before the last word is said."""
+"""The fragments of a group as one stream of chunks, of which every byte is verified."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from coldstream.store.ports import ObjectStore
 def read_verified(
     objects: ObjectStore, group: Group, should_stop: Callable[[], bool]
 ) -> Generator[ScanEvent | Footer, None, None]:
-    """Yield the events of all chunks, and behind the last one of each fragment its footer.
+    """Yield the events of all chunks, and after the last chunk of each fragment its footer.
 
-    Positions are those in the merged fragment, except in errors. What is yielded may be relied on once the footer
-    behind it came: then the chunks are sound, index and manifest agree with them, and the bytes of the object, all of
-    them read, are those of the CRC-32 that the manifest has.
+    Positions are those in the merged fragment, except in errors. Rely on a chunk only once the footer of its fragment
+    has come: only then has the whole object been read, the CRC-32 of its bytes is the manifest's, and chunks, index and
+    manifest agree.
 
-    Raises CorruptionError of the kind that fits, ObjectNotFoundError, ConflictError where an object is replaced
-    meanwhile, StoppedError.
+    Raises CorruptionError of the kind that fits, ObjectNotFoundError, StoppedError, and ConflictError if an object is
+    replaced while it is read.
     """
     shift = 0
     with closing(read_blocks(objects, group, should_stop)) as blocks:
-        for _, of_one in groupby(blocks, key=lambda block: block.plan.entry.key):
-            first = next(of_one)
-            verifier = _Verifier(first.plan.entry, shift, first.etag)
-            for block in chain((first,), of_one):
+        for _, blocks_of_one in groupby(blocks, key=lambda block: block.plan.entry.key):
+            first = next(blocks_of_one)
+            verifier = _FragmentVerifier(first.plan.entry, shift, first.etag)
+            for block in chain((first,), blocks_of_one):
                 for event in verifier.feed(block):
                     yield replace(event, position=event.position + shift) if isinstance(event, ChunkBegin) else event
             yield verifier.finish()
             shift += first.plan.entry.data_bytes
 
 
-class _Verifier:
-    """Holds one fragment to what its entry says."""
+class _FragmentVerifier:
+    """Compares one fragment, block by block, with what its entry in the manifest says."""
 
     def __init__(self, entry: FragmentEntry, shift: int, etag: str) -> None:
         self._entry = entry
@@ -63,8 +63,9 @@ class _Verifier:
         self._last_user: LastUserChunk | None = None
 
     def feed(self, block: Block) -> Iterator[ScanEvent]:
+        # Two versions of an object could each be sound, and their halves together still be no fragment.
         if block.etag != self._etag:
-            raise ConflictError(f"GET {self._entry.key}: the object there is another")
+            raise ConflictError(f"{self._entry.key} was replaced while it was read")
         self._object_crc32 = combine_crc32(self._object_crc32, block.crc32, len(block.plan.byte_range))
         for event in self._scanner.feed(block.content[: self._data_left]):
             if isinstance(event, ChunkEnd):
@@ -80,21 +81,21 @@ class _Verifier:
         if footer.records != self._records:
             raise BadSequenceError(entry.key, footer.trailer.index_position, "the index has other chunks than the data")
         last = self._last
-        said = entry.next_offset, entry.epoch, entry.messages, entry.last_user_chunk
+        expected = entry.next_offset, entry.epoch, entry.messages, entry.last_user_chunk
         found = last and (last.next_offset, last.epoch, self._messages, self._last_user)
-        if said != found:
+        if found != expected:
             raise BadCountError(
                 entry.key,
                 FRAGMENT_HEADER_BYTES,
                 "next offset, epoch, messages and last user chunk, as the manifest has them",
-                expected=said,
+                expected=expected,
                 found=found,
             )
         self._check_crc32(footer)
         return footer
 
     def _check_crc32(self, footer: Footer) -> None:
-        """Hold what was read to the manifest's CRC-32; of identity, also what the scanner saw."""
+        """Compare the CRC-32 of what was read, and for identity also of what the scanner saw, with the manifest's."""
         entry = self._entry
         found = {self._object_crc32}
         if entry.encoding is Encoding.IDENTITY:

@@ -1,4 +1,4 @@
-"""How far a replay is that its target does not remember: a file of one line of JSON."""
+"""The progress of a replay whose target does not remember it: a file of one line of JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
-from coldstream.replay.source import Source
+from coldstream.replay.request import ReplayRequest
 from coldstream.units import Offset
 
 _FIELD = "progress file"
@@ -16,27 +16,28 @@ _FIELD = "progress file"
 
 @dataclass(frozen=True, slots=True)
 class ProgressFile:
-    """What of a source is at a target, by `path`; one file for each, and one replay at a time."""
+    """Keeps at `path` how much of a request is at a target. Each replay has a file of its own, and one process."""
 
     path: Path
-    source: Source
+    request: ReplayRequest
     target: str
 
     def read(self) -> Offset:
-        """Return the offset up to which all is done. Raises InvalidSettingError for the file of another replay."""
+        """Return the offset before which all is done. Raises InvalidSettingError for the file of another replay."""
         try:
             found = json.loads(self.path.read_bytes())
             done_to = Offset(int(found.pop("done_to")))
         except FileNotFoundError:
-            return self.source.start
+            return self.request.start
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
             raise InvalidSettingError(_FIELD, f"{self.path} cannot be read: {err}") from err
         if found != self._subject():
-            raise InvalidSettingError(_FIELD, f"{self.path} is of another replay: {found}")
-        return max(done_to, self.source.start)
+            raise InvalidSettingError(_FIELD, f"{self.path} belongs to another replay: {found}")
+        return max(done_to, self.request.start)
 
     def write(self, done_to: Offset) -> None:
-        """Say that all before an offset is done. Raises InvalidSettingError where the file cannot be written."""
+        """Record that all before an offset is done. Raises InvalidSettingError if the file cannot be written."""
+        # Replaced as a whole: a crash leaves the old progress or the new one, never half of a line.
         beside = self.path.with_name(f"{self.path.name}.new")
         try:
             with beside.open("w") as file:
@@ -48,4 +49,4 @@ class ProgressFile:
             raise InvalidSettingError(_FIELD, f"{self.path} cannot be written: {err}") from err
 
     def _subject(self) -> dict[str, object]:
-        return {"incarnation": self.source.stream.incarnation, "from": self.source.start, "target": self.target}
+        return {"incarnation": self.request.stream.incarnation, "from": self.request.start, "target": self.target}

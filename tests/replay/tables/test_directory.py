@@ -8,62 +8,62 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidQueryError, ObjectNotFoundError
-from coldstream.replay.tables import place as places
-from coldstream.replay.tables.place import BucketPlace, DirectoryPlace, Place, open_place
+from coldstream.replay.tables import directory
+from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory, open_directory
 from coldstream.store.memory.objects import MemoryObjects
 
 
 @pytest.fixture(params=["directory", "memory", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> TableDirectory:
     match request.param:
         case "directory":
-            return DirectoryPlace(tmp_path / "not" / "there")
+            return LocalDirectory(tmp_path / "not" / "there")
         case "memory":
-            return BucketPlace(MemoryObjects(), "tables/orders/")
+            return BucketDirectory(MemoryObjects(), "tables/orders/")
         case _:
-            return BucketPlace(request.getfixturevalue("s3_objects"), "tables/orders")
+            return BucketDirectory(request.getfixturevalue("s3_objects"), "tables/orders")
 
 
-def put(place: Place, name: str, content: bytes) -> None:
+def put(place: TableDirectory, name: str, content: bytes) -> None:
     with place.spool() as spool:
         (spool / "file").write_bytes(content)
         place.put(name, spool / "file")
         assert list(spool.iterdir()) == []
 
 
-def test_what_is_put_is_there(place: Place) -> None:
+def test_what_is_put_is_there(place: TableDirectory) -> None:
     assert place.names("") == []
     put(place, "stream=a%2Fb/file", b"one")
     assert place.names("") == ["stream=a%2Fb/file"]
     assert place.read("stream=a%2Fb/file") == b"one"
 
 
-def test_what_is_put_replaces(place: Place) -> None:
+def test_what_is_put_replaces(place: TableDirectory) -> None:
     for content in (b"one", b"another", b"another"):
         put(place, "file", content)
         assert place.read("file") == content
     assert place.names("") == ["file"]
 
 
-def test_a_file_is_created_once(place: Place) -> None:
+def test_a_file_is_created_once(place: TableDirectory) -> None:
     assert place.create("marks/one", b"first")
     assert not place.create("marks/one", b"second")
     assert place.read("marks/one") == b"first"
     assert place.names("") == ["marks/one"]
 
 
-def test_a_file_that_is_not_there_cannot_be_read(place: Place) -> None:
+def test_a_file_that_is_not_there_cannot_be_read(place: TableDirectory) -> None:
     with pytest.raises(ObjectNotFoundError):
         place.read("nothing")
 
 
-def test_names_are_those_below_a_directory(place: Place) -> None:
+def test_names_are_those_below_a_directory(place: TableDirectory) -> None:
     for name in ("a/1", "a/b/2", "ab/3"):
         place.create(name, b"x")
     assert place.names("a/") == ["a/1", "a/b/2"]
 
 
-def test_deleting_is_no_matter_of_how_often(place: Place) -> None:
+def test_deleting_is_no_matter_of_how_often(place: TableDirectory) -> None:
     put(place, "file", b"one")
     place.delete("file")
     place.delete("file")
@@ -71,7 +71,7 @@ def test_deleting_is_no_matter_of_how_often(place: Place) -> None:
 
 
 def test_the_spool_of_a_killed_process_goes_after_a_day(tmp_path: Path) -> None:
-    place = DirectoryPlace(tmp_path)
+    place = LocalDirectory(tmp_path)
     for name in ("spool-old", "spool-new"):
         (tmp_path / "_coldstream" / name).mkdir(parents=True)
     os.utime(tmp_path / "_coldstream" / "spool-old", (0, 0))
@@ -81,13 +81,13 @@ def test_the_spool_of_a_killed_process_goes_after_a_day(tmp_path: Path) -> None:
 
 
 def test_a_put_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = DirectoryPlace(tmp_path)
+    place = LocalDirectory(tmp_path)
     put(place, "file", b"one")
 
     def fail(fd: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(places.os, "fsync", fail)
+    monkeypatch.setattr(directory.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         put(place, "file", b"two")
     assert place.names("") == ["file"]
@@ -97,10 +97,10 @@ def test_a_put_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("path", ["gs://bucket/x", "s3://", "s3:///x"])
 def test_a_path_of_another_kind_is_refused(path: str) -> None:
     with pytest.raises(InvalidQueryError, match="path"):
-        open_place(path)
+        open_directory(path)
 
 
 def test_a_path_names_a_bucket_and_a_prefix(aws: str, s3_objects: object) -> None:
     bucket = s3_objects.bucket  # type: ignore[attr-defined]
-    assert open_place(f"s3://{bucket}/a/b").create("mark", b"x")
-    assert open_place(f"s3a://{bucket}").names("") == ["a/b/mark"]
+    assert open_directory(f"s3://{bucket}/a/b").create("mark", b"x")
+    assert open_directory(f"s3a://{bucket}").names("") == ["a/b/mark"]

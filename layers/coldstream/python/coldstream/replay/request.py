@@ -1,18 +1,29 @@
-"""What is wanted: offsets of a stream, fixed when a run begins."""
+"""What to replay: offsets of one incarnation, fixed when a run begins."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec, parse_offset_spec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import offset_of
-from coldstream.replay.source import Source
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs, format_timestamp, is_relative, parse_time
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Replay the offsets `start` up to, not including, `end` of a stream. A gap among them ends it, unless skipped."""
+
+    stream: StreamId
+    start: Offset
+    end: Offset
+    skip_gaps: bool = False
+
+
 def parse_bounds(start: str, end: str | None, now: TimestampMs) -> tuple[OffsetSpec, AtOffset | AtTimestamp | None]:
-    """Read where to begin and where to end. Raises InvalidQueryError."""
+    """Parse where to begin and where to end. Raises InvalidQueryError."""
     until = None if end is None else parse_offset_spec(end, now)
     if isinstance(until, AtEnd):
         raise InvalidQueryError("--to", f"{until} is neither an offset nor a time")
@@ -20,7 +31,7 @@ def parse_bounds(start: str, end: str | None, now: TimestampMs) -> tuple[OffsetS
 
 
 def check_start(start: str, now: TimestampMs) -> None:
-    """Refuse a start that is another one each time: only from the same one a replay goes on that is run again.
+    """Refuse a start that means another offset in each run: only a run with the same start goes on with a replay.
 
     Raises InvalidQueryError.
     """
@@ -28,12 +39,12 @@ def check_start(start: str, now: TimestampMs) -> None:
         fixed = format_timestamp(parse_time(start, now))
         raise InvalidQueryError(
             "--from",
-            f"{start} is another time whenever this is run, and a replay that is run again goes on only from the same"
-            f" one: give {fixed}",
+            f"{start} is another time whenever this is run, and only a run from the same time goes on with this replay:"
+            f" give {fixed}",
         )
 
 
-def find_source(
+def find_request(
     table: ManifestReads,
     objects: ObjectReads,
     stream: StreamId,
@@ -41,15 +52,16 @@ def find_source(
     end: AtOffset | AtTimestamp | None,
     *,
     skip_gaps: bool = False,
-) -> tuple[Source, int]:
-    """Turn bounds into offsets, the end being the tail at the latest; and say how many are archived between them.
+) -> tuple[ReplayRequest, int]:
+    """Return a request for the offsets between two bounds, and how many of them are archived. It ends at the tail.
 
-    `first` is 0, and an offset is itself, whatever retention has deleted: so the same is asked for each time. Cost: a
-    GetItem, and that of `offset_of` for a time. Raises StreamNotFoundError where nothing is archived.
+    `first` means 0, and an offset means itself, whatever retention has deleted. So the same bounds make the same
+    request in each run. Cost: a GetItem, and for a time that of `offset_of`. Raises StreamNotFoundError if nothing
+    is archived.
     """
     head = table.head(stream.incarnation)
     if head is None or head.first_offset is None or head.next_offset is None:
         raise StreamNotFoundError(f"nothing is archived of {stream}, incarnation {stream.incarnation}")
     first = Offset(0) if start == FIRST else offset_of(table, objects, stream, start)
     last = head.next_offset if end is None else min(head.next_offset, offset_of(table, objects, stream, end))
-    return Source(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))
+    return ReplayRequest(stream, first, max(first, last), skip_gaps), max(0, last - max(first, head.first_offset))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidSettingError
-from coldstream.replay.done import ProgressFile
-from coldstream.replay.source import Source
+from coldstream.replay.progress_file import ProgressFile
+from coldstream.replay.request import ReplayRequest
 from coldstream.units import Offset
 from tests.support.segments import STREAM
 
-SOURCE = Source(STREAM, Offset(5), Offset(100))
+SOURCE = ReplayRequest(STREAM, Offset(5), Offset(100))
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def test_nothing_is_done_before_the_first_time(file: ProgressFile) -> None:
 def test_what_was_written_is_read_also_for_a_later_end(file: ProgressFile) -> None:
     file.write(Offset(40))
     file.write(Offset(50))
-    assert file.read() == replace(file, source=replace(SOURCE, end=Offset(200))).read() == 50
+    assert file.read() == replace(file, request=replace(SOURCE, end=Offset(200))).read() == 50
     assert [path.name for path in file.path.parent.iterdir()] == ["progress"]
 
 
 @pytest.mark.parametrize(
-    "change", [{"target": "other"}, {"source": Source(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
+    "change", [{"target": "other"}, {"request": ReplayRequest(STREAM, Offset(6), Offset(100))}], ids=["target", "start"]
 )
 def test_another_replay_does_not_go_on_from_it(file: ProgressFile, change: dict[str, object]) -> None:
     file.write(Offset(40))

@@ -6,8 +6,7 @@ import pytest
 
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.replay.source import Source
-from coldstream.replay.wanted import check_start, find_source, parse_bounds
+from coldstream.replay.request import ReplayRequest, check_start, find_request, parse_bounds
 from coldstream.units import TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, steady
 
@@ -38,14 +37,14 @@ def archive() -> ChunkArchive:
 def test_bounds_are_offsets(
     archive: ChunkArchive, start: str, end: str | None, found: tuple[int, int], offsets: int
 ) -> None:
-    source, archived = find_source(archive.table, archive.objects, STREAM, *parse_bounds(start, end, NOW))
+    source, archived = find_request(archive.table, archive.objects, STREAM, *parse_bounds(start, end, NOW))
     assert (source.start, source.end) == found
     assert archived == offsets
 
 
 def test_gaps_are_passed_over_if_so_wanted(archive: ChunkArchive) -> None:
-    source, _ = find_source(archive.table, archive.objects, STREAM, *parse_bounds("first", None, NOW), skip_gaps=True)
-    assert source == Source(STREAM, source.start, source.end, skip_gaps=True)
+    source, _ = find_request(archive.table, archive.objects, STREAM, *parse_bounds("first", None, NOW), skip_gaps=True)
+    assert source == ReplayRequest(STREAM, source.start, source.end, skip_gaps=True)
 
 
 @pytest.mark.parametrize("end", ["first", "last", "next"])
@@ -57,7 +56,7 @@ def test_an_end_is_an_offset_or_a_time(end: str) -> None:
 def test_a_stream_of_which_nothing_is_archived_is_not_found(archive: ChunkArchive) -> None:
     stream = StreamId("/", "nothing", Incarnation("__nothing_1763700000000000000"))
     with pytest.raises(StreamNotFoundError):
-        find_source(archive.table, archive.objects, stream, *parse_bounds("first", None, NOW))
+        find_request(archive.table, archive.objects, stream, *parse_bounds("first", None, NOW))
 
 
 def test_a_start_that_moves_is_refused_with_the_time_that_it_is_now() -> None:

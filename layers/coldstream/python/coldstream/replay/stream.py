@@ -1,0 +1,182 @@
+"""Replay into a stream or a super stream of a broker, each message exactly once, in order.
+
+    read slices of the archive            read_ahead
+    entries under their publishing ids    forward; decoded only for a transformation or a routing key
+    publish, and count the confirms       live.publisher
+
+Only the broker remembers what was sent. The publishing id of a message follows from its offset in the source, and the
+reference under which it is published from the request (`publisher_name`). So whoever makes the same request again,
+after a failure or at the same time, goes on after what is there, and adds nothing twice. Requests with different ends
+must not run at the same time. A broker remembers 255 references for each stream, the newest ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+
+from coldstream.format.amqp.message import messages
+from coldstream.format.chunk import Chunk
+from coldstream.live.address import BrokerAddress
+from coldstream.live.connection import LiveConnection
+from coldstream.live.publisher import Publisher
+from coldstream.read.scan import ScanSlice
+from coldstream.replay.broker_replay import BrokerReplay, ReplayContext
+from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
+from coldstream.replay.request import ReplayRequest
+from coldstream.replay.routing import partition_of
+from coldstream.replay.summary import ReplayProgress, ReplaySummary
+from coldstream.replay.target import SendOptions, StreamTarget
+from coldstream.replay.transform import transform_message
+from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.units import Offset
+
+
+def publisher_name(request: ReplayRequest, target: StreamTarget, options: SendOptions) -> str:
+    """Return the reference to publish under: the same for the same source, start, routing key and transformation.
+
+    It does not depend on the end, so a later request with a higher end adds what has come since.
+    """
+    if target.publisher is not None:
+        return target.publisher
+    identity = (
+        request.stream.incarnation,
+        str(request.start),
+        str(target.routing_key or ""),
+        options.transform or "",
+    )
+    return f"coldstream-replay-{hashlib.sha256(chr(0).join(identity).encode()).hexdigest()[:16]}"
+
+
+def replay_to_stream(
+    table: ManifestReads,
+    objects: ObjectReads,
+    request: ReplayRequest,
+    target: StreamTarget,
+    *,
+    options: SendOptions = SendOptions(),  # noqa: B008  a frozen value
+    on_progress: Callable[[ReplayProgress], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> ReplaySummary:
+    """Publish what is requested; return once all is confirmed, or `should_stop` is true.
+
+    `on_progress` is called about twice a second. A lost connection is opened again, for up to two minutes without
+    progress. Raises UnavailableError, StreamNotFoundError (archive or broker), AccessDeniedError, GapError,
+    CorruptionError, InvalidInputError. What was confirmed before stays, and the next call does not send it again.
+    """
+    context = ReplayContext(table, objects, request, options, on_progress, should_stop)
+    return _StreamReplay(context, target).run()
+
+
+def replayed_to(requests: Sequence[ReplayRequest], target: StreamTarget, options: SendOptions) -> list[Offset]:
+    """Return up to which offset the target has each request, whoever sent it. Cost: one connection.
+
+    Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
+    """
+
+    async def ask() -> list[Offset]:
+        async with LiveConnection(BrokerAddress.from_uri(target.broker), target.vhost) as connection:
+            names = await _stream_names(connection, target)
+            found = []
+            for request in requests:
+                reference = publisher_name(request, target, options)
+                reached = min([await connection.query_sequence(name, reference) for name in names])
+                found.append(Offset(min(max(request.start, reached), request.end)))
+            return found
+
+    return asyncio.run(ask())
+
+
+async def _stream_names(connection: LiveConnection, target: StreamTarget) -> Sequence[str]:
+    return (target.name,) if target.routing_key is None else await connection.partitions(target.name)
+
+
+class _StreamReplay(BrokerReplay):
+    """Publishes to one stream, or to each partition of a super stream over a publisher of its own."""
+
+    def __init__(self, context: ReplayContext, target: StreamTarget) -> None:
+        request = context.request
+        reference = publisher_name(request, target, context.options)
+        summary = ReplaySummary(request.stream, target.name, request.start, request.end, reference)
+        super().__init__(context, summary, repr(target.name))
+        self._target = target
+        self._publishers: list[Publisher] = []
+        self._is_first = True
+        self._counted_to: dict[int, int] = {}  # by partition: the publishing id up to which messages are counted
+        self._left_out_to = 0
+
+    async def connect_and_publish(self) -> None:
+        address = BrokerAddress.from_uri(self._target.broker)
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(
+                LiveConnection(address, self._target.vhost, name="coldstream-replay")
+            )
+            names = await _stream_names(connection, self._target)
+            reference = self.summary.publisher
+            self._publishers = [await stack.enter_async_context(connection.publish(name, reference)) for name in names]
+            # What every partition has is not read again. What only some have is read, and those drop it by its id.
+            start = max(self.request.start, Offset(min(publisher.sequence for publisher in self._publishers)))
+            if self._is_first:
+                self._is_first = False
+                self.summary.resumed_at = min(start, self.request.end)
+                self.summary.confirmed_to = self.summary.resumed_at
+            await self.publish(start)
+
+    def safe_to(self) -> Offset:
+        return Offset(min(publisher.safe_to(self.sent_to) for publisher in self._publishers))
+
+    async def flush(self) -> None:
+        for publisher in self._publishers:
+            await publisher.flush()
+
+    async def send_slice(self, part: ScanSlice, chunks: list[Chunk], start: Offset) -> None:
+        for number, frame in self._frames(part, chunks, max(start, part.start)):
+            await self.pace.wait(frame.messages, self.should_stop)
+            if self.should_stop():
+                return
+            await self._publishers[number].send(frame.data, frame.entries, frame.last_id)
+            # A new connection sends again what the broken one had sent, and counts none of it again.
+            counted_to = self._counted_to.get(number, 0)
+            self.summary.messages += frame.messages_after(counted_to)
+            self._counted_to[number] = max(counted_to, frame.last_id)
+            self.summary.sent_bytes += len(frame.data)
+            if len(self._publishers) == 1:  # partitions are equally far only at the end of a slice
+                self.sent_to = Offset(frame.last_id)
+            self.tell()
+        self.sent_to = part.end
+
+    def _frames(self, part: ScanSlice, chunks: list[Chunk], start: Offset) -> Iterator[tuple[int, Frame]]:
+        """Yield the frames of a slice, each with the number of its publisher."""
+        max_bytes = self._publishers[0].max_frame_bytes
+        if self._target.routing_key is None and self.transform is None:
+            entries = (entry for chunk in chunks for entry in chunk_entries(chunk, start, part.end, source=part.key))
+            yield from ((0, frame) for frame in in_frames(entries, max_bytes, self.pace.piece))
+            return
+        waiting: list[list[Entry]] = [[] for _ in self._publishers]
+        for chunk in chunks:
+            for number, entry in self._decoded_entries(chunk, part, start):
+                waiting[number].append(entry)
+        for number, entries_of_one in enumerate(waiting):
+            yield from ((number, frame) for frame in in_frames(entries_of_one, max_bytes, self.pace.piece))
+
+    def _decoded_entries(self, chunk: Chunk, part: ScanSlice, start: Offset) -> Iterator[tuple[int, Entry]]:
+        """Yield the transformed and routed messages of a chunk as entries, each with the number of its publisher."""
+        key = self._target.routing_key
+        runs = [Runs() for _ in self._publishers]
+        for message in messages(chunk, source=part.key, from_offset=start):
+            if message.offset >= part.end:
+                break
+            raw = transform_message(message, self.transform)
+            if raw is None:
+                # Counted once, also if a new connection reads it again.
+                self.summary.left_out += message.offset >= self._left_out_to
+                self._left_out_to = max(self._left_out_to, message.offset + 1)
+                continue
+            number = 0 if key is None else partition_of(key.of(message), len(self._publishers))
+            publishing_id = message.offset + 1
+            if publishing_id > self._publishers[number].sequence:
+                yield from ((number, entry) for entry in runs[number].add(publishing_id, raw))
+        for number, run in enumerate(runs):
+            yield from ((number, entry) for entry in run.cut())
