@@ -139,7 +139,8 @@ class _UploadRounds:
         info = self._objects.info(master.staged_key)
         assert info is not None
         self._objects.copy(master.staged_key, key, if_match=info.etag)
-        return replace(master, stream=of, staged_key=key)
+        # The copy has an ETag of its own: with the master's, the event would name a copy that is not there.
+        return replace(master, stream=of, staged_key=key, etag=None)
 
     def _keep(self, entries: tuple[FragmentEntry, ...]) -> None:
         """Download the fragments once, for the other side, and delete their objects."""
