@@ -108,14 +108,14 @@ def _staged(sources: list[str], sdk: dict[str, str]) -> ChildRun:
 
 def stage_as_agent(sources: list[str]) -> dict[str, float]:
     """Stage a rolled segment of each directory as the agent does; to be called by `harness.in_child`."""
-    from coldstream.agent.archive import Archive  # noqa: PLC0415 - the other sides do without
-    from coldstream.agent.slots import Slots  # noqa: PLC0415
+    from coldstream.agent.archive import ArchiveClient  # noqa: PLC0415 - the other sides do without
+    from coldstream.agent.upload_slots import UploadSlots  # noqa: PLC0415
     from coldstream.flow.bandwidth import BandwidthLimit  # noqa: PLC0415
 
-    archive = Archive.from_environment(os.environ, BandwidthLimit(None), UPLOADS)
+    archive = ArchiveClient.from_environment(os.environ, BandwidthLimit(None), UPLOADS)
 
     async def run() -> None:
-        slots = Slots(UPLOADS)
+        slots = UploadSlots(UPLOADS)
 
         async def stage_one(number: int, source: str) -> None:
             async with slots.take(backfill=False, since=TimestampMs(number)):

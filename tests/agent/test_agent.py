@@ -167,7 +167,7 @@ def test_status_shows_what_there_is(broker, stack, agent):
         (("--data", "/nowhere"), "--data: /nowhere is not a directory"),
         (("--source", "protocol"), "--source protocol: needs --management, or a --stream"),
         (("--source", "air"), "--source: 'air' is neither disk nor protocol"),
-        (("--max-lag", "1s"), "--max-lag: is to be from 3 s"),
+        (("--max-lag", "1s"), "--max-lag: must be from 3 s"),
         (("--max-lag", "soon"), "--max-lag: 'soon' is not a duration"),
         (("--bandwidth", "fast"), "--bandwidth: 'fast' is not a size"),
         (("--listen", "here"), "--listen: 'here' is not HOST:PORT"),

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from coldstream.agent import archive as archive_module
-from coldstream.agent.archive import Archive
-from coldstream.agent.memory import Loss
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.stream_file import PendingLoss
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import AccessDeniedError, InvalidSettingError, OtherClusterError
 from coldstream.flow.bandwidth import BandwidthLimit
@@ -42,13 +42,13 @@ class Denied(MemoryTable):
 
 
 @pytest.fixture
-def archive(monkeypatch: pytest.MonkeyPatch) -> Archive:
+def archive(monkeypatch: pytest.MonkeyPatch) -> ArchiveClient:
     """An archive whose first clients have credentials that are expired, and those after them good ones."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     tables = iter([Denied(), MemoryTable()])
     monkeypatch.setattr(archive_module, "DynamoTable", lambda _: next(tables))
     monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
-    return Archive.from_environment(SETTINGS, BandwidthLimit(None), 4)
+    return ArchiveClient.from_environment(SETTINGS, BandwidthLimit(None), 4)
 
 
 async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
@@ -76,7 +76,7 @@ async def test_clients_are_not_made_anew_all_the_time(archive):
 def test_what_names_the_archive_has_to_be_set(missing):
     settings = {name: value for name, value in SETTINGS.items() if name != missing}
     with pytest.raises(InvalidSettingError, match=missing):
-        Archive.from_environment(settings, BandwidthLimit(None), 4)
+        ArchiveClient.from_environment(settings, BandwidthLimit(None), 4)
 
 
 async def test_the_last_message_is_found_however_many_fragments_have_none():
@@ -86,7 +86,7 @@ async def test_the_last_message_is_found_however_many_fragments_have_none():
     commit_fragment(table, stream, replace(fragment(0, 10), last_user_chunk=last), lambda: TimestampMs(0))
     for first in range(10, 45):
         commit_fragment(table, stream, fragment(first, first + 1), lambda: TimestampMs(0))
-    archive = Archive(table, MemoryObjects(), Bus(MemoryArchive()), Keys(""), BandwidthLimit(None))
+    archive = ArchiveClient(table, MemoryObjects(), Bus(MemoryArchive()), Keys(""), BandwidthLimit(None))
     found = await archive.last_entry(LIFE)
     assert found is not None
     assert found.next_offset == 10
@@ -124,8 +124,8 @@ async def test_the_cluster_of_the_settings_is_the_one_that_is_announced_for(monk
     monkeypatch.setattr(archive_module, "S3Objects", lambda *_, **__: MemoryObjects())
     monkeypatch.setattr(archive_module, "EventBridgeBus", lambda _: Bus())
     for name, source in (("eu", "coldstream.agent.eu"), ("us", "coldstream.agent.us"), ("", "coldstream.agent")):
-        archive = Archive.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": name}, BandwidthLimit(None), 4)
-        await archive.announce_loss(STREAM, Loss(Offset(0), Offset(9), "the disk was full"))
+        archive = ArchiveClient.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": name}, BandwidthLimit(None), 4)
+        await archive.announce_loss(STREAM, PendingLoss(Offset(0), Offset(9), "the disk was full"))
         assert Bus.sources[-1] == source
         if name == "eu":
             await archive.check_cluster(STREAM)
@@ -134,4 +134,4 @@ async def test_the_cluster_of_the_settings_is_the_one_that_is_announced_for(monk
                 await archive.check_cluster(STREAM)
         archive.stop()
     with pytest.raises(InvalidSettingError, match="COLDSTREAM_CLUSTER"):
-        Archive.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": "a/b"}, BandwidthLimit(None), 4)
+        ArchiveClient.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": "a/b"}, BandwidthLimit(None), 4)

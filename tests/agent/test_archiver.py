@@ -15,11 +15,11 @@ import pytest
 from prometheus_client import generate_latest
 
 from coldstream.agent import delivery, losses
-from coldstream.agent.archive import Archive, Staging
+from coldstream.agent.archive import ArchiveClient, Staging
 from coldstream.agent.losses import UNSEEN
-from coldstream.agent.memory import MemoryFile, StreamMemory
 from coldstream.agent.proof import broker as proof
 from coldstream.agent.rules import Rules
+from coldstream.agent.stream_file import RememberedStream, StreamFile
 from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
@@ -123,14 +123,14 @@ async def test_losses_that_cannot_be_told_keep_nothing_from_being_archived(rig, 
     async def refuse(*_: object) -> Staging:
         raise AccessDeniedError("s3:ListBucketMultipartUploads")
 
-    def full(_: MemoryFile, memory: StreamMemory, *, durably: bool = False) -> None:
+    def full(_: StreamFile, memory: RememberedStream, *, durably: bool = False) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
         if trouble == "the disk is full":
-            patch.setattr(MemoryFile, "save", full)
+            patch.setattr(StreamFile, "save", full)
         else:
-            patch.setattr(Archive, "staging", refuse)
+            patch.setattr(ArchiveClient, "staging", refuse)
         rig.stream.publish(500)
         rig.stream.retain(5)
         first = int(rig.stream.segments[0].stem)

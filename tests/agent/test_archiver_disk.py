@@ -13,7 +13,7 @@ import pytest
 from coldstream.agent import archiver as archiver_module
 from coldstream.agent import delivery
 from coldstream.agent.disk.segments import StreamDisk
-from coldstream.agent.memory import Loss, MemoryFile
+from coldstream.agent.stream_file import PendingLoss, StreamFile
 from coldstream.manifest.stream import Incarnation
 from tests.support.replica import Replica
 from tests.support.rig import Rig, archived_up_to_the_last_roll, chunks_archived, committed, make_quick, starts
@@ -45,7 +45,7 @@ async def test_a_full_disk_stops_neither_proofs_nor_the_release_of_pins(rig, str
 
         stream.publish(60)
         await rig.until(lambda: rig.pins[-1] == starts(stream)[-1])
-        monkeypatch.setattr(MemoryFile, "save", full)
+        monkeypatch.setattr(StreamFile, "save", full)
         monkeypatch.setattr(os, "link", full)
         stream.publish(30)
         archived_to = rig.pins[-1]
@@ -83,7 +83,7 @@ async def test_giving_up_lets_go_of_nothing_but_what_was_written_down(rig, strea
         first, second, third = rig.pins[:3]
         lose = archiver.losses.lose
 
-        def raced(loss: Loss) -> None:
+        def raced(loss: PendingLoss) -> None:
             lose(loss)
             archiver.disk.release(archiver.disk.segments[0])
 
@@ -163,10 +163,10 @@ async def test_what_cannot_be_pinned_yet_is_neither_passed_over_nor_lost(rig, st
 
 
 async def test_a_memory_that_cannot_be_removed_ends_no_more_than_its_archiver(rig, stream, monkeypatch):
-    def refused(_: MemoryFile) -> None:
+    def refused(_: StreamFile) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(MemoryFile, "forget", refused)
+    monkeypatch.setattr(StreamFile, "forget", refused)
     stream.publish(30)
     archiver = rig.new_archiver()
     task = asyncio.create_task(archiver.run())

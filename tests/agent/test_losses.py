@@ -9,11 +9,11 @@ from zlib import crc32
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.losses import PATIENCE_S, REPLICAS_PATIENCE_S, UNSEEN, Losses
-from coldstream.agent.memory import Loss, MemoryFile, StreamMemory
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.identity import StreamIdentity
+from coldstream.agent.stream_file import PendingLoss, RememberedStream, StreamFile
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.missing import record_missing
 from coldstream.errors import UnavailableError
@@ -40,13 +40,15 @@ class Scene:
         self.archive = MemoryArchive()
         self.bus = Bus(self.archive)
         self.metrics = AgentMetrics()
-        self.file = MemoryFile(tmp_path, LIFE)
-        self.file.save(StreamMemory(STREAM, Offset(MAX_OFFSET)))
+        self.file = StreamFile(tmp_path, LIFE)
+        self.file.save(RememberedStream(STREAM, Offset(MAX_OFFSET)))
         self.losses = self.again()
 
     def again(self) -> Losses:
         """Return those of an agent that is started anew."""
-        archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        archive = ArchiveClient(
+            self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None)
+        )
         identity = StreamIdentity(LIFE, self.file, None, None)  # type: ignore[arg-type]  # not asked
         return Losses(identity, archive, self.metrics, self, "here", clock=lambda: self.now_s)  # type: ignore[arg-type]
 
@@ -207,5 +209,5 @@ async def test_a_loss_that_could_not_be_announced_is_told_later_also_by_the_next
 
 
 async def test_what_is_given_up_is_lost_at_once(scene: Scene) -> None:
-    scene.losses.lose(Loss(Offset(5), Offset(9), "full"))
+    scene.losses.lose(PendingLoss(Offset(5), Offset(9), "full"))
     assert await scene.after(0) == [(5, 9, "full")]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent import run
-from coldstream.agent.memory import MemoryFile, StreamMemory
 from coldstream.agent.options import AgentOptions
+from coldstream.agent.stream_file import RememberedStream, StreamFile
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import StreamId
 from coldstream.units import Offset
@@ -49,8 +49,8 @@ def test_an_agent_that_nobody_answers_ends_at_once_when_it_is_told_to(tmp_path: 
     stream.publish(100)
     node.close()
     # Its names are known, so that AWS is asked.
-    named = StreamMemory(StreamId("/", "orders", stream.incarnation), Offset(0), ())
-    MemoryFile(tmp_path / "state/streams", stream.incarnation).save(named)
+    named = RememberedStream(StreamId("/", "orders", stream.incarnation), Offset(0), ())
+    StreamFile(tmp_path / "state/streams", stream.incarnation).save(named)
     environment = {
         "COLDSTREAM_BUCKET": "bucket",
         "COLDSTREAM_TABLE": "table",

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from coldstream.agent import archiver, delivery, losses
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins, segment_files
 from coldstream.agent.disk.segments import StreamDisk
-from coldstream.agent.memory import MemoryFile
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
-from coldstream.agent.slots import Slots
+from coldstream.agent.stream_file import StreamFile
+from coldstream.agent.upload_slots import UploadSlots
 from coldstream.archive.events import event_of
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
@@ -120,13 +120,21 @@ class Rig:
 
     def new_archiver(self) -> StreamArchiver:
         table, objects = self.agents_table or self.archive.table, self.agents_objects or self.archive.objects
-        archive = Archive(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
+        archive = ArchiveClient(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
         services = Services(
-            archive, self.node, Naming(None), Slots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
+            archive,
+            self.node,
+            StreamListing(None),
+            UploadSlots(2),
+            self.rules,
+            self.metrics,
+            0.05,
+            self.every_ms,
+            "here",
         )
         life = Incarnation(self.stream.incarnation)
         pins = StreamPins(self.tmp_path / "state/pins" / life, self.stream.directory)
-        memory = MemoryFile(self.tmp_path / "state/streams", life)
+        memory = StreamFile(self.tmp_path / "state/streams", life)
         return StreamArchiver(life, StreamDisk(pins, self.every_ms), memory, services, is_backfill=False)
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 import pytest
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.archive.lost import SegmentLost
 from coldstream.archive.missing import record_loss
 from coldstream.archive.rolled import SegmentRolled
@@ -59,7 +59,7 @@ class World:
 
     async def stage_all(self) -> list[SegmentRolled]:
         """Do what an agent does with the segments of the stream."""
-        archive = Archive.from_environment(self.environment, BandwidthLimit(None), 2)
+        archive = ArchiveClient.from_environment(self.environment, BandwidthLimit(None), 2)
         try:
             segments = [await archive.stage(segment, STREAM, None) for segment in find_rolled(self.directory)]
             for segment in segments:

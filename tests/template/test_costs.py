@@ -13,7 +13,7 @@ import boto3
 import pytest
 from botocore.client import BaseClient
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.options import AgentOptions
 from coldstream.archive.upload import Uploader
 from coldstream.flow.bandwidth import BandwidthLimit
@@ -69,7 +69,7 @@ def test_a_day_has_as_many_fragments_as_the_agent_makes_spans() -> None:
     assert lags[0][0] == "60s"
     for lag, span, fragments, a_day, a_month in lags:
         lag_s = number(lag[:-1]) * {"s": 1, "m": 60, "h": 3600}[lag[-1]]
-        every_ms = AgentOptions(state=Path("/s"), data=Path("/d"), broker=BROKER, max_lag_s=lag_s).every_ms
+        every_ms = AgentOptions(state=Path("/s"), data=Path("/d"), broker=BROKER, max_lag_s=lag_s).cut_every_ms
         assert every_ms is not None
         assert number(span) == every_ms / 1000
         assert number(fragments) == DAY_S * 1000 / every_ms
@@ -123,7 +123,7 @@ async def test_a_span_asks_for_what_the_table_says(table: str, s3_objects: S3Obj
     write_stream(tmp_path, chunks=250)
     boto3.session.Session().client("events").create_event_bus(Name=BUS)
     names = {"COLDSTREAM_BUCKET": s3_objects.bucket, "COLDSTREAM_TABLE": table, "COLDSTREAM_EVENT_BUS": BUS}
-    archive = Archive.from_environment(names, BandwidthLimit(None), 1)
+    archive = ArchiveClient.from_environment(names, BandwidthLimit(None), 1)
     uploader = Uploader(DynamoTable(table), S3Objects(s3_objects.bucket), Keys(), 64 * MIB)
     try:
         for slice_ in find_rolled(tmp_path)[:SPANS]:

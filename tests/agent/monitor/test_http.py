@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coldstream.agent.monitor import http as http_module
-from coldstream.agent.monitor.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
+from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus

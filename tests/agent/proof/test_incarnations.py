@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.archive import Archive
-from coldstream.agent.memory import MemoryFile, StreamMemory
-from coldstream.agent.proof.incarnations import find_life
-from coldstream.agent.recording.rebuild import incarnation_of_first_chunk
+from coldstream.agent.archive import ArchiveClient
+from coldstream.agent.proof.incarnations import find_incarnation, incarnation_of_first_chunk
 from coldstream.agent.recording.spool import SegmentSpool
+from coldstream.agent.state_directory import StateDirectory
+from coldstream.agent.stream_file import RememberedStream
 from coldstream.errors import StreamNotFoundError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import Chunk
@@ -43,11 +43,13 @@ def new_life(stream: NodeStream, name: str = "orders") -> str:
 class Rig:
     def __init__(self, tmp_path: Path, node: Node) -> None:
         self.pins = tmp_path / "pins"
-        self.memories = tmp_path / "streams"
+        self.state = StateDirectory(tmp_path)
         self.node = node
         self.memory = MemoryArchive(stream=StreamId("/", "orders", LIFE))
         bus: EventBridgeBus = None  # nothing is announced here
-        self.archive = Archive(self.memory.table, self.memory.objects, bus, self.memory.keys, BandwidthLimit(None))
+        self.archive = ArchiveClient(
+            self.memory.table, self.memory.objects, bus, self.memory.keys, BandwidthLimit(None)
+        )
 
     def archive_rolled(self, stream: NodeStream) -> int:
         """Archive all but the newest segment under LIFE; return the tail."""
@@ -57,7 +59,7 @@ class Rig:
         return int(stream.segments[-1].stem)
 
     async def find(self) -> tuple[str, int] | None:
-        found = await find_life(self.archive, self.node, "/", "orders", pins=self.pins, memories=self.memories)
+        found = await find_incarnation(self.archive, self.node, "/", "orders", state=self.state)
         return None if found is None else (found[0].incarnation, found[1].next_offset)
 
 
@@ -107,12 +109,12 @@ async def test_a_life_of_which_retention_has_deleted_what_is_known_is_another(ri
     tail = rig.archive_rolled(stream)
     stream.publish(300)
     stream.retain(1)
-    found = await find_life(rig.archive, node, "/", "orders", pins=rig.pins, memories=rig.memories)
+    found = await find_incarnation(rig.archive, node, "/", "orders", state=rig.state)
     assert found is not None
     life, anchor = found
     assert (life.incarnation, anchor.next_offset) == (new_life(stream), int(stream.segments[0].stem))
     assert anchor.missed_from == tail
-    assert "nothing shows that it is still the same life" in caplog.text
+    assert "nothing shows that it is still the same incarnation" in caplog.text
 
 
 @pytest.mark.parametrize("later_ms", [-120_000, -1000, 0, 1000, 3_600_000])
@@ -246,11 +248,11 @@ async def test_a_life_of_another_stream_that_is_written_alike_is_not_taken_for_t
     assert first.chunk_id > 20
 
     async def find(name: str) -> tuple[str, int] | None:
-        found = await find_life(rig.archive, node, "/", name, pins=rig.pins, memories=rig.memories)
+        found = await find_incarnation(rig.archive, node, "/", name, state=rig.state)
         return None if found is None else (found[0].incarnation, found[1].next_offset)
 
     assert await find("or_ders") == (new_life(stream, "or_ders"), first.chunk_id)
-    MemoryFile(rig.memories, life).save(StreamMemory(StreamId("/", "or.ders", life)))
+    rig.state.stream_file(life).save(RememberedStream(StreamId("/", "or.ders", life)))
     assert await find("or_ders") == (new_life(stream, "or_ders"), first.chunk_id)
     assert await find("or.ders") == (life, 20)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coldstream.agent.recording.rebuild import tracking_before
+from coldstream.agent.recording.recorded_chunk import tracking_fillers
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.units import Offset
@@ -95,7 +95,7 @@ def test_what_does_not_match_its_crc_is_cut_off(tmp_path: Path) -> None:
     assert closed.path.read_bytes() == SEGMENT_HEADER + FIRST
 
 
-TRACKING = b"".join(tracking_before(header_of(chunk(105, b"d")), Offset(103)))
+TRACKING = b"".join(tracking_fillers(header_of(chunk(105, b"d")), Offset(103)))
 
 
 def test_tracking_chunks_at_the_end_are_cut_off_for_they_are_made_anew(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from coldstream.agent.memory import Loss
+from coldstream.agent.stream_file import PendingLoss
 from coldstream.archive.commit import read_missing
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, detail_of, source_of
@@ -73,7 +73,7 @@ class StoppedError(Exception):
     """The agent is to end; what was staged so far is gone on with next time."""
 
 
-class Archive:
+class ArchiveClient:
     """One archive, of one table, bucket and bus."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Archive:
         self._requests = ThreadPoolExecutor(MAX_REQUESTS, thread_name_prefix="aws")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit, uploads: int) -> Archive:
+    def from_environment(cls, environment: Mapping[str, str], limit: BandwidthLimit, uploads: int) -> ArchiveClient:
         """Make one for the archive that COLDSTREAM_* name, for so many uploads at a time.
 
         Raises InvalidSettingError, naming the variable.
@@ -157,7 +157,7 @@ class Archive:
         source = source_of(rolled.cluster)
         await self._request(self._bus.put, source=source, detail_type=DETAIL_TYPE, detail=detail_of(rolled))
 
-    async def announce_loss(self, stream: StreamId, loss: Loss) -> None:
+    async def announce_loss(self, stream: StreamId, loss: PendingLoss) -> None:
         """Put the event of offsets that will never come."""
         lost = SegmentLost(
             stream, loss.first_offset, loss.next_offset, loss.reason, unseen=loss.unseen, cluster=self._keys.cluster

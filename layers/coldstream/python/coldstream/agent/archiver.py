@@ -16,7 +16,6 @@ from typing import TypeVar
 from coldstream.agent.delivery import Delivery
 from coldstream.agent.disk.segments import Hole, StreamDisk, Wanted
 from coldstream.agent.losses import Losses
-from coldstream.agent.memory import Loss, MemoryFile
 from coldstream.agent.monitor.snapshot import snapshot
 from coldstream.agent.monitor.status import StreamStatus
 from coldstream.agent.proof.broker import Proof, Verdict
@@ -25,6 +24,7 @@ from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.proof.management import BrokerStream
 from coldstream.agent.proof.search import NameSearch
 from coldstream.agent.services import Services
+from coldstream.agent.stream_file import PendingLoss, StreamFile
 from coldstream.errors import AccessDeniedError, BrokerRefusedError, ColdstreamError, NotFoundError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.ingest.slice import SegmentSlice
@@ -50,7 +50,7 @@ class StreamArchiver:
     """
 
     def __init__(
-        self, incarnation: Incarnation, disk: StreamDisk, memory: MemoryFile, services: Services, *, is_backfill: bool
+        self, incarnation: Incarnation, disk: StreamDisk, memory: StreamFile, services: Services, *, is_backfill: bool
     ) -> None:
         self.incarnation = incarnation
         self.disk = disk
@@ -173,7 +173,7 @@ class StreamArchiver:
             pin, offsets = oldest
             first_offset = max(offsets.first_offset, self.archived_to or Offset(0))
             if first_offset < offsets.next_offset:
-                self.losses.lose(Loss(first_offset, offsets.next_offset, why))
+                self.losses.lose(PendingLoss(first_offset, offsets.next_offset, why))
             await asyncio.to_thread(self.disk.release, pin)
             # Before anybody else looks at the disk: what is missing there now is no hole.
             self.archived_to = max(offsets.next_offset, first_offset)
@@ -239,7 +239,7 @@ class StreamArchiver:
         if self.stream is None and not await self._find_names():
             return False
         assert self.stream is not None
-        if not self._services.rules.take(self.stream):
+        if not self._services.rules.takes(self.stream.vhost, self.stream.name):
             self.state = "excluded"
             return False
         return True
@@ -285,7 +285,7 @@ class StreamArchiver:
             return
         pin, lost = found
         if lost is not None:
-            self.losses.lose(Loss(lost.first_offset, lost.next_offset, UNPROVEN))
+            self.losses.lose(PendingLoss(lost.first_offset, lost.next_offset, UNPROVEN))
             if lost.first_offset == archived_to:
                 archived_to = lost.next_offset
         log.warning("%s: let go of %s, which is not known to be committed", self.stream, pin.path.name)
@@ -338,7 +338,7 @@ class StreamArchiver:
             return False
         left = await self._on_disk(self.disk.unproven, self.archived_to or Offset(0))
         if left is not None:
-            self.losses.lose(Loss(left.first_offset, left.next_offset, UNPROVEN))
+            self.losses.lose(PendingLoss(left.first_offset, left.next_offset, UNPROVEN))
         await self.losses.tell()
         self.state = "deleted"
         return True

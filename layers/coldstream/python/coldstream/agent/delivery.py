@@ -7,9 +7,9 @@ import logging
 import random
 from collections.abc import Callable
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.monitor.metrics import AgentMetrics, Service
-from coldstream.agent.slots import Slots
+from coldstream.agent.upload_slots import UploadSlots
 from coldstream.archive.rolled import SegmentRolled
 from coldstream.errors import UnavailableError
 from coldstream.ingest.slice import SegmentSlice
@@ -31,7 +31,7 @@ MAX_QUARANTINES = 2
 class Delivery:
     """Delivers to one archive, as the slots allow."""
 
-    def __init__(self, archive: Archive, slots: Slots, metrics: AgentMetrics, every_ms: int | None) -> None:
+    def __init__(self, archive: ArchiveClient, slots: UploadSlots, metrics: AgentMetrics, every_ms: int | None) -> None:
         self._archive = archive
         self._slots = slots
         self._metrics = metrics

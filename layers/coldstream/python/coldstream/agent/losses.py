@@ -19,11 +19,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from coldstream.agent.archive import Archive
-from coldstream.agent.memory import Loss
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.identity import StreamIdentity
+from coldstream.agent.stream_file import PendingLoss
 from coldstream.errors import AccessDeniedError, ColdstreamError
 from coldstream.manifest.entry import Gap
 from coldstream.units import Offset
@@ -61,9 +61,9 @@ class Losses:
     def __init__(
         self,
         identity: StreamIdentity,
-        archive: Archive,
+        archive: ArchiveClient,
         metrics: AgentMetrics,
-        broker: Broker,
+        broker: BrokerProver,
         host: str,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -87,7 +87,7 @@ class Losses:
         """Tell whether there are holes of which it is not known yet whether they are lost."""
         return bool(self._noted or self._suspected)
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: PendingLoss) -> None:
         """Write down a loss, durably: it is told later. Raises OSError when that cannot be done."""
         self._identity.lose(loss)
         self._incomplete(loss.next_offset, loss.reason)
@@ -170,7 +170,7 @@ class Losses:
             is_before_all = found.archived_from is None or hole.next_offset <= found.archived_from
             is_unseen = suspicion.unseen and is_before_all
             reason = UNSEEN if is_unseen else self._reason
-            self.lose(Loss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
+            self.lose(PendingLoss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
         self._suspected.remove(suspicion)
         self._suspected += [_Suspicion(gap, self._clock(), suspicion.unseen, staging.parts) for gap in left]
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.broker import Broker
+from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.namesakes import Namesakes
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
-from coldstream.agent.slots import Slots
+from coldstream.agent.upload_slots import UploadSlots
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """The archive, the broker, and what else there is once for all of them."""
 
-    archive: Archive
-    broker: Broker
-    naming: Naming
-    slots: Slots
+    archive: ArchiveClient
+    broker: BrokerProver
+    naming: StreamListing
+    slots: UploadSlots
     rules: Rules
     metrics: AgentMetrics
     scan_s: float

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What came of a check."""
 
     OK = "ok"
@@ -14,7 +14,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Part(StrEnum):
+class CheckedPart(StrEnum):
     """What is checked."""
 
     DISK = "disk"
@@ -27,13 +27,13 @@ class Part(StrEnum):
 class Check:
     """One thing that the agent needs: what was found of it, and what to do where it is not well."""
 
-    part: Part
+    part: CheckedPart
     what: str
-    outcome: Outcome
+    outcome: CheckOutcome
     found: str
     todo: str | None = None
 
 
-def failed(part: Part, what: str, err: Exception, todo: str) -> Check:
+def failed(part: CheckedPart, what: str, err: Exception, todo: str) -> Check:
     """Make a check of an error."""
-    return Check(part, what, Outcome.FAILED, str(err), todo)
+    return Check(part, what, CheckOutcome.FAILED, str(err), todo)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from zlib import crc32
 
-from coldstream.agent.monitor.check import Check, Outcome, Part, failed
+from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome, failed
 from coldstream.archive.events import DETAIL_TYPE, source_of
 from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
 from coldstream.ingest.bus import EventBridgeBus
@@ -32,10 +32,10 @@ def check_aws(environment: Mapping[str, str]) -> list[Check]:
         settings = Settings.from_environment(environment)
         bus_name = environment.get("COLDSTREAM_EVENT_BUS")
         if not bus_name:
-            return [Check(Part.AWS, what, Outcome.FAILED, "COLDSTREAM_EVENT_BUS: is not set", "set it")]
+            return [Check(CheckedPart.AWS, what, CheckOutcome.FAILED, "COLDSTREAM_EVENT_BUS: is not set", "set it")]
         objects, table, bus = S3Objects(settings.bucket), DynamoTable(settings.table), EventBridgeBus(bus_name)
     except ColdstreamError as err:
-        return [failed(Part.AWS, what, err, "set it, from the outputs of the stack")]
+        return [failed(CheckedPart.AWS, what, err, "set it, from the outputs of the stack")]
     return [
         *_of_service(_bucket_checks(objects, settings)),
         *_of_service(_table_checks(table, settings.table)),
@@ -48,16 +48,16 @@ def _of_service(checks: Iterator[Check]) -> list[Check]:
     found: list[Check] = []
     for check in checks:
         found.append(check)
-        if check.outcome is Outcome.FAILED and check.todo in {REACH, NAME}:
+        if check.outcome is CheckOutcome.FAILED and check.todo in {REACH, NAME}:
             break
     return found
 
 
 def _tried(what: str, call: Callable[[], str]) -> Check:
     try:
-        return Check(Part.AWS, what, Outcome.OK, call())
+        return Check(CheckedPart.AWS, what, CheckOutcome.OK, call())
     except ColdstreamError as err:
-        return failed(Part.AWS, what, err, _todo(err))
+        return failed(CheckedPart.AWS, what, err, _todo(err))
 
 
 def _todo(err: ColdstreamError) -> str:
@@ -96,10 +96,10 @@ def _upload_checks(objects: S3Objects, key: str) -> Iterator[Check]:
     try:
         upload_id = objects.create_upload(key)
     except ColdstreamError as err:
-        yield failed(Part.AWS, what, err, _todo(err))
+        yield failed(CheckedPart.AWS, what, err, _todo(err))
         not_tried = "not tried, for want of an upload"
         for other in ("s3:ListMultipartUploadParts", "s3:AbortMultipartUpload"):
-            yield Check(Part.AWS, other, Outcome.UNKNOWN, not_tried)
+            yield Check(CheckedPart.AWS, other, CheckOutcome.UNKNOWN, not_tried)
         return
 
     def write() -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from coldstream.agent.monitor.check import Check, Outcome, Part, failed
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome, failed
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
 from coldstream.errors import (
     BrokerRefusedError,
@@ -18,7 +18,6 @@ from coldstream.errors import (
 from coldstream.live.address import place_text
 from coldstream.live.connection import LiveConnection
 from coldstream.manifest.spec import FIRST
-from coldstream.manifest.stream import Incarnation, StreamId
 
 STREAMS_AT_ONCE = 32
 MAX_NAMED = 20
@@ -37,7 +36,7 @@ async def check_broker(options: AgentOptions) -> list[Check]:
     """Check the login at each host, the management API, and each stream that would be archived."""
     logins = [await _login(options, host, port) for host, port in options.broker.hosts]
     listing, vhosts, listed = await _management(options)
-    if all(login.outcome is Outcome.FAILED for login in logins):
+    if all(login.outcome is CheckOutcome.FAILED for login in logins):
         return [*logins, listing]
     return [*logins, listing, *await _streams(options, vhosts, listed)]
 
@@ -49,13 +48,13 @@ async def _login(options: AgentOptions, host: str, port: int) -> Check:
     found = f"user {address.username!r}, {over}"
     try:
         async with LiveConnection(address, "/", name="coldstream agent --check"):
-            return Check(Part.BROKER, what, Outcome.OK, found)
+            return Check(CheckedPart.BROKER, what, CheckOutcome.OK, found)
     except VhostRefusedError:  # which comes after the login
-        return Check(Part.BROKER, what, Outcome.OK, f"{found}; it may not use the vhost '/'")
+        return Check(CheckedPart.BROKER, what, CheckOutcome.OK, f"{found}; it may not use the vhost '/'")
     except LoginRefusedError as err:
-        return failed(Part.BROKER, what, err, LOGIN)
+        return failed(CheckedPart.BROKER, what, err, LOGIN)
     except ColdstreamError as err:
-        return failed(Part.BROKER, what, err, TLS if "certificate" in str(err).lower() else REACH)
+        return failed(CheckedPart.BROKER, what, err, TLS if "certificate" in str(err).lower() else REACH)
 
 
 async def _management(options: AgentOptions) -> tuple[Check, list[str], list[BrokerStream] | None]:
@@ -63,7 +62,9 @@ async def _management(options: AgentOptions) -> tuple[Check, list[str], list[Bro
     if options.management is None:
         found = "none is given: names that a directory's name does not keep are guessed, and retention is not known"
         return (
-            Check(Part.MANAGEMENT, what, Outcome.UNKNOWN, found, "give --management, or COLDSTREAM_MANAGEMENT"),
+            Check(
+                CheckedPart.MANAGEMENT, what, CheckOutcome.UNKNOWN, found, "give --management, or COLDSTREAM_MANAGEMENT"
+            ),
             [],
             None,
         )
@@ -72,31 +73,40 @@ async def _management(options: AgentOptions) -> tuple[Check, list[str], list[Bro
         listed = await asyncio.to_thread(client.streams)
         vhosts = await asyncio.to_thread(client.vhosts)
     except ColdstreamError as err:
-        return failed(Part.MANAGEMENT, what, err, MANAGE), [], None
+        return failed(CheckedPart.MANAGEMENT, what, err, MANAGE), [], None
     found = f"{len(listed)} streams in {len({stream.vhost for stream in listed})} of {len(vhosts)} vhosts"
-    return Check(Part.MANAGEMENT, what, Outcome.OK, found), vhosts, listed
+    return Check(CheckedPart.MANAGEMENT, what, CheckOutcome.OK, found), vhosts, listed
 
 
 async def _streams(options: AgentOptions, vhosts: list[str], listed: list[BrokerStream] | None) -> list[Check]:
     what = "the streams can be read"
     if listed is None and not options.streams:
         found = "which streams there are is not known without a management API"
-        return [Check(Part.BROKER, what, Outcome.UNKNOWN, found, "give --management, or COLDSTREAM_MANAGEMENT")]
+        return [
+            Check(CheckedPart.BROKER, what, CheckOutcome.UNKNOWN, found, "give --management, or COLDSTREAM_MANAGEMENT")
+        ]
     names = {(stream.vhost, stream.name) for stream in listed or ()}
-    if options.source is Source.PROTOCOL:
+    if options.source is SegmentSource.PROTOCOL:
         names |= set(options.streams)
     # Also those without a stream: of a vhost in which the user has no permissions, none is listed.
-    by_vhost: dict[str, list[str]] = {vhost: [] for vhost in vhosts if options.rules.take_vhost(vhost)}
+    by_vhost: dict[str, list[str]] = {vhost: [] for vhost in vhosts if options.rules.takes_vhost(vhost)}
     for vhost, name in sorted(names):
-        if options.rules.take(StreamId(vhost, name, Incarnation("_"))):
+        if options.rules.takes(vhost, name):
             by_vhost.setdefault(vhost, []).append(name)
     # What is well is not told of each.
     checks = [check for vhost, of in by_vhost.items() for check in await _streams_of(options, vhost, of)]
     if not checks:
-        return [Check(Part.BROKER, what, Outcome.OK, f"all {sum(map(len, by_vhost.values()))} that are to be archived")]
+        return [
+            Check(
+                CheckedPart.BROKER,
+                what,
+                CheckOutcome.OK,
+                f"all {sum(map(len, by_vhost.values()))} that are to be archived",
+            )
+        ]
     if len(checks) > MAX_NAMED:
         found = f"{len(checks) - MAX_NAMED} more are as those above"
-        return [*checks[:MAX_NAMED], Check(Part.BROKER, what, Outcome.FAILED, found)]
+        return [*checks[:MAX_NAMED], Check(CheckedPart.BROKER, what, CheckOutcome.FAILED, found)]
     return checks
 
 
@@ -112,18 +122,22 @@ async def _streams_of(options: AgentOptions, vhost: str, names: list[str]) -> li
             async with turns, connection.subscribe(name, FIRST, credits=0):
                 return None
         except BrokerRefusedError as err:
-            return failed(Part.BROKER, what, err, grant)
+            return failed(CheckedPart.BROKER, what, err, grant)
         except NotFoundError as err:
-            return Check(Part.BROKER, what, Outcome.UNKNOWN, str(err), "it may have been deleted this moment")
+            return Check(
+                CheckedPart.BROKER, what, CheckOutcome.UNKNOWN, str(err), "it may have been deleted this moment"
+            )
         except ColdstreamError as err:
-            return Check(Part.BROKER, what, Outcome.UNKNOWN, str(err), "has it a replica on the node that is asked?")
+            return Check(
+                CheckedPart.BROKER, what, CheckOutcome.UNKNOWN, str(err), "has it a replica on the node that is asked?"
+            )
 
     what = f"vhost {vhost!r} can be read"
     try:
         async with LiveConnection(options.broker, vhost, name="coldstream agent --check") as connection:
             found = await asyncio.gather(*(one(connection, name) for name in names))
     except VhostRefusedError as err:
-        return [failed(Part.BROKER, what, err, grant)]
+        return [failed(CheckedPart.BROKER, what, err, grant)]
     except ColdstreamError as err:
-        return [failed(Part.BROKER, what, err, REACH)]
+        return [failed(CheckedPart.BROKER, what, err, REACH)]
     return [check for check in found if check is not None]

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coldstream.agent.disk.pins import segment_files
-from coldstream.agent.monitor.check import Check, Outcome, Part
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.units import MIB
 
 LOW_SHARE = 0.05
@@ -31,21 +31,21 @@ def check_disk(options: AgentOptions) -> list[Check]:
 
 
 def _data(options: AgentOptions) -> Iterator[Check]:
-    if options.source is Source.PROTOCOL:
+    if options.source is SegmentSource.PROTOCOL:
         return
     assert options.data is not None
     what = "the broker's directory of streams can be read"
     if _comes_with_the_first_stream(options.data):
-        yield Check(Part.DISK, what, Outcome.UNKNOWN, f"{options.data} is not there yet", FIRST_STREAM)
+        yield Check(CheckedPart.DISK, what, CheckOutcome.UNKNOWN, f"{options.data} is not there yet", FIRST_STREAM)
         return
     try:
         directories = [path for path in options.data.iterdir() if path.is_dir()]
         for path in directories[:1]:
             list(path.iterdir())
     except OSError as err:
-        yield Check(Part.DISK, what, Outcome.FAILED, str(err), AS_BROKER)
+        yield Check(CheckedPart.DISK, what, CheckOutcome.FAILED, str(err), AS_BROKER)
         return
-    yield Check(Part.DISK, what, Outcome.OK, f"{len(directories)} streams in {options.data}")
+    yield Check(CheckedPart.DISK, what, CheckOutcome.OK, f"{len(directories)} streams in {options.data}")
 
 
 def _comes_with_the_first_stream(data: Path) -> bool:
@@ -61,11 +61,11 @@ def _state(options: AgentOptions) -> Iterator[Check]:
     there = next(path for path in (options.state, *options.state.parents) if path.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".coldstream-check-") as made:
-            yield Check(Part.DISK, what, Outcome.OK, f"{options.state}{_running(options.state)}")
-            if options.source is Source.DISK:
+            yield Check(CheckedPart.DISK, what, CheckOutcome.OK, f"{options.state}{_running(options.state)}")
+            if options.source is SegmentSource.DISK:
                 yield _links(options, Path(made))
     except OSError as err:
-        yield Check(Part.DISK, what, Outcome.FAILED, str(err), AS_BROKER)
+        yield Check(CheckedPart.DISK, what, CheckOutcome.FAILED, str(err), AS_BROKER)
 
 
 def _running(state: Path) -> str:
@@ -88,22 +88,26 @@ def _links(options: AgentOptions, made: Path) -> Check:
     is_coming = _comes_with_the_first_stream(data)
     there = data if data.exists() else data.parent
     if there.stat().st_dev != made.stat().st_dev:
-        return Check(Part.DISK, what, Outcome.FAILED, f"{options.state} is on another file system than {data}", todo)
+        return Check(
+            CheckedPart.DISK, what, CheckOutcome.FAILED, f"{options.state} is on another file system than {data}", todo
+        )
     try:
         lives = () if is_coming else data.iterdir()
         sample = next((path for life in lives for path in segment_files(life).values()), None)
     except OSError as err:
-        return Check(Part.DISK, what, Outcome.UNKNOWN, str(err), AS_BROKER)
+        return Check(CheckedPart.DISK, what, CheckOutcome.UNKNOWN, str(err), AS_BROKER)
     if sample is None:
-        return Check(Part.DISK, what, Outcome.UNKNOWN, "the broker has no segment yet to try it with", None)
+        return Check(CheckedPart.DISK, what, CheckOutcome.UNKNOWN, "the broker has no segment yet to try it with", None)
     try:
         os.link(sample, made / "try.link")
     except FileNotFoundError:
-        return Check(Part.DISK, what, Outcome.UNKNOWN, f"{sample} was deleted this moment", "check again")
+        return Check(CheckedPart.DISK, what, CheckOutcome.UNKNOWN, f"{sample} was deleted this moment", "check again")
     except OSError as err:
         found = f"cannot link {sample}: {err.strerror}"
-        return Check(Part.DISK, what, Outcome.FAILED, found, todo if err.errno == errno.EXDEV else AS_BROKER)
-    return Check(Part.DISK, what, Outcome.OK, f"{sample.name} was linked, and let go of")
+        return Check(
+            CheckedPart.DISK, what, CheckOutcome.FAILED, found, todo if err.errno == errno.EXDEV else AS_BROKER
+        )
+    return Check(CheckedPart.DISK, what, CheckOutcome.OK, f"{sample.name} was linked, and let go of")
 
 
 def _space(options: AgentOptions) -> Check:
@@ -112,21 +116,31 @@ def _space(options: AgentOptions) -> Check:
     try:
         space = os.statvfs(there)
     except OSError as err:
-        return Check(Part.DISK, what, Outcome.UNKNOWN, str(err), AS_BROKER)
+        return Check(CheckedPart.DISK, what, CheckOutcome.UNKNOWN, str(err), AS_BROKER)
     free_bytes, total_bytes = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
     limit_bytes = options.release_below_bytes
     found = f"{free_bytes / GIB:.1f} of {total_bytes / GIB:.1f} GiB free"
     if limit_bytes is not None and limit_bytes >= total_bytes:
         return Check(
-            Part.DISK, what, Outcome.FAILED, found, "--release-pins-below is more than the whole disk: lower it"
+            CheckedPart.DISK,
+            what,
+            CheckOutcome.FAILED,
+            found,
+            "--release-pins-below is more than the whole disk: lower it",
         )
     if limit_bytes is not None and limit_bytes >= free_bytes:
         todo = f"less is free than --release-pins-below {limit_bytes / GIB:.1f} GiB: pins would be let go; add room"
-        return Check(Part.DISK, what, Outcome.FAILED, found, todo)
+        return Check(CheckedPart.DISK, what, CheckOutcome.FAILED, found, todo)
     if free_bytes < LOW_SHARE * total_bytes:
-        return Check(Part.DISK, what, Outcome.FAILED, found, "add room: pins need some while AWS does not answer")
-    if options.source is Source.PROTOCOL and free_bytes < options.max_spool_bytes:
         return Check(
-            Part.DISK, what, Outcome.FAILED, found, "a single stream may spool --max-spool: lower it, or add room"
+            CheckedPart.DISK, what, CheckOutcome.FAILED, found, "add room: pins need some while AWS does not answer"
         )
-    return Check(Part.DISK, what, Outcome.OK, found)
+    if options.source is SegmentSource.PROTOCOL and free_bytes < options.max_spool_bytes:
+        return Check(
+            CheckedPart.DISK,
+            what,
+            CheckOutcome.FAILED,
+            found,
+            "a single stream may spool --max-spool: lower it, or add room",
+        )
+    return Check(CheckedPart.DISK, what, CheckOutcome.OK, found)

@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from prometheus_client.exposition import choose_encoder
 
-from coldstream.agent.monitor.connections import MAX_CONNECTIONS, Connections
+from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, BoundedConnections
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.monitor.shared import Shared
+from coldstream.agent.monitor.shared_answers import SharedAnswers
 from coldstream.errors import InvalidSettingError
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class StatusServer:
         self._metrics = metrics
         self._turned_s = turned_s
         self._stalled_s = stalled_s
-        self._shared = Shared[bytes]()
+        self._shared = SharedAnswers[bytes]()
         try:
             self._server = _Server(host, port, self._answer)
         except (OSError, OverflowError, TypeError) as err:
@@ -154,10 +154,10 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, answer: Callable[[str, str], _Answer]) -> None:
         self.answer = answer
-        self._connections = Connections()
+        self._connections = BoundedConnections()
         if ":" in host:
             self.address_family = socket.AF_INET6
-        super().__init__((host, port), _RequestHandler)
+        super().__init__((host, port), _StatusHandler)
 
     def server_bind(self) -> None:
         """Bind, and leave out what HTTPServer does more: it asks DNS for our name, which may take long."""
@@ -197,7 +197,7 @@ class _Server(ThreadingHTTPServer):
         log.debug("a request from %s broke off: %r", client_address, sys.exception())
 
 
-class _RequestHandler(BaseHTTPRequestHandler):
+class _StatusHandler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "coldstream"
     sys_version = ""

@@ -37,7 +37,7 @@ RETRY_REFUSED_S = 15.0
 LOGIN_VHOST = "/"
 
 
-class Broker(Protocol):
+class BrokerProver(Protocol):
     """What the agent asks of a broker."""
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
@@ -190,7 +190,7 @@ class BrokerConnections:
             await connection.__aexit__(None, None, None)
 
 
-async def prove(broker: Broker, stream: StreamId, witness: ChunkHeader, log: Log) -> Proof:
+async def prove(broker: BrokerProver, stream: StreamId, witness: ChunkHeader, log: Log) -> Proof:
     """Ask the broker for a user chunk of ours, and return what that says.
 
     Where retention has deleted it, the later chunk that the broker delivered is compared instead. Cost: one chunk

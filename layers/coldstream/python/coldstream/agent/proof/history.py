@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.segments import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.broker import Verdict
@@ -35,7 +35,7 @@ class History:
     def __init__(
         self,
         identity: StreamIdentity,
-        archive: Archive,
+        archive: ArchiveClient,
         disk: StreamDisk,
         on_disk: Callable[..., Awaitable[Any]],
         metrics: AgentMetrics,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from coldstream.agent.memory import Loss, MemoryFile, Witness
-from coldstream.agent.proof.broker import Broker, Log, Proof, Verdict, prove
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
+from coldstream.agent.stream_file import PendingLoss, StreamFile, Witness
 from coldstream.errors import NotFoundError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.live.delivered import is_same
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class StreamIdentity:
     """One incarnation: its names and its commit offset, once they are proven, and the losses still to be told."""
 
-    def __init__(self, incarnation: Incarnation, file: MemoryFile, broker: Broker, disk: Log) -> None:
+    def __init__(self, incarnation: Incarnation, file: StreamFile, broker: BrokerProver, disk: Log) -> None:
         self.incarnation = incarnation
         self._file = file
         self._memory = file.load()
@@ -38,7 +38,7 @@ class StreamIdentity:
         return self._memory.committed_to
 
     @property
-    def lost(self) -> tuple[Loss, ...]:
+    def lost(self) -> tuple[PendingLoss, ...]:
         """The losses that are still to be told."""
         return self._memory.lost
 
@@ -68,7 +68,7 @@ class StreamIdentity:
         ours = await self._disk.find(delivered.header.chunk_id)
         return ours is None or not is_same(ours, delivered.header)
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: PendingLoss) -> None:
         """Write down a loss, durably, and say it. Raises OSError when that cannot be done."""
         self._save(lost=(*(other for other in self.lost if other != loss), loss))
         log.log(
@@ -80,7 +80,7 @@ class StreamIdentity:
             loss.reason,
         )
 
-    def told(self, loss: Loss) -> None:
+    def told(self, loss: PendingLoss) -> None:
         """Take note that a loss was told."""
         self._save(lost=tuple(other for other in self.lost if other != loss))
 
@@ -112,7 +112,7 @@ class StreamIdentity:
         stream: StreamId | None = None,
         committed_to: Offset | None = None,
         committed_by: Witness | None = None,
-        lost: tuple[Loss, ...] | None = None,
+        lost: tuple[PendingLoss, ...] | None = None,
     ) -> None:
         before = self._memory
         after = replace(

@@ -27,7 +27,7 @@ _LETTER = re.compile(r"[A-Za-z0-9=-]")
 
 
 @lru_cache(maxsize=1 << 16)
-def written(vhost: str, name: str) -> str:
+def encode_names(vhost: str, name: str) -> str:
     """Write names as RabbitMQ 3 has them in a directory's, before the "_" and the time; and as 4 has those of ASCII.
 
     Remembered, for it is often asked.
@@ -35,19 +35,19 @@ def written(vhost: str, name: str) -> str:
     return _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}".encode()).decode("ascii")
 
 
-def written_names(directory: str) -> str | None:
+def encoded_names_of(directory: str) -> str | None:
     """Return what a directory's name has before the time; None for one that is not a stream's."""
     match = _DIRECTORY.fullmatch(directory)
     return None if match is None else match["names"]
 
 
-def is_written(names: str, vhost: str, name: str) -> bool:
+def may_encode(names: str, vhost: str, name: str) -> bool:
     """Tell whether names may stand so in a directory's name, as a release of RabbitMQ writes it.
 
     Which code points are one character depends on the Unicode of the broker's Erlang. So where there are other than
     ASCII's, only what is certain is compared: a name may be taken for one that it is not, but not the other way round.
     """
-    if names == written(vhost, name):
+    if names == encode_names(vhost, name):
         return True
     text = f"{vhost}_{name}"
     return not text.isascii() and len(names) <= len(text) and letters(names) == _letters_written(vhost, name)
@@ -77,23 +77,23 @@ def _joins_before(character: str) -> bool:
 
 def letters_of(vhost: str, name: str) -> set[str]:
     """Return what is certain of how names are written, by each release of RabbitMQ."""
-    return {letters(written(vhost, name)), _letters_written(vhost, name)}
+    return {letters(encode_names(vhost, name)), _letters_written(vhost, name)}
 
 
 def candidates(directory: str, known: Iterable[BrokerStream]) -> list[tuple[str, str]]:
     """Return the (vhost, name) pairs of the known streams that a directory may be written for."""
-    names = written_names(directory)
+    names = encoded_names_of(directory)
     if names is None:
         return []
-    return [(stream.vhost, stream.name) for stream in known if is_written(names, stream.vhost, stream.name)]
+    return [(stream.vhost, stream.name) for stream in known if may_encode(names, stream.vhost, stream.name)]
 
 
-def guesses(directory: str) -> dict[str, list[str]]:
+def guess_names(directory: str) -> dict[str, list[str]]:
     """Return names that a directory may belong to by their vhosts, likeliest first; at most MAX_GUESSES.
 
     Every "_" may be where the vhost ends, "_" alone is the vhost "/", and other "_" stand for themselves or for ".".
     """
-    names = written_names(directory)
+    names = encoded_names_of(directory)
     found: dict[str, list[str]] = {}
     for vhost, name in [] if names is None else dict.fromkeys(islice(_guesses(names), MAX_GUESSES)):
         found.setdefault(vhost, []).append(name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from coldstream.agent.disk.pins import segment_files
-from coldstream.agent.proof.names import is_written, letters, letters_of, written_names
+from coldstream.agent.proof.names import encoded_names_of, letters, letters_of, may_encode
 from coldstream.format.chunk import ChunkHeader
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId
@@ -74,9 +74,9 @@ class Namesakes:
 
 
 def _key(directory: str) -> str:
-    return letters(written_names(directory) or directory)
+    return letters(encoded_names_of(directory) or directory)
 
 
 def _may_be(directory: str, stream: StreamId) -> bool:
-    names = written_names(directory)
-    return names is not None and is_written(names, stream.vhost, stream.name)
+    names = encoded_names_of(directory)
+    return names is not None and may_encode(names, stream.vhost, stream.name)

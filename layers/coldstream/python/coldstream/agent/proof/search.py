@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coldstream.agent.proof.broker import Broker, Log, Proof, Verdict, prove
-from coldstream.agent.proof.names import candidates, guesses
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
+from coldstream.agent.proof.names import candidates, guess_names
 from coldstream.agent.proof.namesakes import Namesake, Namesakes
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.errors import BrokerRefusedError, LoginRefusedError, NotFoundError, VhostRefusedError
 from coldstream.format.chunk import ChunkHeader
@@ -81,7 +81,7 @@ class NameSearch:
     """Searches for the names of one directory, again and again. `why` says what the last search lacked."""
 
     def __init__(
-        self, directory: Directory, broker: Broker, naming: Naming, rules: Rules, namesakes: Namesakes
+        self, directory: Directory, broker: BrokerProver, naming: StreamListing, rules: Rules, namesakes: Namesakes
     ) -> None:
         self.why: str | None = None
         self._directory = directory
@@ -122,7 +122,7 @@ class NameSearch:
         streams = [StreamId(vhost, name, self._life) for vhost, name in candidates(self._life, listed)]
         if not streams:
             return Names(why=UNLISTED)
-        if not any(self._rules.take(stream) for stream in streams):
+        if not any(self._rules.takes(stream.vhost, stream.name) for stream in streams):
             return Names(state="excluded")
         answers = await self._ask(streams, first, another)
         if answers.refused:
@@ -131,7 +131,7 @@ class NameSearch:
 
     async def _among_guesses(self, first: ChunkHeader, another: ChunkHeader) -> Names:
         refused: list[BrokerRefusedError] = []
-        for vhost, names in guesses(self._life).items():
+        for vhost, names in guess_names(self._life).items():
             answers = await self._ask([StreamId(vhost, name, self._life) for name in names], first, another)
             if answers:
                 return await self._conclude(answers, first, another)

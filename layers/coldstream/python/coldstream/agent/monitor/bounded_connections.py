@@ -19,7 +19,7 @@ MAX_CONNECTIONS = 64
 MAX_CONNECTIONS_OF_PEER = 8
 
 
-class Connections:
+class BoundedConnections:
     """The connections that are served now. Safe to use from several threads."""
 
     def __init__(self, limit: int = MAX_CONNECTIONS, limit_of_peer: int = MAX_CONNECTIONS_OF_PEER) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import protocol
-from coldstream.agent.recording.protocol import LOST
+from coldstream.agent.recording import recorder, segment_writer
+from coldstream.agent.recording.recorder import LOST
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.spec import FIRST, OffsetSpec
@@ -21,8 +21,8 @@ from tests.support.protocol_log import STREAM, Log, expected_of, rebuilt_in, sta
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(segment_writer, "ROOM_POLL_S", 0.01)
 
 
 async def test_segments_end_behind_the_chunk_that_fills_them(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_what_was_not_written_yet_when_all_is_begun_anew_is_read_again_and
 async def test_a_broker_that_stays_away_is_asked_ever_more_rarely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MAX_RETRY_S", 0.1)
+    monkeypatch.setattr(recorder, "MAX_RETRY_S", 0.1)
     run = start(Log(is_down=True), tmp_path)
     await asyncio.sleep(0.3)
     await run.stop()
@@ -206,7 +206,7 @@ async def test_a_broker_that_stays_away_is_asked_ever_more_rarely(
 
 
 async def test_many_tracking_chunks_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(segment_writer, "BATCH_BYTES", 1000)
     written: list[int] = []
     append = SegmentSpool.append
 

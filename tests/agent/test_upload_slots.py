@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from coldstream.agent.slots import Slots
+from coldstream.agent.upload_slots import UploadSlots
 from coldstream.units import TimestampMs
 
 
-async def hold(slots: Slots, name: str, order: list[str], done: asyncio.Event, *, backfill: bool, since: int) -> None:
+async def hold(
+    slots: UploadSlots, name: str, order: list[str], done: asyncio.Event, *, backfill: bool, since: int
+) -> None:
     async with slots.take(backfill=backfill, since=TimestampMs(since)):
         order.append(name)
         await done.wait()
 
 
 async def test_backfill_leaves_the_last_slot_to_what_rolls_now():
-    slots, order, done = Slots(2), list[str](), asyncio.Event()
+    slots, order, done = UploadSlots(2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         for number in range(3):
             tasks.create_task(hold(slots, f"old {number}", order, done, backfill=True, since=number))
@@ -29,14 +31,14 @@ async def test_backfill_leaves_the_last_slot_to_what_rolls_now():
 
 
 async def test_a_single_slot_is_backfills_too():
-    slots, order, done = Slots(1), list[str](), asyncio.Event()
+    slots, order, done = UploadSlots(1), list[str](), asyncio.Event()
     done.set()
     await hold(slots, "old", order, done, backfill=True, since=0)
     assert order == ["old"]
 
 
 async def test_the_oldest_waits_first():
-    slots, order, done = Slots(1), list[str](), asyncio.Event()
+    slots, order, done = UploadSlots(1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(hold(slots, "first", order, done, backfill=False, since=50))
         await asyncio.sleep(0)
@@ -48,7 +50,7 @@ async def test_the_oldest_waits_first():
 
 
 async def test_who_gives_up_waiting_takes_no_slot_along():
-    slots, order, done = Slots(1), list[str](), asyncio.Event()
+    slots, order, done = UploadSlots(1), list[str](), asyncio.Event()
     holder = asyncio.create_task(hold(slots, "holder", order, done, backfill=False, since=0))
     await asyncio.sleep(0)
     waiting = [asyncio.create_task(hold(slots, "waits", order, done, backfill=False, since=1)) for _ in range(3)]

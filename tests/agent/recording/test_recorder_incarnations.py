@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent.proof.incarnations import CLOCKS_APART_MS, Anchor
-from coldstream.agent.recording import protocol
+from coldstream.agent.recording import recorder, segment_writer
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.errors import StreamNotFoundError
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -18,8 +18,8 @@ from tests.support.protocol_log import SOON_S, Log, expected_of, rebuilt_in, sta
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(segment_writer, "ROOM_POLL_S", 0.01)
 
 
 async def test_a_replica_that_is_behind_is_waited_for(tmp_path: Path) -> None:

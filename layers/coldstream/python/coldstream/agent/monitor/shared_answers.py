@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 Made = TypeVar("Made")
 
 
-class Shared(Generic[Made]):
+class SharedAnswers(Generic[Made]):
     """The last answer of each kind, given to whoever asked before it was begun. `kinds` are kept, the newest ones."""
 
     def __init__(self, kinds: int = 4) -> None:

@@ -14,7 +14,7 @@ from itertools import count
 from coldstream.units import TimestampMs
 
 
-class Slots:
+class UploadSlots:
     """`number` slots, of which backfill may take all but one, and one at least."""
 
     def __init__(self, number: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import protocol
+from coldstream.agent.recording import recorder, segment_writer
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.errors import StreamNotFoundError
 from coldstream.manifest.spec import AtOffset
@@ -22,8 +22,8 @@ from tests.support.protocol_log import SOON_S, STREAM, Log, expected_of, rebuilt
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(segment_writer, "ROOM_POLL_S", 0.01)
 
 
 @pytest.mark.parametrize("is_unaware", [False, True])
@@ -74,13 +74,13 @@ async def test_nothing_more_is_asked_for_while_the_spool_is_full(tmp_path: Path)
     for _ in range(400):
         log.add(*[b"x" * 10_000])
     run = start(log, tmp_path, max_spool_bytes=100_000)
-    await run.until(lambda: log.delivered * 10_000 >= protocol.BATCH_BYTES)
+    await run.until(lambda: log.delivered * 10_000 >= segment_writer.BATCH_BYTES)
     await asyncio.sleep(SOON_S)
     delivered = log.delivered
-    assert delivered * 10_000 < 100_000 + protocol.BATCH_BYTES
+    assert delivered * 10_000 < 100_000 + segment_writer.BATCH_BYTES
     await asyncio.sleep(SOON_S)
     assert log.delivered == delivered
-    assert run.source._spool.open_bytes == 0
+    assert run.source._writer._spool.open_bytes == 0
     while run.source.next_offset < 400:
         for segment in run.closed:
             segment.path.unlink(missing_ok=True)

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from coldstream.agent.proof import naming as naming_module
+from coldstream.agent.proof import stream_listing as naming_module
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.errors import UnavailableError
 
 ORDERS = BrokerStream("/", "orders", None, None, None)
@@ -33,8 +33,8 @@ def management() -> Management:
 
 
 @pytest.fixture
-def naming(management: Management) -> Naming:
-    return Naming(cast(ManagementClient, management))
+def naming(management: Management) -> StreamListing:
+    return StreamListing(cast(ManagementClient, management))
 
 
 async def test_many_streams_ask_once(naming, management):
@@ -53,7 +53,7 @@ async def test_many_streams_do_not_wait_one_after_another_for_an_api_that_is_dow
 
 
 async def test_without_an_api_nothing_is_known():
-    assert await Naming(None).known() == ()
+    assert await StreamListing(None).known() == ()
 
 
 async def test_names_are_asked_for_again_after_a_while_and_not_before(naming, management, monkeypatch):

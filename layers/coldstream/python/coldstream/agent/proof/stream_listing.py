@@ -17,7 +17,7 @@ SHARE = 10
 """A list is asked for again after a while, and after so many times what the last one took, whoever waits for it."""
 
 
-class Naming:
+class StreamListing:
     """Lists the broker's streams; nothing without a management API."""
 
     def __init__(self, client: ManagementClient | None) -> None:

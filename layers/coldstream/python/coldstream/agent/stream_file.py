@@ -22,7 +22,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class PendingLoss:
     """Offsets that will never be archived, and why. `unseen`: no agent ever saw them."""
 
     first_offset: Offset
@@ -40,7 +40,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMemory:
+class RememberedStream:
     """`stream` is proven to be what the incarnation belongs to; below `committed_to` everything is committed.
 
     That is, everything in the log of the chunk that proved it, `committed_by`; None where there is no other log.
@@ -49,34 +49,34 @@ class StreamMemory:
 
     stream: StreamId | None = None
     committed_to: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
-    lost: tuple[Loss, ...] = ()
+    lost: tuple[PendingLoss, ...] = ()
     committed_by: Witness | None = None
 
 
-class MemoryFile:
+class StreamFile:
     """The memory of one stream on disk."""
 
     def __init__(self, directory: Path, incarnation: Incarnation) -> None:
         self._incarnation = incarnation
         self._path = directory / f"{incarnation}.json"
 
-    def load(self) -> StreamMemory:
+    def load(self) -> RememberedStream:
         """Read it; an empty one where there is none, or none that can be read."""
         try:
             content = json.loads(self._path.read_bytes())
             if content.pop("version") != VERSION:
-                return StreamMemory()
+                return RememberedStream()
             names = content["stream"]
-            return StreamMemory(
+            return RememberedStream(
                 StreamId(names["vhost"], names["name"], self._incarnation) if names else None,
                 Offset(int(content["committed_to"])),
-                tuple(Loss(**loss) for loss in content["lost"]),
+                tuple(PendingLoss(**loss) for loss in content["lost"]),
                 Witness(**content["committed_by"]) if content["committed_by"] else None,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidNameError):
-            return StreamMemory()
+            return RememberedStream()
 
-    def save(self, memory: StreamMemory, *, durably: bool = False) -> None:
+    def save(self, memory: RememberedStream, *, durably: bool = False) -> None:
         """Write it so that a crash leaves the old one or the new one; `durably`, the new one, once this returns.
 
         Raises OSError, as on a full disk.

@@ -13,14 +13,14 @@ import pytest
 
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import Archive
+from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.losses import UNSEEN
-from coldstream.agent.memory import Loss, StreamMemory
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.proof.management import BrokerStream
-from coldstream.agent.recording import follow_protocol, protocol
-from coldstream.agent.recording.follow_protocol import ProtocolFollower
+from coldstream.agent.recording import protocol_discovery, recorder
+from coldstream.agent.recording.protocol_discovery import ProtocolDiscovery
+from coldstream.agent.stream_file import PendingLoss, RememberedStream
 from coldstream.errors import BrokerRefusedError, StreamNotFoundError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import Chunk
@@ -97,23 +97,26 @@ class World:
         return reached
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[tuple[Agent, ProtocolFollower]]:
+    async def agent(self) -> AsyncIterator[tuple[Agent, ProtocolDiscovery]]:
         address = BrokerAddress.from_uri("rabbitmq-stream://localhost")
         options = AgentOptions(
             self.state,
             address,
-            source=Source.PROTOCOL,
+            source=SegmentSource.PROTOCOL,
             streams=self.streams,
             management="http://localhost",
             scan_s=self.scan_s,
             segment_bytes=1000,
         )
-        archive = Archive(self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None))
-        agent = Agent(options, archive, self, self, AgentMetrics())
-        follower = ProtocolFollower(archive, self, self)
-        tasks = [asyncio.create_task(agent.run(follower)), asyncio.create_task(self._functions())]
+        archive = ArchiveClient(
+            self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None)
+        )
+        metrics = AgentMetrics()
+        agent = Agent(options, archive, self, self, metrics)
+        discovery = ProtocolDiscovery(options, archive, self, self, metrics)
+        tasks = [asyncio.create_task(agent.run(discovery)), asyncio.create_task(self._functions())]
         try:
-            yield agent, follower
+            yield agent, discovery
         finally:
             for task in tasks:
                 task.cancel()
@@ -135,10 +138,10 @@ async def until(condition: Callable[[], object]) -> None:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path / "state")
     make_quick(monkeypatch)
-    monkeypatch.setattr(follow_protocol, "LiveConnection", world.connect)
-    monkeypatch.setattr(follow_protocol, "FIRST_DELAY_S", 0.02)
-    monkeypatch.setattr(follow_protocol, "TURN_S", 0.02)
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(protocol_discovery, "LiveConnection", world.connect)
+    monkeypatch.setattr(protocol_discovery, "FIRST_DELAY_S", 0.02)
+    monkeypatch.setattr(protocol_discovery, "TURN_S", 0.02)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(agent_module, "SHOW_S", 0.02)
     return world
 
@@ -191,14 +194,14 @@ async def test_what_an_earlier_run_left_of_a_stream_that_is_deleted_since_is_arc
 async def test_a_deleted_stream_is_asked_for_no_more_until_it_is_listed_again(world: World) -> None:
     world.streams, world.is_listed = (), True
     world.declare(1000, 4)
-    async with world.agent() as (_, follower):
+    async with world.agent() as (_, discovery):
         await until(lambda: world.archived_to(1000) == 40)
         world.is_listed = False
         assert world.log is not None
         deleted, world.log = world.log, None
         deleted.is_deleted = True
         deleted.news.set()
-        await until(lambda: not follower._tasks)
+        await until(lambda: not discovery._tasks)
         world.declare(2000, 4)
         world.is_listed = True
         await until(lambda: world.archived_to(2000) == 40)
@@ -275,8 +278,8 @@ async def test_losses_that_were_not_told_are_told_after_a_restart(world: World, 
     world.declare(1000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 80)
-    loss = Loss(Offset(90), Offset(95), "the disk was full")
-    agent.memory(life(1000)).save(StreamMemory(stream, Offset(0), (loss,)))
+    loss = PendingLoss(Offset(90), Offset(95), "the disk was full")
+    agent.state.stream_file(life(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
     assert world.log is not None
     world.log.add(b"x" * 1000)  # losses are told where something is archived
     async with world.agent():
@@ -307,12 +310,12 @@ async def test_streams_that_are_written_alike_and_began_at_once_are_not_mixed(
     world.streams = (ORDERS, ("_", "orders"))
     async with world.agent() as (agent, _):
         pass
-    other = StreamMemory(StreamId("_", "orders", life(1000)))
-    agent.memory(life(1000)).save(other)
+    other = RememberedStream(StreamId("_", "orders", life(1000)))
+    agent.state.stream_file(life(1000)).save(other)
     async with world.agent():
         await until(lambda: "cannot be told from" in caplog.text)
     assert world.archived(1000) == []
-    assert agent.memory(life(1000)).load().stream == other.stream
+    assert agent.state.stream_file(life(1000)).load().stream == other.stream
 
 
 async def test_a_stream_that_is_refused_is_told_until_it_is_not(
@@ -353,10 +356,10 @@ async def test_a_stream_that_is_refused_while_it_is_followed_is_told_until_it_is
         return await probe(vhost, name, spec)
 
     monkeypatch.setattr(world, "probe", perhaps)
-    monkeypatch.setattr(follow_protocol, "LiveConnection", refused)
+    monkeypatch.setattr(protocol_discovery, "LiveConnection", refused)
     async with world.agent() as (agent, _):
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
         monkeypatch.setattr(world, "probe", probe)
-        monkeypatch.setattr(follow_protocol, "LiveConnection", connect)
+        monkeypatch.setattr(protocol_discovery, "LiveConnection", connect)
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)
         await until(lambda: world.archived_to(1000) == 80)
