@@ -315,7 +315,7 @@ async def test_streams_that_are_refused_are_a_problem_of_the_agent_as_well(tmp_p
     agent = make(tmp_path, node)
     async with running(agent, node):
         await until(lambda: agent.metrics.status and agent.metrics.status.problems)
-        assert "refuses streams, which are not archived until it does not: 1, as" in agent.metrics.status.problems[0]
+        assert "refuses streams, and they are not archived: 1, such as" in agent.metrics.status.problems[0]
         assert "no permission to read" in agent.metrics.status.problems[0]
         assert agent.metrics.status.streams[0].state == "refused"
         is_refused.clear()

@@ -85,7 +85,7 @@ async def test_the_cluster_that_the_agent_is_told_goes_before_that_of_the_enviro
         def from_environment(cls, environment: Mapping[str, str], *_: object) -> None:
             raise Told(environment["COLDSTREAM_CLUSTER"])
 
-    monkeypatch.setattr(run, "Archive", Asked)
+    monkeypatch.setattr(run, "ArchiveClient", Asked)
     address = BrokerAddress.from_uri("rabbitmq-stream://localhost")
     options = AgentOptions(state=tmp_path / "state", broker=address, data=tmp_path / "data", cluster=told)
     with pytest.raises(Told, match=f"^{expected}$"):

@@ -64,8 +64,8 @@ def test_programs_get_an_object_a_line(run):
             "part": check.part.value,
             "check": check.what,
             "outcome": check.outcome.value,
-            "found": check.found,
-            "todo": check.todo,
+            "found": check.finding,
+            "todo": check.advice,
         }
         for check in (OK, REFUSED)
     ]

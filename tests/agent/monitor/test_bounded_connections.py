@@ -61,8 +61,8 @@ def test_addresses_of_one_ipv6_network_are_one_peer_and_those_of_ipv4_are_their_
 def test_what_is_done_counts_no_more(sockets):
     connections = BoundedConnections(limit=1, limit_of_peer=1)
     connections.admit(sockets[0], "10.0.0.1")
-    connections.done(sockets[0])
-    connections.done(sockets[0])
+    connections.remove(sockets[0])
+    connections.remove(sockets[0])
     connections.admit(sockets[1], "10.0.0.1")
     assert broken_off(sockets) == []
     assert len(connections) == 1

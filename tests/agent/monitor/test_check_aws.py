@@ -93,7 +93,7 @@ def test_what_is_tried_is_what_an_agent_of_the_cluster_does(archive, monkeypatch
 
     monkeypatch.setattr(bus_module.EventBridgeBus, "check", check)
     checks = {check.what: check for check in check_aws(archive | {"COLDSTREAM_CLUSTER": "north"})}
-    assert "some/prefix/staging/north/__coldstream-agent-check_" in checks["s3:PutObject"].found
+    assert "some/prefix/staging/north/__coldstream-agent-check_" in checks["s3:PutObject"].finding
     assert sources == ["coldstream.agent.north"]
 
 
@@ -109,21 +109,21 @@ def test_rights_that_are_missing_are_named(archive, user, missing):
     assert set(wrong) == missing
     # moto refuses an event by XML, which AWS does not.
     told = {what: check for what, check in wrong.items() if what != "events:PutEvents"}
-    assert all("AgentPolicy" in str(check.todo) for check in told.values() if check.outcome is CheckOutcome.FAILED)
+    assert all("AgentPolicy" in str(check.advice) for check in told.values() if check.outcome is CheckOutcome.FAILED)
 
 
 def test_what_is_not_there_is_named(archive):
     names = {"COLDSTREAM_BUCKET": "no-such-bucket-here", "COLDSTREAM_TABLE": "no-such-table"}
     wrong = {check.what: check for check in check_aws(archive | names) if check.outcome is CheckOutcome.FAILED}
     assert set(wrong) == {"s3:ListBucket", "dynamodb:GetItem"}
-    assert all("stack's output" in str(check.todo) for check in wrong.values())
+    assert all("stack's output" in str(check.advice) for check in wrong.values())
 
 
 @pytest.mark.parametrize("missing", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
 def test_a_setting_that_is_missing_is_named(archive, missing):
     ((check),) = check_aws({name: value for name, value in archive.items() if name != missing})
     assert check.outcome is CheckOutcome.FAILED
-    assert missing in check.found
+    assert missing in check.finding
 
 
 def test_a_service_that_does_not_answer_is_not_asked_for_each_right(archive, monkeypatch):
@@ -134,4 +134,4 @@ def test_a_service_that_does_not_answer_is_not_asked_for_each_right(archive, mon
     assert by_name(checks) == dict.fromkeys(
         ("s3:ListBucket", "dynamodb:GetItem", "events:PutEvents"), CheckOutcome.FAILED
     )
-    assert all("AWS_DEFAULT_REGION" in str(check.todo) for check in checks)
+    assert all("AWS_DEFAULT_REGION" in str(check.advice) for check in checks)

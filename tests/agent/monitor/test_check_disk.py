@@ -58,7 +58,7 @@ def test_a_broker_that_never_had_a_stream_has_no_directory_of_them_yet(tmp_path)
     (tmp_path / "node" / "quorum").mkdir()
     checks = check_disk(options(tmp_path / "node" / "stream", tmp_path / "state"))
     assert outcomes(checks) == [CheckOutcome.UNKNOWN, CheckOutcome.OK, CheckOutcome.UNKNOWN, CheckOutcome.OK]
-    assert "first stream" in checks[0].todo
+    assert "first stream" in checks[0].advice
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_link_that_cannot_be_made_is_told_with_what_to_do(data, tmp_path, monk
         check for check in check_disk(options(data, tmp_path / "state")) if check.outcome is CheckOutcome.FAILED
     ]
     assert "linked" in check.what
-    assert todo in str(check.todo)
+    assert todo in str(check.advice)
 
 
 def test_another_file_system_is_told_before_any_link_is_tried(data):
@@ -82,7 +82,7 @@ def test_another_file_system_is_told_before_any_link_is_tried(data):
         pytest.skip("this machine has no second file system to write to")
     (check,) = [check for check in check_disk(options(data, shm / "state")) if "linked" in check.what]
     assert check.outcome is CheckOutcome.FAILED
-    assert "another file system" in check.found
+    assert "another file system" in check.finding
 
 
 def test_a_directory_that_cannot_be_read_is_told(data, tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_a_directory_that_cannot_be_read_is_told(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "iterdir", refuse)
     checks = check_disk(options(data, tmp_path / "state"))
     assert checks[0].outcome is CheckOutcome.FAILED
-    assert "Permission denied" in checks[0].found
+    assert "Permission denied" in checks[0].finding
     assert checks[2].outcome is CheckOutcome.UNKNOWN
 
 
@@ -109,14 +109,14 @@ def test_an_agent_that_runs_is_told_and_not_disturbed(data, tmp_path):
     state.mkdir()
     with (state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "an agent runs on it now" in check_disk(options(data, state))[1].found
+        assert "an agent runs on it now" in check_disk(options(data, state))[1].finding
 
 
 @pytest.mark.parametrize(
     ("free_share", "settings", "todo"),
     [
         (0.01, {}, "add room"),
-        (0.5, {"release_below_bytes": 600}, "pins would be let go"),
+        (0.5, {"release_below_bytes": 600}, "pins would be released"),
         (0.5, {"release_below_bytes": 1000}, "more than the whole disk"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_disk_with_too_little_room_is_told(data, monkeypatch, free_share, sett
     monkeypatch.setattr(module.os, "statvfs", lambda _: Space)
     check = check_disk(options(data, data.parent / "state", **settings))[-1]
     assert check.outcome is CheckOutcome.FAILED
-    assert todo in str(check.todo)
+    assert todo in str(check.advice)
 
 
 def test_by_the_protocol_no_broker_directory_is_needed_and_the_spool_needs_room(tmp_path, monkeypatch):
@@ -143,4 +143,4 @@ def test_by_the_protocol_no_broker_directory_is_needed_and_the_spool_needs_room(
         f_frsize, f_blocks, f_bavail = 1, 2 << 30, 500 << 20
 
     monkeypatch.setattr(module.os, "statvfs", lambda _: Space)
-    assert "--max-spool" in str(check_disk(wanted)[-1].todo)
+    assert "--max-spool" in str(check_disk(wanted)[-1].advice)

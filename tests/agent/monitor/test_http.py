@@ -197,7 +197,7 @@ def test_who_sends_a_request_letter_by_letter_is_broken_off_and_keeps_nobody_fro
 
 
 def test_health_waits_for_no_scrape(running: Running) -> None:
-    with running.server._shared.lock:
+    with running.server._answers.lock:
         assert running.json("/healthz")[0] == 200
         assert running.json("/readyz")[0] == 503
 

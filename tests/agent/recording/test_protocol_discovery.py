@@ -331,7 +331,7 @@ async def test_a_stream_that_is_refused_is_told_until_it_is_not(
     async with world.agent() as (agent, _):
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
         assert agent.metrics.status is not None
-        assert "1, as orders: no permission to read" in agent.metrics.status.problems[0]
+        assert "1, such as orders: no permission to read" in agent.metrics.status.problems[0]
         assert "no permission to read" in caplog.text
         monkeypatch.setattr(world, "probe", probe)
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)

@@ -25,6 +25,11 @@ class StateDirectory:
     path: Path
 
     @property
+    def lock_file(self) -> Path:
+        """The file whose lock the running agent holds."""
+        return self.path / "lock"
+
+    @property
     def pins(self) -> Path:
         """The directory of the pins of all streams."""
         return self.path / "pins"
@@ -51,7 +56,7 @@ class StateDirectory:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("w", encoding="ascii")
+            file = self.lock_file.open("w", encoding="ascii")
         except OSError as err:
             raise InvalidSettingError("--state", f"{self.path} cannot be written to: {err.strerror}") from err
         with file:

@@ -80,8 +80,7 @@ class StatusReporter:
             name, why = next(iter(reasons.items()))
             self._problems.report(
                 "refused",
-                f"the broker refuses streams, which are not archived until it does not: {len(reasons)}, as {name}:"
-                f" {why}",
+                f"the broker refuses streams, and they are not archived: {len(reasons)}, such as {name}: {why}",
             )
         else:
             self._problems.clear("refused")

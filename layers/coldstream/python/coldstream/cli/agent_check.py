@@ -31,12 +31,12 @@ def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
                     "part": check.part,
                     "check": check.what,
                     "outcome": check.outcome,
-                    "found": check.found,
-                    "todo": check.todo,
+                    "found": check.finding,
+                    "todo": check.advice,
                 }
             )
     else:
-        rows = [(check.outcome.value, check.part.value, check.what, check.found) for check in checks]
+        rows = [(check.outcome.value, check.part.value, check.what, check.finding) for check in checks]
         write_table(("outcome", "part", "check", "found"), rows)
     _say(checks)
     return _exit_code(checks)
@@ -46,8 +46,8 @@ def _say(checks: list[Check]) -> None:
     from coldstream.agent.monitor.check import CheckOutcome
 
     for check in checks:
-        if check.outcome is not CheckOutcome.OK and check.todo is not None:
-            typer.echo(printable(f"{check.outcome.value}: {check.what}: {check.todo}"), err=True)
+        if check.outcome is not CheckOutcome.OK and check.advice is not None:
+            typer.echo(printable(f"{check.outcome.value}: {check.what}: {check.advice}"), err=True)
     counts = Counter(check.outcome for check in checks)
     typer.echo(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in CheckOutcome), err=True)
 

@@ -50,7 +50,7 @@ FAILURE_KINDS = (*dict.fromkeys(kind for _, kind in _KINDS), "unexpected")
 _COUNTERS = {
     "staged_bytes": "Bytes copied to the staging area of the bucket.",
     "staged_segments": "Segments, and slices of segments, copied to the staging area.",
-    "announced_bytes": "Bytes of what was announced on the event bus; again where an event came to nothing.",
+    "announced_bytes": "Bytes of what was announced on the event bus, counted again if an event is repeated.",
     "announced_segments": "Segments, and slices of segments, announced on the event bus.",
     "archived_bytes": "Bytes of what was announced, and then found in the manifest.",
     "archived_segments": "Segments, and slices of segments, announced, and then found in the manifest.",
@@ -81,10 +81,10 @@ class _Gauge:
 
 
 _PINNED_BYTES = _Gauge("pinned_bytes", "Bytes of segments held by hard links until the manifest covers them.")
-_PINNED_SEGMENTS = _Gauge("pinned_segments", "Segments held by hard links, the one that is written to among them.")
-_ORPHANED_BYTES = _Gauge("orphaned_bytes", "Bytes that only the agent holds: the broker has deleted its own.")
+_PINNED_SEGMENTS = _Gauge("pinned_segments", "Segments held by hard links, the one that is being written included.")
+_ORPHANED_BYTES = _Gauge("orphaned_bytes", "Bytes of segments that only the agent has, as the broker has deleted them.")
 _LAG_OFFSETS = _Gauge("lag_offsets", "Offsets on this disk that are not archived.")
-_LAG_SECONDS = _Gauge("lag_seconds", "Age of the oldest chunk that is not archived, 0 when all are.")
+_LAG_SECONDS = _Gauge("lag_seconds", "Age of the oldest chunk that is not archived, 0 if all are.")
 _OLDEST = _Gauge("oldest_unarchived_timestamp_seconds", "Timestamp of the oldest chunk that is not archived.")
 _RETENTION = _Gauge(
     "retention_left_seconds",
@@ -218,25 +218,25 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
         ("started_timestamp_seconds", "When the agent started.", status.started_at / 1000),
         ("snapshot_timestamp_seconds", "When the gauges were taken.", status.at / 1000),
         ("streams", "Streams on this node that are archived.", len(status.streams)),
-        ("unnamed_streams", "Streams whose names are not known yet, and which are not archived so long.", unnamed),
+        ("unnamed_streams", "Streams whose names are not known yet; they are not archived until then.", unnamed),
         (
             "refused_streams",
-            "Streams that the broker's user may not read, and which are not archived so long.",
+            "Streams that the broker's user may not read; they are not archived.",
             status.refused_streams,
         ),
         (
             "broker_login_refused",
-            "Whether the broker takes neither user nor password: 1, else 0. Nothing can be archived so long.",
+            "1 while the broker refuses user or password, else 0. Nothing can be archived then.",
             int(status.is_login_refused),
         ),
         (
             "problems",
-            "What is wrong with the agent as a whole just now; /status has it in words.",
+            "How many things are wrong with the agent as a whole; /status has them in words.",
             len(status.problems),
         ),
         ("disk_free_bytes", "Space left on the file system of the broker's data and the pins.", status.disk_free_bytes),
         ("disk_size_bytes", "Size of that file system.", status.disk_total_bytes),
-        ("max_lag_seconds", "The max-lag that is set, absent when none is.", status.max_lag_s),
+        ("max_lag_seconds", "The max-lag that is set, absent if none is.", status.max_lag_s),
     ):
         if value is not None:
             yield GaugeMetricFamily(PREFIX + name, text, value=value)
