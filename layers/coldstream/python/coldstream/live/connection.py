@@ -202,9 +202,8 @@ class LiveConnection:
             refusals.check(authenticated.response_code, user)
             offer = await wire.arrived(arrival, schema.Tune)
         wire.frame_max_bytes = offer.frame_max or MIB  # 0 is no limit; larger frames gain nothing
-        heartbeat_s = min(
-            offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S
-        )  # 0 is no offer; without heartbeats a cut line would not show
+        # 0 is no offer. Heartbeats are sent all the same: without them a cut line would not show.
+        heartbeat_s = min(offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S)
         await wire.send(schema.Tune(frame_max=wire.frame_max_bytes, heartbeat=heartbeat_s))
         wire.start_heartbeats(heartbeat_s)
         opened = await wire.request(

@@ -116,7 +116,7 @@ class Wire:
 
     @classmethod
     async def open(cls, host: str, port: int, ssl_context: ssl.SSLContext | None) -> Wire:
-        """Connect, and begin to read. The caller bounds it: the system may take minutes. Raises OSError, UnicodeError."""
+        """Connect, and begin to read. Bound it: the system may take minutes. Raises OSError, UnicodeError."""
         reader, writer = await asyncio.open_connection(host, port, ssl=ssl_context, limit=_BUFFER_BYTES)
         wire = cls(place_text(host, port), reader, writer)
         wire.start(wire._read())
