@@ -179,7 +179,7 @@ async def test_more_free_space_than_the_disk_has_is_refused(tmp_path, node):
 
 async def test_a_stream_that_is_gone_shows_no_more(tmp_path, node, monkeypatch):
     forgotten: list[str] = []
-    monkeypatch.setattr(AgentMetrics, "forget", lambda _, life: forgotten.append(life))
+    monkeypatch.setattr(AgentMetrics, "forget", lambda _, incarnation: forgotten.append(incarnation))
     stream = node.declare("orders")
     agent = make(tmp_path, node)
     async with running(agent, node):
@@ -209,7 +209,7 @@ async def test_the_oldest_of_all_streams_is_let_go_first(tmp_path, node, monkeyp
             for path in stream.segments:
                 os.utime(path, (10_000 - at, 10_000 - at))
         segments = {stream.incarnation: len(stream.segments) for stream in streams.values()}
-        await until(lambda: {life: len(one.disk.segments) for life, one in agent.archivers.items()} == segments)
+        await until(lambda: {name: len(one.disk.segments) for name, one in agent.archivers.items()} == segments)
         for stream in streams.values():
             stream.retain(1)
         monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 999)

@@ -109,7 +109,7 @@ async def test_an_answer_that_comes_twice_hurts_nobody(fake: FakeBroker) -> None
         assert not live._opened().wire._waiting
 
 
-async def test_partitions_come_also_in_a_frame_that_is_not_marked_as_an_answer(fake: FakeBroker) -> None:
+async def test_partitions_are_taken_from_a_frame_that_is_not_marked_as_an_answer(fake: FakeBroker) -> None:
     fake.says[schema.SuperStreamPartitions] = lambda asked: [
         encode_frame(schema.SuperStreamPartitionsResponse(asked.correlation_id, OK, ["p-0"]))
     ]

@@ -24,7 +24,7 @@ from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import Offset
 from tests.support.node import Node
 
-LIFE = Incarnation("__orders_1763700000000000000")
+INCARNATION = Incarnation("__orders_1763700000000000000")
 
 
 class Bus:
@@ -54,7 +54,8 @@ async def test_a_loss_is_told_though_no_pin_and_no_directory_of_its_stream_is_le
     archive = ArchiveClient(MemoryTable(), MemoryObjects(), bus, Keys(), BandwidthLimit(None))
     agent = Agent(options, archive, node, StreamListing(None), AgentMetrics())
     loss = PendingLoss(Offset(5), Offset(9), "the disk was nearly full")
-    agent.state.stream_file(LIFE).save(RememberedStream(StreamId("/", "orders", LIFE), Offset(5), (loss,)))
+    remembered = RememberedStream(StreamId("/", "orders", INCARNATION), Offset(5), (loss,))
+    agent.state.stream_file(INCARNATION).save(remembered)
     task = asyncio.create_task(agent.run(DiskDiscovery(agent.options)))
     try:
         async with asyncio.timeout(10):

@@ -71,7 +71,7 @@ async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
 
 
 def archiver_of(agent: Agent, directory: Path) -> StreamArchiver:
-    return next(archiver for life, archiver in agent.archivers.items() if life == directory.name)
+    return next(archiver for incarnation, archiver in agent.archivers.items() if incarnation == directory.name)
 
 
 def publish(broker: Broker, vhost: str, messages: dict[str, bytes]) -> None:

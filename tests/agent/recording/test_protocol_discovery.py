@@ -1,4 +1,4 @@
-"""Which lives of which streams the protocol source follows, and what becomes of those that it leaves."""
+"""Which incarnations of which streams the protocol source follows, and what becomes of those that it leaves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.segments import MemoryArchive
 ORDERS = ("/", "orders")
 
 
-def life(timestamp: int) -> Incarnation:
+def incarnation(timestamp: int) -> Incarnation:
     return Incarnation(f"__orders_{timestamp * 10**6 + crc32(b'/' + bytes(1) + b'orders') % 10**6:019}")
 
 
@@ -86,7 +86,7 @@ class World:
             self.log.add(timestamp=timestamp)
 
     def archived(self, timestamp: int) -> list[tuple[int, int]]:
-        entries = self.archive.table.log_from_offset(life(timestamp), Offset(0), 1000).entries
+        entries = self.archive.table.log_from_offset(incarnation(timestamp), Offset(0), 1000).entries
         return [(int(entry.first_offset), int(entry.next_offset)) for entry in entries]
 
     def archived_to(self, timestamp: int) -> int:
@@ -157,7 +157,7 @@ async def read_without_aws(world: World, next_offset: int) -> None:
     world.bus.is_down = False
 
 
-async def test_lives_are_archived_each_as_its_own(world: World) -> None:
+async def test_incarnations_are_archived_each_as_its_own(world: World) -> None:
     world.declare(1000, 8)
     async with world.agent():
         await until(lambda: world.archived_to(1000) == 80)
@@ -166,14 +166,14 @@ async def test_lives_are_archived_each_as_its_own(world: World) -> None:
     assert world.archived_to(1000) == 80
 
 
-async def test_what_an_earlier_run_left_of_a_life_that_is_gone_since_is_archived(world: World) -> None:
+async def test_what_an_earlier_run_left_of_an_incarnation_that_is_gone_since_is_archived(world: World) -> None:
     world.declare(1000, 6)
     await read_without_aws(world, 60)
     world.declare(2000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 60 and world.archived_to(2000) == 80)
-        await until(lambda: list(agent.archivers) == [life(2000)])
-    assert [path.name for path in (world.state / "pins").iterdir()] == [life(2000)]
+        await until(lambda: list(agent.archivers) == [incarnation(2000)])
+    assert [path.name for path in (world.state / "pins").iterdir()] == [incarnation(2000)]
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -212,7 +212,7 @@ async def test_what_is_closed_is_archived_at_once_and_what_is_deleted_ends_at_on
     world.scan_s = 60
     world.declare(1000, 3)
     async with world.agent() as (agent, _):
-        await until(lambda: agent.archivers and agent.archivers[life(1000)].state == "following")
+        await until(lambda: agent.archivers and agent.archivers[incarnation(1000)].state == "following")
         assert world.log is not None
         world.log.add()
         await until(lambda: world.archived_to(1000) == 40)
@@ -244,7 +244,9 @@ async def test_a_broker_that_does_not_know_a_stream_for_a_moment_costs_nothing(w
     assert world.bus.lost == []
 
 
-async def test_what_retention_deletes_before_it_is_read_is_told_though_no_segment_ends(world: World) -> None:
+async def test_offsets_that_retention_deletes_before_they_are_read_are_reported_though_no_segment_ends(
+    world: World,
+) -> None:
     world.declare(1000, 8)
     async with world.agent():
         await until(lambda: world.archived_to(1000) == 80)
@@ -256,7 +258,7 @@ async def test_what_retention_deletes_before_it_is_read_is_told_though_no_segmen
     assert world.archived_to(1000) == 80
 
 
-async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_archived(world: World) -> None:
+async def test_an_incarnation_that_begins_late_is_made_known_before_anything_of_it_is_archived(world: World) -> None:
     """As where retention, while the agent was away, deleted what shows that it is the one of before."""
     world.declare(1000, 8)
     async with world.agent():
@@ -265,7 +267,7 @@ async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_ar
     del world.log.chunks[:]
     world.log.add(chunk_id=130, timestamp=2000)
     async with world.agent():
-        await until(lambda: world.archive.table.incarnation_of(*ORDERS) == life(2000))
+        await until(lambda: world.archive.table.incarnation_of(*ORDERS) == incarnation(2000))
         # It may be the stream of before: then what came behind that is a loss of ours, and rings the alarm.
         await until(lambda: len(world.bus.lost) == 2)
     why = f"deleted by the broker's retention before the agent of {socket.gethostname()} had them"
@@ -273,13 +275,13 @@ async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_ar
     assert world.archived_to(1000) == 80
 
 
-@pytest.mark.parametrize("stream", [StreamId(*ORDERS, life(1000)), None])
+@pytest.mark.parametrize("stream", [StreamId(*ORDERS, incarnation(1000)), None])
 async def test_losses_that_were_not_told_are_told_after_a_restart(world: World, stream: StreamId | None) -> None:
     world.declare(1000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 80)
     loss = PendingLoss(Offset(90), Offset(95), "the disk was full")
-    agent.state.stream_file(life(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
+    agent.state.stream_file(incarnation(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
     assert world.log is not None
     world.log.add(b"x" * 1000)  # losses are told where something is archived
     async with world.agent():
@@ -310,12 +312,12 @@ async def test_streams_that_are_written_alike_and_began_at_once_are_not_mixed(
     world.streams = (ORDERS, ("_", "orders"))
     async with world.agent() as (agent, _):
         pass
-    other = RememberedStream(StreamId("_", "orders", life(1000)))
-    agent.state.stream_file(life(1000)).save(other)
+    other = RememberedStream(StreamId("_", "orders", incarnation(1000)))
+    agent.state.stream_file(incarnation(1000)).save(other)
     async with world.agent():
         await until(lambda: "cannot be told from" in caplog.text)
     assert world.archived(1000) == []
-    assert agent.state.stream_file(life(1000)).load().stream == other.stream
+    assert agent.state.stream_file(incarnation(1000)).load().stream == other.stream
 
 
 async def test_a_stream_that_is_refused_is_told_until_it_is_not(

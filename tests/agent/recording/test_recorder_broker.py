@@ -13,7 +13,7 @@ from rstream import CompressionType
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import segment_writer
+from coldstream.agent.recording import spool_writer
 from coldstream.agent.recording.recorder import LOST, StreamRecorder
 from coldstream.agent.recording.spool import ClosedSegment, SegmentSpool
 from coldstream.errors import ColdstreamError, StreamNotFoundError
@@ -34,7 +34,7 @@ SEGMENT_BYTES = 100_000
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_writer, "ROOM_POLL_S", 0.05)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.05)
 
 
 class Run:
@@ -192,7 +192,7 @@ async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(
     assert_same(chunks_in(tmp_path), on_disk)
 
 
-async def test_what_retention_deletes_before_it_is_read_is_told(broker: Broker, tmp_path: Path) -> None:
+async def test_offsets_that_retention_deletes_before_they_are_read_are_reported(broker: Broker, tmp_path: Path) -> None:
     name = "protocol-overtaken"
 
     def publish(streams: StreamConnection) -> None:

@@ -27,8 +27,8 @@ from typing import NoReturn
 from coldstream.agent.proof.incarnations import Anchor
 from coldstream.agent.recording.incarnation_check import IncarnationCheck
 from coldstream.agent.recording.recorded_chunk import record_chunk, tracking_fillers
-from coldstream.agent.recording.segment_writer import BATCH_BYTES, SegmentWriter
 from coldstream.agent.recording.spool import ClosedSegment
+from coldstream.agent.recording.spool_writer import BATCH_BYTES, SpoolWriter
 from coldstream.agent.recording.time_spans import TimeSpans
 from coldstream.errors import BrokerRefusedError, ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
@@ -80,7 +80,7 @@ class StreamRecorder:
         self._on_lost = on_lost
         self._on_failure = on_failure
         self._check = IncarnationCheck(anchor)
-        self._writer = SegmentWriter(
+        self._writer = SpoolWriter(
             directory,
             anchor,
             on_closed=on_closed,

@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SegmentWriter:
+class SpoolWriter:
     """Writes chunks, given in order, to segments in `directory`; for one task at a time.
 
     `anchor` says where the stream is read on, and what it is known by until a segment is. `spans` are those of time
