@@ -207,6 +207,7 @@ async def test_a_broker_that_stays_away_is_asked_ever_more_rarely(
 
 async def test_many_tracking_chunks_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_writer, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(recorder, "BATCH_BYTES", 1000)
     written: list[int] = []
     append = SegmentSpool.append
 
