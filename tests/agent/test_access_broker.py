@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent.monitor.check import Check, Outcome
+from coldstream.agent.monitor.check import Check, CheckOutcome
 from coldstream.agent.monitor.check_broker import check_broker
 from coldstream.agent.options import AgentOptions
 from coldstream.live.address import BrokerAddress
@@ -110,7 +110,7 @@ def test_streams_that_may_not_be_read_are_told_by_log_status_metrics_and_readine
     assert status is not None
     assert {stream.state for stream in status.streams if "secret" in stream.incarnation} == {"refused"}
     assert {stream.name for stream in status.streams} >= {"open-one"}
-    assert any("refuses streams, which are not archived so long: 1, as" in problem for problem in status.problems)
+    assert any("refuses streams, and they are not archived: 1, such as" in problem for problem in status.problems)
     failures = {stream.incarnation.split("_1")[0]: stream.last_failure for stream in status.streams}
     assert "lacks a permission, for reading `read`" in str(failures["__secret_one"])
     assert "vhosts alone in which it has permissions" in str(failures["closed_shut"])
@@ -126,12 +126,12 @@ def options(refusing: Broker, tmp_path: Path, user: str, **settings: Any) -> Age
     return AgentOptions(state=tmp_path, broker=address, **given)
 
 
-def outcomes(checks: list[Check], wanted: Outcome) -> dict[str, str]:
-    return {check.what: f"{check.found} -> {check.todo}" for check in checks if check.outcome is wanted}
+def outcomes(checks: list[Check], wanted: CheckOutcome) -> dict[str, str]:
+    return {check.what: f"{check.finding} -> {check.advice}" for check in checks if check.outcome is wanted}
 
 
 async def test_the_check_tells_of_a_login_that_is_refused(refusing: Broker, tmp_path: Path) -> None:
-    failed = outcomes(await check_broker(options(refusing, tmp_path, "reader:wrong")), Outcome.FAILED)
+    failed = outcomes(await check_broker(options(refusing, tmp_path, "reader:wrong")), CheckOutcome.FAILED)
     ((what, found),) = failed.items()
     assert "takes the login" in what
     assert "user or password are wrong" in found
@@ -142,32 +142,32 @@ async def test_the_check_tells_of_each_stream_that_may_not_be_read_and_how_to_al
     refusing: Broker, tmp_path: Path
 ) -> None:
     checks = await check_broker(options(refusing, tmp_path, f"reader:{QUOTED}"))
-    failed = outcomes(checks, Outcome.FAILED)
+    failed = outcomes(checks, CheckOutcome.FAILED)
     assert "stream 'secret.one' in vhost '/' can be read" in failed
     assert "rabbitmqctl set_permissions -p '/' 'reader'" in failed["stream 'secret.one' in vhost '/' can be read"]
     assert not any("open-one" in what for what in failed)
     assert "rabbitmqctl set_permissions -p 'closed' 'reader'" in failed["vhost 'closed' can be read"]
-    assert any("takes the login" in what for what in outcomes(checks, Outcome.OK))
+    assert any("takes the login" in what for what in outcomes(checks, CheckOutcome.OK))
 
 
 async def test_the_check_is_content_with_a_user_who_may_read_all(refusing: Broker, tmp_path: Path) -> None:
     checks = await check_broker(options(refusing, tmp_path, "guest:guest"))
-    assert [check.outcome for check in checks] == [Outcome.OK] * 3
-    assert "that are to be archived" in checks[-1].found
+    assert [check.outcome for check in checks] == [CheckOutcome.OK] * 3
+    assert "that are to be archived" in checks[-1].finding
 
 
 async def test_the_check_tells_what_it_cannot_see_without_a_management_api(refusing: Broker, tmp_path: Path) -> None:
     checks = await check_broker(options(refusing, tmp_path, "guest:guest", management=None))
-    assert [check.outcome for check in checks] == [Outcome.OK, Outcome.UNKNOWN, Outcome.UNKNOWN]
+    assert [check.outcome for check in checks] == [CheckOutcome.OK, CheckOutcome.UNKNOWN, CheckOutcome.UNKNOWN]
     wrong = refusing.management_url.replace("guest:guest", "guest:wrong")
     checks = await check_broker(options(refusing, tmp_path, "guest:guest", management=wrong))
-    assert [check.outcome for check in checks] == [Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN]
-    assert "tag monitoring" in str(checks[1].todo)
+    assert [check.outcome for check in checks] == [CheckOutcome.OK, CheckOutcome.FAILED, CheckOutcome.UNKNOWN]
+    assert "tag monitoring" in str(checks[1].advice)
 
 
 async def test_the_check_tells_of_a_broker_that_does_not_answer(refusing: Broker, tmp_path: Path) -> None:
     address = BrokerAddress.from_uri(f"rabbitmq-stream://guest:guest@{HOST}:1,{HOST}:{refusing.stream_port}")
     wanted = AgentOptions(state=tmp_path, broker=address, data=refusing.data_directory)
     checks = await check_broker(wanted)
-    assert [check.outcome for check in checks[:2]] == [Outcome.FAILED, Outcome.OK]
-    assert "rabbitmq_stream enabled" in str(checks[0].todo)
+    assert [check.outcome for check in checks[:2]] == [CheckOutcome.FAILED, CheckOutcome.OK]
+    assert "rabbitmq_stream enabled" in str(checks[0].advice)

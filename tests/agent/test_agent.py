@@ -126,20 +126,20 @@ def test_the_protocol_source_archives_what_a_consumer_gets(broker, stack, agent)
     assert [offset for offset, _ in found] == [*range(600), *range(601, 1001)]
 
 
-def test_a_stream_declared_again_is_another_life(broker, stack, agent):
+def test_a_stream_declared_again_is_another_incarnation(broker, stack, agent):
     with broker.connect() as streams:
         streams.create_stream("again", max_segment_bytes=100_000)
         running = agent("--data", broker.data_directory, "--include", "again", "--max-lag", "3s")
         streams.publish("again", numbered(0, 700))
-        until(lambda: len(messages(stack, "again")) == 700, "the first life is not archived")
-        first_life = broker.stream_directory("again").name
+        until(lambda: len(messages(stack, "again")) == 700, "the first incarnation is not archived")
+        first_incarnation = broker.stream_directory("again").name
         streams.delete_stream("again")
         streams.create_stream("again", max_segment_bytes=100_000)
         second = numbered(5000, 700)
         streams.publish("again", second)
-        until(lambda: messages(stack, "again") == list(enumerate(second)), "the second life is not archived")
-        until(lambda: not (running.state / "pins" / first_life).exists(), "pins of the first life are left")
-    with Reader(stack.resolver_url, "/", "again", FIRST, incarnation=first_life) as reader:
+        until(lambda: messages(stack, "again") == list(enumerate(second)), "the second incarnation is not archived")
+        until(lambda: not (running.state / "pins" / first_incarnation).exists(), "its pins are left")
+    with Reader(stack.resolver_url, "/", "again", FIRST, incarnation=first_incarnation) as reader:
         assert [message.offset for message in reader.messages()] == list(range(700))
 
 
@@ -167,7 +167,7 @@ def test_status_shows_what_there_is(broker, stack, agent):
         (("--data", "/nowhere"), "--data: /nowhere is not a directory"),
         (("--source", "protocol"), "--source protocol: needs --management, or a --stream"),
         (("--source", "air"), "--source: 'air' is neither disk nor protocol"),
-        (("--max-lag", "1s"), "--max-lag: is to be from 3 s"),
+        (("--max-lag", "1s"), "--max-lag: must be from 3 s"),
         (("--max-lag", "soon"), "--max-lag: 'soon' is not a duration"),
         (("--bandwidth", "fast"), "--bandwidth: 'fast' is not a size"),
         (("--listen", "here"), "--listen: 'here' is not HOST:PORT"),

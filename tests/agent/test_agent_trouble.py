@@ -14,23 +14,24 @@ from typing import Any, cast
 import pytest
 
 from coldstream.agent import agent as agent_module
+from coldstream.agent import disk_guard
 from coldstream.agent.agent import Agent
-from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.disk import follow_disk, pins
-from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.archive import ArchiveClient, StoppedError
+from coldstream.agent.archiver_pool import ArchiverPool
+from coldstream.agent.disk import disk_discovery, pins
+from coldstream.agent.disk.disk_discovery import DiskDiscovery
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.proof import naming as naming_module
+from coldstream.agent.proof import stream_listing as naming_module
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
-from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, StoppedError, UnavailableError
+from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
-from coldstream.store.memory.objects import MemoryObjects
-from coldstream.store.memory.table import MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from tests.support.node import Node
 
 
@@ -52,7 +53,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "SHOW_S", 0.02)
 
 
-def make(tmp_path: Path, node: Node, *, naming: Naming | None = None, **settings: Any) -> Agent:
+def make(tmp_path: Path, node: Node, *, naming: StreamListing | None = None, **settings: Any) -> Agent:
     options = AgentOptions(
         state=tmp_path / "state",
         broker=BrokerAddress.from_uri("rabbitmq-stream://localhost"),
@@ -60,12 +61,12 @@ def make(tmp_path: Path, node: Node, *, naming: Naming | None = None, **settings
         **({"scan_s": 0.05} | settings),
     )
     archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
-    return Agent(options, archive, node, naming or Naming(None), AgentMetrics())
+    return Agent(options, archive, node, naming or StreamListing(None), AgentMetrics())
 
 
 @asynccontextmanager
 async def running(agent: Agent, node: Node) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(agent.run(DiskFollower(node.data)))
+    task = asyncio.create_task(agent.run(DiskDiscovery(agent.options)))
     try:
         yield task
     finally:
@@ -96,12 +97,12 @@ async def test_a_bug_in_what_is_shown_is_told_and_does_not_end_it(tmp_path, node
     agent = make(tmp_path, node)
     async with running(agent, node):
         await until(lambda: (found := shown(agent)) is not None and not found.problems)
-        assert agent.metrics._failures["", "", "unexpected"] == 1
+        assert agent.metrics._failures.labels("", "", "unexpected")._value.get() == 1
 
 
 async def test_a_data_directory_that_cannot_be_read_is_told_and_read_again(tmp_path, node, monkeypatch):
     node.declare("orders").publish(100)
-    names = follow_disk._names
+    names = disk_discovery._directory_names
     is_readable = False
 
     def failing(*directories: Path) -> list[str]:
@@ -110,14 +111,14 @@ async def test_a_data_directory_that_cannot_be_read_is_told_and_read_again(tmp_p
         return names(*directories)
 
     begun: list[bool] = []
-    archive = Agent.archive
+    start = ArchiverPool.start
 
-    def noting(self: Agent, *arguments: Any, is_backfill: bool) -> object:
+    def noting(self: ArchiverPool, *arguments: Any, is_backfill: bool) -> object:
         begun.append(is_backfill)
-        return archive(self, *arguments, is_backfill=is_backfill)
+        return start(self, *arguments, is_backfill=is_backfill)
 
-    monkeypatch.setattr(follow_disk, "_names", failing)
-    monkeypatch.setattr(Agent, "archive", noting)
+    monkeypatch.setattr(disk_discovery, "_directory_names", failing)
+    monkeypatch.setattr(ArchiverPool, "start", noting)
     agent = make(tmp_path, node)
     async with running(agent, node) as task:
         await until(lambda: ((found := shown(agent)) is not None and found.problems) or task.done())
@@ -155,7 +156,7 @@ async def test_no_more_is_let_go_at_once_than_was_missing(tmp_path, node, monkey
     """Where space is free only some time after the last name of a file is gone."""
     monkeypatch.setattr(agent_module, "GUARD_S", 60)
     agent = make(tmp_path, node, release_below_bytes=1000)
-    monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 1000)
+    monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 1000)
     async with running(agent, node):
         stream = node.declare("orders")
         stream.publish(400)
@@ -163,8 +164,8 @@ async def test_no_more_is_let_go_at_once_than_was_missing(tmp_path, node, monkey
         before = len(stream.segments)
         await until(lambda: [len(one.disk.segments) for one in agent.archivers.values()] == [before])
         stream.retain(2)
-        monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 1000 - 25_000)
-        await agent._guard_disk()
+        monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 1000 - 25_000)
+        await agent.disk_guard.release_pins()
         assert len(list(directory.glob("*.segment"))) == before - 2
 
 
@@ -173,12 +174,12 @@ async def test_more_free_space_than_the_disk_has_is_refused(tmp_path, node):
     agent = make(tmp_path, node, release_below_bytes=space.f_blocks * space.f_frsize)
     async with asyncio.timeout(5):
         with pytest.raises(InvalidSettingError, match="--release-pins-below"):
-            await agent.run(DiskFollower(node.data))
+            await agent.run(DiskDiscovery(agent.options))
 
 
 async def test_a_stream_that_is_gone_shows_no_more(tmp_path, node, monkeypatch):
     forgotten: list[str] = []
-    monkeypatch.setattr(AgentMetrics, "forget", lambda _, life: forgotten.append(life))
+    monkeypatch.setattr(AgentMetrics, "forget", lambda _, incarnation: forgotten.append(incarnation))
     stream = node.declare("orders")
     agent = make(tmp_path, node)
     async with running(agent, node):
@@ -200,7 +201,7 @@ async def test_an_agent_that_ends_ends_what_it_stages(tmp_path, node):
 async def test_the_oldest_of_all_streams_is_let_go_first(tmp_path, node, monkeypatch):
     monkeypatch.setattr(agent_module, "GUARD_S", 60)
     agent = make(tmp_path, node, release_below_bytes=1000)
-    monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 1000)
+    monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 1000)
     async with running(agent, node):
         streams = {name: node.declare(name) for name in ("a", "b", "c")}
         for at, stream in enumerate(streams.values()):
@@ -208,24 +209,26 @@ async def test_the_oldest_of_all_streams_is_let_go_first(tmp_path, node, monkeyp
             for path in stream.segments:
                 os.utime(path, (10_000 - at, 10_000 - at))
         segments = {stream.incarnation: len(stream.segments) for stream in streams.values()}
-        await until(lambda: {life: len(one.disk.segments) for life, one in agent.archivers.items()} == segments)
+        await until(lambda: {name: len(one.disk.segments) for name, one in agent.archivers.items()} == segments)
         for stream in streams.values():
             stream.retain(1)
-        monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 999)
-        await agent._guard_disk()
-        left = {name: len(list((agent.pins / one.incarnation).glob("*.segment"))) for name, one in streams.items()}
+        monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 999)
+        await agent.disk_guard.release_pins()
+        left = {
+            name: len(list((agent.state.pins / one.incarnation).glob("*.segment"))) for name, one in streams.items()
+        }
         assert left == {name: segments[one.incarnation] - (name == "c") for name, one in streams.items()}
 
 
 async def test_that_no_pin_can_be_let_go_is_said_for_as_long_as_it_is_so(tmp_path, node, monkeypatch):
     agent = make(tmp_path, node, release_below_bytes=1000)
-    monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 999)
+    monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 999)
     async with running(agent, node):
         stream = node.declare("orders")
         stream.publish(200)
         await until(lambda: [len(one.disk.segments) for one in agent.archivers.values()] == [len(stream.segments)])
         with pytest.raises(UnavailableError, match="no pin is left"):
-            await agent._guard_disk()
+            await agent.disk_guard.release_pins()
 
 
 async def test_a_management_api_that_is_away_is_a_problem_until_it_is_back(tmp_path, node, monkeypatch):
@@ -238,7 +241,7 @@ async def test_a_management_api_that_is_away_is_a_problem_until_it_is_back(tmp_p
                 raise UnavailableError("the management API is away")
             return []
 
-    agent = make(tmp_path, node, naming=Naming(cast(ManagementClient, Management())))
+    agent = make(tmp_path, node, naming=StreamListing(cast(ManagementClient, Management())))
     async with running(agent, node):
         await until(lambda: (found := shown(agent)) is not None and found.problems == ("the management API is away",))
         is_away = False
@@ -260,22 +263,23 @@ async def test_pins_of_a_stream_that_is_excluded_are_let_go(tmp_path, node):
     stream.publish(200)
     agent = make(tmp_path, node, rules=Rules(exclude=("orders",)))
     async with running(agent, node):
-        await until(lambda: agent.is_excluded(stream.incarnation))
-        await until(lambda: not (agent.pins / stream.incarnation).exists())
+        await until(lambda: agent.archivers.is_excluded(stream.incarnation))
+        await until(lambda: not (agent.state.pins / stream.incarnation).exists())
         assert not agent.archivers
         # As one is that was made while it was not known yet that it is excluded.
-        (agent.pins / stream.incarnation).mkdir()
-        await until(lambda: not (agent.pins / stream.incarnation).exists())
+        (agent.state.pins / stream.incarnation).mkdir()
+        await until(lambda: not (agent.state.pins / stream.incarnation).exists())
 
 
 async def test_a_state_directory_that_cannot_hold_pins_is_refused_before_anything_begins(tmp_path, node, monkeypatch):
     def check_links(data: Path, pins: Path) -> None:
         raise InvalidSettingError("--state", f"{pins} is on another file system than {data}")
 
-    monkeypatch.setattr(follow_disk, "check_links", check_links)
+    monkeypatch.setattr(disk_discovery, "check_links", check_links)
     async with asyncio.timeout(5):
+        agent = make(tmp_path, node)
         with pytest.raises(InvalidSettingError, match="another file system"):
-            await make(tmp_path, node).run(DiskFollower(node.data))
+            await agent.run(DiskDiscovery(agent.options))
 
 
 async def test_a_login_that_is_refused_is_told_while_no_stream_asks_for_anything(tmp_path, node, monkeypatch):
@@ -311,7 +315,7 @@ async def test_streams_that_are_refused_are_a_problem_of_the_agent_as_well(tmp_p
     agent = make(tmp_path, node)
     async with running(agent, node):
         await until(lambda: agent.metrics.status and agent.metrics.status.problems)
-        assert "refuses streams, which are not archived so long: 1, as" in agent.metrics.status.problems[0]
+        assert "refuses streams, and they are not archived: 1, such as" in agent.metrics.status.problems[0]
         assert "no permission to read" in agent.metrics.status.problems[0]
         assert agent.metrics.status.streams[0].state == "refused"
         is_refused.clear()

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent import agent as agent_module
+from coldstream.agent import disk_guard
 from coldstream.agent.agent import Agent
 from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.disk.disk_discovery import DiskDiscovery
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
-from coldstream.store.memory.objects import MemoryObjects
-from coldstream.store.memory.table import MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from tests.support.node import Node, NodeStream
 
 LIMIT = 1000
@@ -54,12 +54,12 @@ def make(tmp_path: Path, node: Node, release_below_bytes: int | None) -> Agent:
         release_below_bytes=release_below_bytes,
     )
     archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
-    return Agent(options, archive, node, Naming(None), AgentMetrics())
+    return Agent(options, archive, node, StreamListing(None), AgentMetrics())
 
 
 @asynccontextmanager
 async def running(agent: Agent, node: Node) -> AsyncIterator[None]:
-    task = asyncio.create_task(agent.run(DiskFollower(node.data)))
+    task = asyncio.create_task(agent.run(DiskDiscovery(agent.options)))
     try:
         yield
     finally:
@@ -93,7 +93,7 @@ async def test_the_oldest_pins_that_the_broker_has_deleted_go_until_there_is_roo
     def free_bytes(_: Path) -> int:
         return LIMIT if stream is None or len(pinned(tmp_path, stream)) <= 5 else LIMIT - 1
 
-    monkeypatch.setattr(agent_module, "_free_bytes", free_bytes)
+    monkeypatch.setattr(disk_guard, "_free_bytes", free_bytes)
     async with running(agent, node):
         stream = await fill(tmp_path, node)
         await until(lambda: len(pinned(tmp_path, stream)) == 5)
@@ -109,7 +109,7 @@ async def test_the_oldest_pins_that_the_broker_has_deleted_go_until_there_is_roo
 
 async def test_what_the_broker_still_has_is_never_let_go(tmp_path, node, monkeypatch):
     agent = make(tmp_path, node, LIMIT)
-    monkeypatch.setattr(agent_module, "_free_bytes", lambda _: LIMIT - 1)
+    monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: LIMIT - 1)
     async with running(agent, node):
         stream = node.declare("orders")
         stream.publish(400)
@@ -120,7 +120,7 @@ async def test_what_the_broker_still_has_is_never_let_go(tmp_path, node, monkeyp
 
 async def test_without_being_told_nothing_is_let_go(tmp_path, node, monkeypatch):
     agent = make(tmp_path, node, None)
-    monkeypatch.setattr(agent_module, "_free_bytes", lambda _: 0)
+    monkeypatch.setattr(disk_guard, "_free_bytes", lambda _: 0)
     async with running(agent, node):
         stream = await fill(tmp_path, node)
         await asyncio.sleep(0.2)
@@ -130,5 +130,6 @@ async def test_without_being_told_nothing_is_let_go(tmp_path, node, monkeypatch)
 async def test_two_agents_do_not_share_a_state_directory(tmp_path, node):
     async with running(make(tmp_path, node, None), node):
         await asyncio.sleep(0.05)
+        other = make(tmp_path, node, None)
         with pytest.raises(InvalidSettingError, match="another agent runs"):
-            await make(tmp_path, node, None).run(DiskFollower(node.data))
+            await other.run(DiskDiscovery(other.options))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.agent.options import AgentOptions, Source, parse_duration, parse_size
+from coldstream.agent.options import AgentOptions, SegmentSource, parse_duration, parse_size
 from coldstream.errors import InvalidSettingError
 from coldstream.live.address import BrokerAddress
 
@@ -50,8 +50,8 @@ def test_what_is_no_size_is_refused(text):
 
 
 def test_spans_of_time_are_a_third_of_the_max_lag():
-    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d"), max_lag_s=60).every_ms == 20_000
-    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d")).every_ms is None
+    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d"), max_lag_s=60).cut_every_ms == 20_000
+    assert AgentOptions(state=Path("/s"), broker=BROKER, data=Path("/d")).cut_every_ms is None
 
 
 def test_the_disk_source_needs_a_directory():
@@ -61,7 +61,7 @@ def test_the_disk_source_needs_a_directory():
 
 def test_the_protocol_source_needs_to_know_streams():
     with pytest.raises(InvalidSettingError, match="--management, or a --stream"):
-        AgentOptions(state=Path("/s"), broker=BROKER, source=Source.PROTOCOL)
+        AgentOptions(state=Path("/s"), broker=BROKER, source=SegmentSource.PROTOCOL)
 
 
 def test_what_is_shown_has_no_secrets():

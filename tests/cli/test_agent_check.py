@@ -7,14 +7,14 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from coldstream.agent.monitor import checks as checks_module
-from coldstream.agent.monitor.check import Check, Outcome, Part
+from coldstream.agent.monitor import check_suite as checks_module
+from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome
 from coldstream.cli.main import app
 
-OK = Check(Part.BROKER, "the broker takes the login", Outcome.OK, "user 'coldstream', with TLS")
-REFUSED = Check(Part.AWS, "s3:PutObject", Outcome.FAILED, "AccessDenied", "grant it")
-NO_LINK = Check(Part.DISK, "segments can be linked", Outcome.FAILED, "cannot \x1b link", "same mount")
-UNSEEN = Check(Part.MANAGEMENT, "the API lists", Outcome.UNKNOWN, "none is given", "give --management")
+OK = Check(CheckedPart.BROKER, "the broker takes the login", CheckOutcome.OK, "user 'coldstream', with TLS")
+REFUSED = Check(CheckedPart.AWS, "s3:PutObject", CheckOutcome.FAILED, "AccessDenied", "grant it")
+NO_LINK = Check(CheckedPart.DISK, "segments can be linked", CheckOutcome.FAILED, "cannot \x1b link", "same mount")
+UNSEEN = Check(CheckedPart.MANAGEMENT, "the API lists", CheckOutcome.UNKNOWN, "none is given", "give --management")
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_programs_get_an_object_a_line(run):
             "part": check.part.value,
             "check": check.what,
             "outcome": check.outcome.value,
-            "found": check.found,
-            "todo": check.todo,
+            "found": check.finding,
+            "todo": check.advice,
         }
         for check in (OK, REFUSED)
     ]

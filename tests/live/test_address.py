@@ -22,7 +22,7 @@ def test_all_parts_are_read() -> None:
     assert address.ca_file == "/etc/ssl/broker ca.pem"
 
 
-def test_what_is_left_out_is_as_a_broker_has_it_at_first() -> None:
+def test_parts_left_out_have_the_defaults_of_a_fresh_broker() -> None:
     address = BrokerAddress.from_uri("rabbitmq-stream://localhost/")
     assert address == BrokerAddress((("localhost", 5552),), "guest", "guest")
 
@@ -57,7 +57,7 @@ def test_an_at_sign_in_the_password_may_stand_as_it_is() -> None:
         "rabbitmq-stream+tls://me:s3cret@localhost?cacertfile=",
     ],
 )
-def test_what_cannot_be_is_refused_without_being_quoted(text: str) -> None:
+def test_a_malformed_address_is_refused_without_being_quoted(text: str) -> None:
     with pytest.raises(InvalidSettingError, match="broker address") as refused:
         BrokerAddress.from_uri(text)
     assert "s3cret" not in str(refused.value)

@@ -100,7 +100,7 @@ async def test_chunks_go_to_their_own_subscription(fake: FakeBroker) -> None:
         assert [(await anext(one)).header.chunk_id for _ in range(5)] == [0, 2, 4, 6, 8]
 
 
-async def test_a_bad_chunk_ends_its_subscription_behind_the_good_ones(fake: FakeBroker) -> None:
+async def test_a_bad_chunk_ends_its_subscription_after_the_good_ones(fake: FakeBroker) -> None:
     async with LiveConnection(fake.address, "/") as live, live.subscribe("other", FIRST) as other:
         async with live.subscribe("s", FIRST) as chunks:
             fake.say(delivery(1, chunk(0)), delivery(1, chunk(1)[:-1] + b"!"), delivery(1, chunk(2)))

@@ -58,7 +58,7 @@ async def test_it_is_declared_under_its_reference_and_goes_on_from_its_sequence(
     assert publisher.sequence == 41
 
 
-async def test_entries_arrive_behind_their_ids(fake: FakeBroker, publisher: Publisher) -> None:
+async def test_entries_arrive_after_their_ids(fake: FakeBroker, publisher: Publisher) -> None:
     await publisher.send(entries(42, 50), 2, 50)
     await fake.until(schema.Publish)
     (frame,) = (frame for frame in fake.taken if isinstance(frame, schema.Publish))
@@ -66,7 +66,7 @@ async def test_entries_arrive_behind_their_ids(fake: FakeBroker, publisher: Publ
     assert [(each.publishing_id, each.data) for each in frame.messages] == [(42, b"message 42"), (50, b"message 50")]
 
 
-async def test_what_is_confirmed_is_told_to_the_frame(fake: FakeBroker) -> None:
+async def test_confirms_are_counted_to_the_frame(fake: FakeBroker) -> None:
     async with LiveConnection(fake.address, "/") as connection, connection.publish("orders", "reference") as publisher:
         await publisher.send(entries(42, 50), 2, 50)
         await publisher.send(entries(60), 1, 60)
@@ -101,7 +101,7 @@ async def test_too_much_that_is_not_confirmed_is_waited_for(
 
 
 @pytest.mark.parametrize("code", [2, 6, 13, 16, 99])
-async def test_what_is_refused_ends_it(fake: FakeBroker, publisher: Publisher, code: int) -> None:
+async def test_a_refused_entry_ends_the_publisher(fake: FakeBroker, publisher: Publisher, code: int) -> None:
     await publisher.send(entries(42, 43), 2, 43)
     fake.say(refuse(code, 42, 43))
     with pytest.raises(UnavailableError, match=f"answers {code}"):

@@ -191,7 +191,7 @@ def test_an_offset_that_may_not_be_stored_is_told(broker: Broker, streams: Strea
     asyncio.run(store())
 
 
-def test_what_is_not_there_or_not_allowed_is_told_apart(broker: Broker, streams: StreamConnection) -> None:
+def test_missing_streams_and_missing_permissions_are_told_apart(broker: Broker, streams: StreamConnection) -> None:
     streams.create_stream("live-hidden", max_segment_bytes=SEGMENT_BYTES)
     broker.ctl("add_user", "nobody", "nothing")
     broker.ctl("set_permissions", "nobody", "", "", "")

@@ -24,7 +24,7 @@ OURS = [ROOT / f"requirements-{name}.txt" for name in ("agent", "build", "spark"
 OLDER = {LAYER: {"cramjam"}}
 """Of another version than the tests run with: scripts/pin says why."""
 
-HAS_INTERNALS_THAT_WE_USE = {"moto", "pynamodb", "rstream", "watchdog"}
+HAS_INTERNALS_THAT_WE_USE = {"moto", "pynamodb", "rstream"}
 INSTALLERS = ("scripts/make-venv", "scripts/spark_package.py", "layers/coldstream/Makefile", "deploy/Containerfile")
 
 

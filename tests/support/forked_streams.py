@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from coldstream.agent.recording.rebuild import rebuilt, tracking_before
+from coldstream.agent.recording.recorded_chunk import record_chunk, tracking_fillers
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.format.tracking import TrackingRecord, TrackingType
@@ -58,8 +58,8 @@ def rebuild(segment: bytes) -> bytes:
         expected = header.chunk_id if expected is None else expected
         if header.type is not ChunkType.USER:
             continue
-        for tracking in tracking_before(header, Offset(expected)):
+        for tracking in tracking_fillers(header, Offset(expected)):
             out += tracking
-        out += rebuilt(chunk)
+        out += record_chunk(chunk)
         expected = header.next_offset
     return bytes(out)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording.protocol import ProtocolSource
-from coldstream.agent.recording.rebuild import rebuilt
+from coldstream.agent.recording.recorded_chunk import record_chunk
+from coldstream.agent.recording.recorder import StreamRecorder
 from coldstream.agent.recording.spool import ClosedSegment
 from coldstream.errors import ColdstreamError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
@@ -128,7 +128,7 @@ class Delivery:
 class Run:
     """A source that runs, and what it says."""
 
-    source: ProtocolSource
+    source: StreamRecorder
     task: asyncio.Task[None]
     closed: list[ClosedSegment]
     lost: list[tuple[int, int, str]]
@@ -150,7 +150,7 @@ def start(log: Log, directory: Path, anchor: Anchor | None = None, **settings) -
         first = log.chunks[0].header if log.chunks else None
         anchor = Anchor(ChunkId(0), TimestampMs(1000 if first is None else first.timestamp), Offset(0))
     closed, lost, failures = [], [], []
-    source = ProtocolSource(
+    source = StreamRecorder(
         log.connect,
         STREAM,
         directory,
@@ -179,7 +179,7 @@ def rebuilt_in(directory: Path) -> list[tuple[int, ChunkType, bytes]]:
 
 
 def expected_of(log: Log) -> list[tuple[int, ChunkType, bytes]]:
-    return [(int(chunk.header.chunk_id), chunk.header.type, rebuilt(chunk)) for chunk in log.given()]
+    return [(int(chunk.header.chunk_id), chunk.header.type, record_chunk(chunk)) for chunk in log.given()]
 
 
 def users_in(directory: Path) -> list[tuple[int, ChunkType, bytes]]:

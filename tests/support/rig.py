@@ -17,7 +17,7 @@ from coldstream.agent.archiver import StreamArchiver
 from coldstream.agent.disk.pins import StreamPins, segment_files
 from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.agent.services import Services
 from coldstream.agent.stream_file import StreamFile
@@ -123,7 +123,15 @@ class Rig:
         table, objects = self.agents_table or self.archive.table, self.agents_objects or self.archive.objects
         archive = ArchiveClient(table, objects, self.bus, self.archive.keys, BandwidthLimit(None))
         services = Services(
-            archive, self.node, Naming(None), UploadSlots(2), self.rules, self.metrics, 0.05, self.every_ms, "here"
+            archive,
+            self.node,
+            StreamListing(None),
+            UploadSlots(2),
+            self.rules,
+            self.metrics,
+            0.05,
+            self.every_ms,
+            "here",
         )
         incarnation = Incarnation(self.stream.incarnation)
         pins = StreamPins(self.tmp_path / "state/pins" / incarnation, self.stream.directory)

@@ -69,7 +69,7 @@ def test_a_day_has_as_many_fragments_as_the_agent_makes_spans() -> None:
     assert lags[0][0] == "60s"
     for lag, span, fragments, a_day, a_month in lags:
         lag_s = number(lag[:-1]) * {"s": 1, "m": 60, "h": 3600}[lag[-1]]
-        every_ms = AgentOptions(state=Path("/s"), data=Path("/d"), broker=BROKER, max_lag_s=lag_s).every_ms
+        every_ms = AgentOptions(state=Path("/s"), data=Path("/d"), broker=BROKER, max_lag_s=lag_s).cut_every_ms
         assert every_ms is not None
         assert number(span) == every_ms / 1000
         assert number(fragments) == DAY_S * 1000 / every_ms

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD
+from inotify_simple import Event, INotify, flags
 
+from coldstream.agent.disk import watch as watch_module
 from coldstream.agent.disk.watch import SegmentWatch
 
 SEGMENT = "00000000000000000000.segment"
@@ -108,15 +109,15 @@ def test_a_stream_that_goes_is_told_and_again_when_it_comes_back(orders: Path) -
 
 
 def test_writes_wake_nobody(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wakes: list[list[InotifyEvent]] = []
-    read_events = InotifyFD.read_events
+    wakes: list[list[Event]] = []
+    read = INotify.read
 
-    def counted(self: InotifyFD) -> list[InotifyEvent]:
-        events = read_events(self)
+    def counted(self: INotify, timeout: int) -> list[Event]:
+        events = read(self, timeout)
         wakes.append(events)
         return events
 
-    monkeypatch.setattr(InotifyFD, "read_events", counted)
+    monkeypatch.setattr(INotify, "read", counted)
     with watching(orders.parent) as watched, (orders / SEGMENT).open("ab", buffering=0) as file:
         watched.rest()
         wakes.clear()
@@ -133,17 +134,17 @@ def test_writes_wake_nobody(orders: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_modifications_are_not_asked_for(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    masks: dict[bytes, int] = {}
-    add_callback = InotifyFD.add_callback
+    masks: dict[Path, int] = {}
+    add_watch = INotify.add_watch
 
-    def noted(self: InotifyFD, path: bytes, mask: int, *rest: object) -> object:
+    def noted(self: INotify, path: Path, mask: int) -> int:
         masks[path] = mask
-        return add_callback(self, path, mask, *rest)  # type: ignore[arg-type]
+        return add_watch(self, path, mask)
 
-    monkeypatch.setattr(InotifyFD, "add_callback", noted)
+    monkeypatch.setattr(INotify, "add_watch", noted)
     with watching(orders.parent) as watched:
         watched.rest()
-    asked = InotifyConstants.IN_MODIFY | InotifyConstants.IN_CLOSE_WRITE | InotifyConstants.IN_ATTRIB
+    asked = flags.MODIFY | flags.CLOSE_WRITE | flags.ATTRIB
     assert len(masks) == 2
     assert not any(mask & asked for mask in masks.values())
 
@@ -175,19 +176,19 @@ def test_a_directory_that_is_made_anew_is_watched_again(orders: Path) -> None:
 
 
 class Limit:
-    """Makes InotifyFD refuse, as the kernel does at a limit."""
+    """Makes INotify refuse, as the kernel does at a limit."""
 
     def __init__(self, patch: pytest.MonkeyPatch, number: int) -> None:
         self.left = number
-        add_callback = InotifyFD.add_callback
+        add_watch = INotify.add_watch
 
-        def limited(fd: InotifyFD, *arguments: object) -> object:
+        def limited(inotify: INotify, path: Path, mask: int) -> int:
             if self.left <= 0:
                 raise OSError(errno.ENOSPC, "inotify watch limit reached")
             self.left -= 1
-            return add_callback(fd, *arguments)  # type: ignore[arg-type]
+            return add_watch(inotify, path, mask)
 
-        patch.setattr(InotifyFD, "add_callback", limited)
+        patch.setattr(INotify, "add_watch", limited)
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -230,10 +231,10 @@ def test_a_stream_that_comes_past_the_limit_is_scanned_from_then_on(
 
 
 def test_without_inotify_scans_tell(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: type[InotifyFD]) -> int:
+    def refuse() -> INotify:
         raise OSError(errno.EMFILE, "inotify instance limit reached")
 
-    monkeypatch.setattr(InotifyFD, "_create_inotify_fd", classmethod(refuse))
+    monkeypatch.setattr(watch_module, "INotify", refuse)
     with watching(orders.parent) as watched:
         watched.wait_for("__orders_1")
         watched.rest()
@@ -244,10 +245,32 @@ def test_without_inotify_scans_tell(orders: Path, monkeypatch: pytest.MonkeyPatc
         assert watched.rest() == []
 
 
-def test_dropped_events_have_everything_looked_at_again(orders: Path) -> None:
+def test_dropped_events_have_everything_looked_at_again(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with watching(orders.parent) as watched:
         watched.rest()
-        watched.watch.on_queue_overflow()
+        monkeypatch.setattr(INotify, "read", lambda *_, **__: [Event(-1, flags.Q_OVERFLOW, 0, "")])
+        (orders / "00000000000000000100.index").touch()
+        watched.wait_for("__orders_1")
+
+
+def test_inotify_that_fails_is_opened_again_and_scans_tell_until_then(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = INotify.read
+    failures = [OSError(errno.EIO, "Input/output error")]
+
+    def failing(self: INotify, timeout: int) -> list[Event]:
+        if failures:
+            raise failures.pop()
+        return read(self, timeout)
+
+    with watching(orders.parent) as watched:
+        watched.rest()
+        monkeypatch.setattr(INotify, "read", failing)
+        (orders / ROLLED).touch()
+        watched.wait_for("__orders_1")
+        watched.rest()
+        (orders / "00000000000000000200.segment").touch()
         assert watched.rest() == ["__orders_1"]
 
 
@@ -270,7 +293,7 @@ def test_nothing_is_told_after_the_stop(orders: Path) -> None:
     assert watched.rest(0.1) == []
 
 
-def test_a_thousand_streams_are_watched_by_two_threads(tmp_path: Path) -> None:
+def test_a_thousand_streams_are_watched_by_one_thread(tmp_path: Path) -> None:
     import threading  # noqa: PLC0415
 
     for number in range(1000):
@@ -280,7 +303,7 @@ def test_a_thousand_streams_are_watched_by_two_threads(tmp_path: Path) -> None:
         started = {watched.next() for _ in range(1000)}
         assert len(started) == 1000
         assert watched.watch.problem is None
-        assert threading.active_count() - before == 2
+        assert threading.active_count() - before == 1
         (tmp_path / "__s999_1" / SEGMENT).touch()
         assert watched.next() == "__s999_1"
 

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto import settings as moto_settings
 
-from coldstream.agent.monitor.check import Check, Outcome
+from coldstream.agent.monitor.check import Check, CheckOutcome
 from coldstream.agent.monitor.check_aws import check_aws
 from coldstream.ingest import bus as bus_module
 from coldstream.ingest.bus import EventBridgeBus
@@ -65,7 +65,7 @@ def user(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     monkeypatch.undo()
 
 
-def by_name(checks: list[Check]) -> dict[str, Outcome]:
+def by_name(checks: list[Check]) -> dict[str, CheckOutcome]:
     return {check.what: check.outcome for check in checks}
 
 
@@ -78,7 +78,7 @@ def left_behind(archive: dict[str, str]) -> tuple[Any, ...]:
 
 def test_all_rights_are_tried_and_nothing_is_left_behind(archive):
     checks = check_aws(archive)
-    assert by_name(checks) == dict.fromkeys(RIGHTS, Outcome.OK)
+    assert by_name(checks) == dict.fromkeys(RIGHTS, CheckOutcome.OK)
     assert left_behind(archive) == (0, 0, [])
 
 
@@ -93,7 +93,7 @@ def test_what_is_tried_is_what_an_agent_of_the_cluster_does(archive, monkeypatch
 
     monkeypatch.setattr(bus_module.EventBridgeBus, "check", check)
     checks = {check.what: check for check in check_aws(archive | {"COLDSTREAM_CLUSTER": "north"})}
-    assert "some/prefix/staging/north/__coldstream-agent-check_" in checks["s3:PutObject"].found
+    assert "some/prefix/staging/north/__coldstream-agent-check_" in checks["s3:PutObject"].finding
     assert sources == ["coldstream.agent.north"]
 
 
@@ -105,25 +105,25 @@ def test_what_is_tried_is_what_an_agent_of_the_cluster_does(archive, monkeypatch
 def test_rights_that_are_missing_are_named(archive, user, missing):
     user(tuple(right for right in RIGHTS if right not in missing) or ("s3:Nothing",))
     checks = check_aws(archive)
-    wrong = {check.what: check for check in checks if check.outcome is not Outcome.OK}
+    wrong = {check.what: check for check in checks if check.outcome is not CheckOutcome.OK}
     assert set(wrong) == missing
     # moto refuses an event by XML, which AWS does not.
     told = {what: check for what, check in wrong.items() if what != "events:PutEvents"}
-    assert all("AgentPolicy" in str(check.todo) for check in told.values() if check.outcome is Outcome.FAILED)
+    assert all("AgentPolicy" in str(check.advice) for check in told.values() if check.outcome is CheckOutcome.FAILED)
 
 
 def test_what_is_not_there_is_named(archive):
     names = {"COLDSTREAM_BUCKET": "no-such-bucket-here", "COLDSTREAM_TABLE": "no-such-table"}
-    wrong = {check.what: check for check in check_aws(archive | names) if check.outcome is Outcome.FAILED}
+    wrong = {check.what: check for check in check_aws(archive | names) if check.outcome is CheckOutcome.FAILED}
     assert set(wrong) == {"s3:ListBucket", "dynamodb:GetItem"}
-    assert all("stack's output" in str(check.todo) for check in wrong.values())
+    assert all("stack's output" in str(check.advice) for check in wrong.values())
 
 
 @pytest.mark.parametrize("missing", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
 def test_a_setting_that_is_missing_is_named(archive, missing):
     ((check),) = check_aws({name: value for name, value in archive.items() if name != missing})
-    assert check.outcome is Outcome.FAILED
-    assert missing in check.found
+    assert check.outcome is CheckOutcome.FAILED
+    assert missing in check.finding
 
 
 def test_a_service_that_does_not_answer_is_not_asked_for_each_right(archive, monkeypatch):
@@ -131,5 +131,7 @@ def test_a_service_that_does_not_answer_is_not_asked_for_each_right(archive, mon
         monkeypatch.setattr(module, "ATTEMPTS", 1, raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     checks = check_aws(archive)
-    assert by_name(checks) == dict.fromkeys(("s3:ListBucket", "dynamodb:GetItem", "events:PutEvents"), Outcome.FAILED)
-    assert all("AWS_DEFAULT_REGION" in str(check.todo) for check in checks)
+    assert by_name(checks) == dict.fromkeys(
+        ("s3:ListBucket", "dynamodb:GetItem", "events:PutEvents"), CheckOutcome.FAILED
+    )
+    assert all("AWS_DEFAULT_REGION" in str(check.advice) for check in checks)

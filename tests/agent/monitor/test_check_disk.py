@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from coldstream.agent.monitor import check_disk as module
-from coldstream.agent.monitor.check import Check, Outcome
+from coldstream.agent.monitor.check import Check, CheckOutcome
 from coldstream.agent.monitor.check_disk import check_disk
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.live.address import BrokerAddress
 
 
@@ -31,7 +31,7 @@ def options(data: Path, state: Path, **settings: Any) -> AgentOptions:
     )
 
 
-def outcomes(checks: list[Check]) -> list[Outcome]:
+def outcomes(checks: list[Check]) -> list[CheckOutcome]:
     return [check.outcome for check in checks]
 
 
@@ -42,7 +42,7 @@ def everything(directory: Path) -> list[Path]:
 def test_all_is_well_and_nothing_is_left_behind(data, tmp_path):
     before = everything(tmp_path)
     checks = check_disk(options(data, tmp_path / "a" / "state"))
-    assert outcomes(checks) == [Outcome.OK] * 4
+    assert outcomes(checks) == [CheckOutcome.OK] * 4
     assert everything(tmp_path) == before
     assert next((data / "__orders_1763700000000000000").iterdir()).stat().st_nlink == 1
 
@@ -50,15 +50,15 @@ def test_all_is_well_and_nothing_is_left_behind(data, tmp_path):
 def test_without_a_segment_a_link_cannot_be_tried(tmp_path):
     (tmp_path / "data").mkdir()
     checks = check_disk(options(tmp_path / "data", tmp_path / "state"))
-    assert outcomes(checks) == [Outcome.OK, Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
+    assert outcomes(checks) == [CheckOutcome.OK, CheckOutcome.OK, CheckOutcome.UNKNOWN, CheckOutcome.OK]
 
 
 def test_a_broker_that_never_had_a_stream_has_no_directory_of_them_yet(tmp_path):
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "quorum").mkdir()
     checks = check_disk(options(tmp_path / "node" / "stream", tmp_path / "state"))
-    assert outcomes(checks) == [Outcome.UNKNOWN, Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
-    assert "first stream" in checks[0].todo
+    assert outcomes(checks) == [CheckOutcome.UNKNOWN, CheckOutcome.OK, CheckOutcome.UNKNOWN, CheckOutcome.OK]
+    assert "first stream" in checks[0].advice
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,11 @@ def test_a_link_that_cannot_be_made_is_told_with_what_to_do(data, tmp_path, monk
         raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(module.os, "link", refuse)
-    (check,) = [check for check in check_disk(options(data, tmp_path / "state")) if check.outcome is Outcome.FAILED]
+    (check,) = [
+        check for check in check_disk(options(data, tmp_path / "state")) if check.outcome is CheckOutcome.FAILED
+    ]
     assert "linked" in check.what
-    assert todo in str(check.todo)
+    assert todo in str(check.advice)
 
 
 def test_another_file_system_is_told_before_any_link_is_tried(data):
@@ -79,8 +81,8 @@ def test_another_file_system_is_told_before_any_link_is_tried(data):
     if not shm.is_dir() or shm.stat().st_dev == data.stat().st_dev:
         pytest.skip("this machine has no second file system to write to")
     (check,) = [check for check in check_disk(options(data, shm / "state")) if "linked" in check.what]
-    assert check.outcome is Outcome.FAILED
-    assert "another file system" in check.found
+    assert check.outcome is CheckOutcome.FAILED
+    assert "another file system" in check.finding
 
 
 def test_a_directory_that_cannot_be_read_is_told(data, tmp_path, monkeypatch):
@@ -89,9 +91,9 @@ def test_a_directory_that_cannot_be_read_is_told(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     checks = check_disk(options(data, tmp_path / "state"))
-    assert checks[0].outcome is Outcome.FAILED
-    assert "Permission denied" in checks[0].found
-    assert checks[2].outcome is Outcome.UNKNOWN
+    assert checks[0].outcome is CheckOutcome.FAILED
+    assert "Permission denied" in checks[0].finding
+    assert checks[2].outcome is CheckOutcome.UNKNOWN
 
 
 def test_a_state_directory_that_cannot_be_written_to_is_told(data, tmp_path, monkeypatch):
@@ -99,7 +101,7 @@ def test_a_state_directory_that_cannot_be_written_to_is_told(data, tmp_path, mon
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(module.tempfile, "TemporaryDirectory", refuse)
-    assert check_disk(options(data, tmp_path / "state"))[1].outcome is Outcome.FAILED
+    assert check_disk(options(data, tmp_path / "state"))[1].outcome is CheckOutcome.FAILED
 
 
 def test_an_agent_that_runs_is_told_and_not_disturbed(data, tmp_path):
@@ -107,14 +109,14 @@ def test_an_agent_that_runs_is_told_and_not_disturbed(data, tmp_path):
     state.mkdir()
     with (state / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "an agent runs on it now" in check_disk(options(data, state))[1].found
+        assert "an agent runs on it now" in check_disk(options(data, state))[1].finding
 
 
 @pytest.mark.parametrize(
     ("free_share", "settings", "todo"),
     [
         (0.01, {}, "add room"),
-        (0.5, {"release_below_bytes": 600}, "pins would be let go"),
+        (0.5, {"release_below_bytes": 600}, "pins would be released"),
         (0.5, {"release_below_bytes": 1000}, "more than the whole disk"),
     ],
 )
@@ -124,21 +126,21 @@ def test_a_disk_with_too_little_room_is_told(data, monkeypatch, free_share, sett
 
     monkeypatch.setattr(module.os, "statvfs", lambda _: Space)
     check = check_disk(options(data, data.parent / "state", **settings))[-1]
-    assert check.outcome is Outcome.FAILED
-    assert todo in str(check.todo)
+    assert check.outcome is CheckOutcome.FAILED
+    assert todo in str(check.advice)
 
 
 def test_by_the_protocol_no_broker_directory_is_needed_and_the_spool_needs_room(tmp_path, monkeypatch):
     wanted = AgentOptions(
         state=tmp_path,
         broker=BrokerAddress.from_uri("rabbitmq-stream://localhost"),
-        source=Source.PROTOCOL,
+        source=SegmentSource.PROTOCOL,
         streams=(("/", "orders"),),
     )
-    assert outcomes(check_disk(wanted)) == [Outcome.OK] * 2
+    assert outcomes(check_disk(wanted)) == [CheckOutcome.OK] * 2
 
     class Space:
         f_frsize, f_blocks, f_bavail = 1, 2 << 30, 500 << 20
 
     monkeypatch.setattr(module.os, "statvfs", lambda _: Space)
-    assert "--max-spool" in str(check_disk(wanted)[-1].todo)
+    assert "--max-spool" in str(check_disk(wanted)[-1].advice)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coldstream.agent.monitor import http as http_module
-from coldstream.agent.monitor.connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
+from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus
@@ -197,7 +197,7 @@ def test_who_sends_a_request_letter_by_letter_is_broken_off_and_keeps_nobody_fro
 
 
 def test_health_waits_for_no_scrape(running: Running) -> None:
-    with running.server._shared.lock:
+    with running.server._answers.lock:
         assert running.json("/healthz")[0] == 200
         assert running.json("/readyz")[0] == 503
 

@@ -186,7 +186,7 @@ def test_a_stream_that_is_gone_leaves_nothing_behind() -> None:
     assert not [labels for _, labels in scrape(metrics) if ("stream", "orders") in labels]
 
 
-def test_counters_stay_while_another_life_of_the_stream_is_here() -> None:
+def test_counters_stay_while_another_incarnation_of_the_stream_is_here() -> None:
     metrics = AgentMetrics()
     metrics.archived(STREAM, 100)
     metrics.archived(LATER, 10)

@@ -16,14 +16,14 @@ import pytest
 from coldstream.agent.agent import Agent
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
-from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.disk.disk_discovery import DiskDiscovery
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions
 from coldstream.agent.proof import broker as proof
 from coldstream.agent.proof.broker import BrokerConnections
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
-from coldstream.agent.proof.names import candidates, is_written, written
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.names import candidates, encode_names, may_encode
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
@@ -54,8 +54,8 @@ async def running(broker: Broker, state: Path, **settings: Any) -> AsyncIterator
     archive = ArchiveClient(MemoryTable(), MemoryObjects(), Bus(), Keys(), BandwidthLimit(None))
     metrics = AgentMetrics()
     connections = BrokerConnections(address, metrics)
-    agent = Agent(options, archive, connections, Naming(management), metrics)
-    task = asyncio.create_task(agent.run(DiskFollower(broker.data_directory)))
+    agent = Agent(options, archive, connections, StreamListing(management), metrics)
+    task = asyncio.create_task(agent.run(DiskDiscovery(agent.options)))
     try:
         yield agent
     finally:
@@ -72,7 +72,7 @@ async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
 
 
 def archiver_of(agent: Agent, directory: Path) -> StreamArchiver:
-    return next(archiver for life, archiver in agent.archivers.items() if life == directory.name)
+    return next(archiver for incarnation, archiver in agent.archivers.items() if incarnation == directory.name)
 
 
 def publish(broker: Broker, vhost: str, messages: dict[str, bytes]) -> None:
@@ -147,9 +147,9 @@ def test_a_real_broker_writes_names_so(any_broker: Broker, vhost: str, name: str
         streams.create_stream(name, max_segment_bytes=1_000_000)
     directory = any_broker.stream_directory(name, vhost).name
     text = directory.rpartition("_")[0]
-    assert is_written(text, vhost, name)
+    assert may_encode(text, vhost, name)
     if any_broker.release.suite is None or f"{vhost}{name}".isascii():
-        assert text == written(vhost, name)
+        assert text == encode_names(vhost, name)
     assert candidates(directory, [BrokerStream("/", "other"), BrokerStream(vhost, name)]) == [(vhost, name)]
 
 

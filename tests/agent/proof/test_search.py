@@ -9,8 +9,8 @@ import pytest
 
 from coldstream.agent.proof.management import BrokerStream
 from coldstream.agent.proof.namesakes import Namesakes
-from coldstream.agent.proof.naming import Naming
 from coldstream.agent.proof.search import FoundNames, NameSearch, NoNames
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.errors import (
     BrokerRefusedError,
@@ -27,7 +27,7 @@ from coldstream.units import ChunkId
 from tests.support.node import Node, NodeStream
 
 
-class Listed(Naming):
+class Listed(StreamListing):
     """What a management API lists; None is no such API."""
 
     def __init__(self, names: list[tuple[str, str]] | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coldstream.agent.recording.rebuild import tracking_before
+from coldstream.agent.recording.recorded_chunk import tracking_fillers
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.units import Offset
@@ -95,7 +95,7 @@ def test_what_does_not_match_its_crc_is_cut_off(tmp_path: Path) -> None:
     assert closed.path.read_bytes() == SEGMENT_HEADER + FIRST
 
 
-TRACKING = b"".join(tracking_before(header_of(chunk(105, b"d")), Offset(103)))
+TRACKING = b"".join(tracking_fillers(header_of(chunk(105, b"d")), Offset(103)))
 
 
 def test_tracking_chunks_at_the_end_are_cut_off_for_they_are_made_anew(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_directory_that_is_made_and_a_name_that_is_given_outlive_a_crash_of_th
         synced.append((path, sorted(there.name for there in path.iterdir()) if path.is_dir() else []))
 
     monkeypatch.setattr("coldstream.agent.recording.spool.os.fsync", fsync)
-    directory = tmp_path / "life"
+    directory = tmp_path / "incarnation"
     made = SegmentSpool(directory)
     made.recover()
     made.append(FIRST, Offset(100), Offset(102))
@@ -136,11 +136,11 @@ def test_a_directory_that_is_made_and_a_name_that_is_given_outlive_a_crash_of_th
     (directory / f"{102:020}.segment.part").write_bytes(SEGMENT_HEADER + SECOND + FIRST)
     assert made.recover().closed
     assert synced[3:] == [
-        (tmp_path, ["life"]),
+        (tmp_path, ["incarnation"]),
         (directory / f"{102:020}.segment.part", []),
         (directory, [NAME, f"{102:020}.segment"]),
     ]
-    assert synced[:3] == [(tmp_path, ["life"]), (directory / f"{NAME}.part", []), (directory, [NAME])]
+    assert synced[:3] == [(tmp_path, ["incarnation"]), (directory / f"{NAME}.part", []), (directory, [NAME])]
 
 
 def test_the_last_chunk_of_closed_segments_is_found(spool: SegmentSpool, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The agent beside a RabbitMQ node: it pins segments, proves them committed, and delivers them.
 
 Begin with `archiver`, which runs the three tasks of one stream over one `stream_progress`: `pinning`, `proof.proving`
-and `stream_delivery`. `agent` has an archiver for each stream that it finds, and `run` puts everything together.
+and `stream_delivery`. A discovery (`disk.disk_discovery`, or `recording.protocol_discovery`) finds the streams and
+has `archiver_pool` start an archiver for each. `run` puts everything together.
 
 disk/       the segments on this node's disk, and the links that keep them
 proof/      which stream a directory is, and what of it is committed: what the broker delivers is

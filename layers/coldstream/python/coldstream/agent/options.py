@@ -1,4 +1,4 @@
-"""What the agent is told."""
+"""The options of the agent, checked."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MIN_SCAN_S = 0.01
 MAX_SCAN_S = 3600
 MIN_SEGMENT_BYTES = 1000
 MAX_SEGMENT_BYTES = 3_000_000_000
-"""The broker's own limit; positions in a segment are of 32 bits."""
+"""The broker's own limit: positions in a segment have 32 bits."""
 
 
-class Source(StrEnum):
-    """Where the agent takes segments from."""
+class SegmentSource(StrEnum):
+    """Where the agent gets segments from."""
 
     DISK = "disk"
     PROTOCOL = "protocol"
@@ -33,15 +33,17 @@ class Source(StrEnum):
 class AgentOptions:
     """Options of the agent. Times are in seconds, sizes in bytes.
 
-    `state` is the agent's own directory; for the disk source on the file system of `data`, the broker's directory of
-    streams. `release_below_bytes` is the free space below which pins are let go although they are not archived; None
-    keeps them whatever happens. `cluster` is what the agent announces for; None for what COLDSTREAM_CLUSTER says.
+    `data` is the broker's directory of streams, and `state` the agent's own directory; the disk source needs both on
+    one file system. `streams` are pairs of vhost and name that the protocol source records beside those that the
+    management API lists. `release_below_bytes` is the free space below which pins are released although they are not
+    archived; None keeps them whatever happens. `cluster` is the cluster that the agent announces for; None leaves that
+    to COLDSTREAM_CLUSTER.
     """
 
     state: Path
     broker: BrokerAddress
     data: Path | None = None
-    source: Source = Source.DISK
+    source: SegmentSource = SegmentSource.DISK
     management: str | None = None
     streams: tuple[tuple[str, str], ...] = ()
     rules: Rules = field(default_factory=Rules)
@@ -57,36 +59,40 @@ class AgentOptions:
     cluster: str | None = None
 
     def __post_init__(self) -> None:
-        if self.source is Source.DISK and self.data is None:
-            raise InvalidSettingError("--data", "is needed: the broker's directory of streams, …/mnesia/<node>/stream")
-        if self.source is Source.PROTOCOL and not self.streams and self.management is None:
+        if self.source is SegmentSource.DISK and self.data is None:
+            raise InvalidSettingError("--data", "is missing: the broker's directory of streams, …/mnesia/<node>/stream")
+        if self.source is SegmentSource.PROTOCOL and not self.streams and self.management is None:
             raise InvalidSettingError("--source protocol", "needs --management, or a --stream for each stream")
         if self.max_lag_s is not None and not MIN_MAX_LAG_S <= self.max_lag_s <= MAX_MAX_LAG_S:
-            raise InvalidSettingError("--max-lag", f"is to be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
+            raise InvalidSettingError("--max-lag", f"must be from {MIN_MAX_LAG_S} s to {MAX_MAX_LAG_S} s")
         if not MIN_SCAN_S <= self.scan_s <= MAX_SCAN_S:
-            raise InvalidSettingError("--scan", f"is to be from {MIN_SCAN_S:g} s to {MAX_SCAN_S} s")
+            raise InvalidSettingError("--scan", f"must be from {MIN_SCAN_S:g} s to {MAX_SCAN_S} s")
         if self.bandwidth_bytes_per_s is not None and self.bandwidth_bytes_per_s <= 0:
-            raise InvalidSettingError("--bandwidth", "is to be more than 0; leave it out for no limit")
+            raise InvalidSettingError("--bandwidth", "must be more than 0; leave it out for no limit")
         if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
             raise InvalidSettingError(
-                "--segment-size", f"is to be from {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes"
+                "--segment-size", f"must be from {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES} bytes"
             )
         if self.max_spool_bytes < self.segment_bytes:
-            raise InvalidSettingError("--max-spool", "is to be no less than --segment-size")
+            raise InvalidSettingError("--max-spool", "must be at least --segment-size")
         if self.data is not None and self.state.is_relative_to(self.data):
-            raise InvalidSettingError("--state", f"is to be outside of the broker's directory {self.data}")
+            raise InvalidSettingError("--state", f"must be outside of the broker's directory {self.data}")
 
     @property
-    def every_ms(self) -> int | None:
-        """The span of time borders: a third of the max-lag, for a span is closed another span after its end."""
+    def cut_every_ms(self) -> int | None:
+        """The span between time borders, None without a max-lag.
+
+        It is a third of the max-lag: a message waits for the end of its span, the archiver then waits for another span,
+        and the last third is for staging and announcing.
+        """
         return None if self.max_lag_s is None else int(self.max_lag_s * 1000 / 3)
 
     def environment(self, environment: Mapping[str, str]) -> Mapping[str, str]:
-        """Return an environment with what the options say in its stead."""
+        """Return the environment, with the values that the options override."""
         return environment if self.cluster is None else {**environment, "COLDSTREAM_CLUSTER": self.cluster}
 
     def shown(self) -> tuple[tuple[str, str], ...]:
-        """Return what may be shown: no passwords."""
+        """Return the options that were given, by name, but no passwords."""
         given = {
             "source": self.source,
             "cluster": self.cluster,
@@ -106,7 +112,7 @@ class AgentOptions:
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Read a duration, such as 60s, 5m or 0.5h; a number alone is seconds. Raises InvalidSettingError."""
+    """Parse a duration, such as 60s, 5m or 0.5h; a number alone is seconds. Raises InvalidSettingError."""
     try:
         return units.parse_duration(text)
     except ValueError as err:
@@ -114,7 +120,7 @@ def parse_duration(option: str, text: str) -> float:
 
 
 def parse_size(option: str, text: str) -> int:
-    """Read a size in bytes, such as 500MB or 2GiB. Raises InvalidSettingError."""
+    """Parse a size, such as 500MB or 2GiB, into bytes. Raises InvalidSettingError."""
     try:
         return units.parse_size(text)
     except ValueError as err:

@@ -1,18 +1,16 @@
-"""Which streams are archived."""
+"""The rules that say which streams are archived."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from coldstream.manifest.stream import StreamId
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Patterns as of a shell (`*`, `?`, `[…]`) for names and vhosts; empty includes take everything.
+    """Shell patterns (`*`, `?`, `[…]`) for names and vhosts. Empty includes take everything.
 
-    A stream is archived when an include matches its vhost, an include matches its name, and no exclude matches either.
+    A stream is archived if an include matches its vhost, an include matches its name, and no exclude matches either.
     """
 
     include: tuple[str, ...] = ()
@@ -20,11 +18,11 @@ class Rules:
     include_vhost: tuple[str, ...] = ()
     exclude_vhost: tuple[str, ...] = ()
 
-    def take(self, stream: StreamId) -> bool:
+    def takes(self, vhost: str, name: str) -> bool:
         """Tell whether a stream is to be archived."""
-        return self.take_vhost(stream.vhost) and _passes(stream.name, self.include, self.exclude)
+        return self.takes_vhost(vhost) and _passes(name, self.include, self.exclude)
 
-    def take_vhost(self, vhost: str) -> bool:
+    def takes_vhost(self, vhost: str) -> bool:
         """Tell whether streams of a vhost may be archived."""
         return _passes(vhost, self.include_vhost, self.exclude_vhost)
 

@@ -9,25 +9,29 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from coldstream.agent.agent import Agent, Follower
+from coldstream.agent.agent import Agent, StreamDiscovery
 from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.disk.disk_discovery import DiskDiscovery
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.options import AgentOptions, Source
-from coldstream.agent.proof.broker import BrokerConnections, BrokerProver
+from coldstream.agent.options import AgentOptions, SegmentSource
+from coldstream.agent.proof.broker import BrokerConnections
 from coldstream.agent.proof.management import ManagementClient
-from coldstream.agent.proof.naming import Naming
-from coldstream.agent.recording.follow_protocol import ProtocolFollower
+from coldstream.agent.proof.stream_listing import StreamListing
+from coldstream.agent.recording.protocol_discovery import ProtocolDiscovery
 from coldstream.flow.bandwidth import BandwidthLimit
 
 log = logging.getLogger(__name__)
 
 SWITCH_S = 0.001
-"""Of Python's threads, a fifth of the default: the one that pins what just rolled must not wait for others."""
+"""How long a Python thread runs before it has to let others run: a fifth of the default.
+
+The thread that pins a segment as it rolls must not wait for threads that compute: by then retention may have deleted
+it.
+"""
 
 THREADS = 16
-"""For what blocks for a moment: the disk's directories, the manifest, the event bus."""
+"""Threads for calls that block for a moment: on the disk's directories, the manifest, the event bus."""
 
 
 async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> None:
@@ -39,23 +43,23 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
     metrics = AgentMetrics()
     broker = BrokerConnections(options.broker, metrics)
     management = None if options.management is None else ManagementClient(options.management)
-    naming = Naming(management)
-    agent = Agent(options, archive, broker, naming, metrics)
+    listing = StreamListing(management)
+    discovery: StreamDiscovery
+    if options.source is SegmentSource.PROTOCOL:
+        discovery = ProtocolDiscovery(options, archive, broker, listing, metrics)
+    else:
+        discovery = DiskDiscovery(options)
+    agent = Agent(options, archive, broker, listing, metrics)
     with ExitStack() as stack:
         if management is not None:
-            stack.callback(management.close)
+            stack.callback(management.close)  # last: it ends requests that threads of the agent still wait for
         if options.listen_host:
-            server = StatusServer(metrics, lambda: agent.turned_s, host=options.listen_host, port=options.listen_port)
+            server = StatusServer(
+                metrics, lambda: agent.archivers.turned_s, host=options.listen_host, port=options.listen_port
+            )
             stack.enter_context(server)
             log.info("listening on %s port %d", options.listen_host, server.port)
         try:
-            await agent.run(_follower(options, archive, broker, naming))
+            await agent.run(discovery)
         finally:
             await broker.close()
-
-
-def _follower(options: AgentOptions, archive: ArchiveClient, broker: BrokerProver, naming: Naming) -> Follower:
-    if options.source is Source.PROTOCOL:
-        return ProtocolFollower(archive, broker, naming)
-    assert options.data is not None
-    return DiskFollower(options.data)

@@ -8,7 +8,7 @@ from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.namesakes import Namesakes
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.agent.upload_slots import UploadSlots
 
@@ -23,7 +23,7 @@ class Services:
 
     archive: ArchiveClient
     broker: BrokerProver
-    naming: Naming
+    naming: StreamListing
     slots: UploadSlots
     rules: Rules
     metrics: AgentMetrics

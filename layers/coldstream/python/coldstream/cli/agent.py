@@ -177,18 +177,18 @@ def agent(
     """
     if context.invoked_subcommand is not None:
         return
-    from coldstream.agent.options import AgentOptions, Source, parse_duration, parse_size
+    from coldstream.agent.options import AgentOptions, SegmentSource, parse_duration, parse_size
     from coldstream.agent.rules import Rules
     from coldstream.live.address import BrokerAddress
 
-    if source not in set(Source):
+    if source not in set(SegmentSource):
         raise InvalidSettingError("--source", f"{source!r} is neither disk nor protocol")
     host, port = _listen(listen)
     options = AgentOptions(
         state=state.absolute(),
         broker=BrokerAddress.from_uri(broker),
-        data=_find_data(data) if source == Source.DISK else None,
-        source=Source(source),
+        data=_find_data(data) if source == SegmentSource.DISK else None,
+        source=SegmentSource(source),
         management=management,
         streams=tuple(_vhost_and_name(text) for text in stream or ()),
         rules=Rules(tuple(include or ()), tuple(exclude or ()), tuple(include_vhost or ()), tuple(exclude_vhost or ())),
@@ -214,7 +214,7 @@ def agent(
         format="%(asctime)s %(levelname)s %(message)s",
         stream=sys.stderr,
     )
-    for noisy in ("boto3", "botocore", "pynamodb", "urllib3", "s3transfer", "rstream", "watchdog", "asyncio"):
+    for noisy in ("boto3", "botocore", "pynamodb", "urllib3", "s3transfer", "rstream", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     asyncio.run(_run(options))
     # Python would wait at exit for the threads whose requests AWS has not answered yet. Segments that roll meanwhile

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
     """Run the checks, print a line for each, advise on those that failed, and return the exit code."""
-    from coldstream.agent.monitor.checks import check_agent
+    from coldstream.agent.monitor.check_suite import check_agent
 
     logging.getLogger("rstream").setLevel(logging.CRITICAL)
     checks = asyncio.run(check_agent(options, os.environ))
@@ -31,31 +31,31 @@ def check_and_show(options: AgentOptions, output: Format) -> ExitCode:
                     "part": check.part,
                     "check": check.what,
                     "outcome": check.outcome,
-                    "found": check.found,
-                    "todo": check.todo,
+                    "found": check.finding,
+                    "todo": check.advice,
                 }
             )
     else:
-        rows = [(check.outcome.value, check.part.value, check.what, check.found) for check in checks]
+        rows = [(check.outcome.value, check.part.value, check.what, check.finding) for check in checks]
         write_table(("outcome", "part", "check", "found"), rows)
     _say(checks)
     return _exit_code(checks)
 
 
 def _say(checks: list[Check]) -> None:
-    from coldstream.agent.monitor.check import Outcome
+    from coldstream.agent.monitor.check import CheckOutcome
 
     for check in checks:
-        if check.outcome is not Outcome.OK and check.todo is not None:
-            typer.echo(printable(f"{check.outcome.value}: {check.what}: {check.todo}"), err=True)
+        if check.outcome is not CheckOutcome.OK and check.advice is not None:
+            typer.echo(printable(f"{check.outcome.value}: {check.what}: {check.advice}"), err=True)
     counts = Counter(check.outcome for check in checks)
-    typer.echo(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome), err=True)
+    typer.echo(", ".join(f"{counts[outcome]} {outcome.value}" for outcome in CheckOutcome), err=True)
 
 
 def _exit_code(checks: list[Check]) -> ExitCode:
-    from coldstream.agent.monitor.check import Outcome, Part
+    from coldstream.agent.monitor.check import CheckedPart, CheckOutcome
 
-    failed = {check.part for check in checks if check.outcome is Outcome.FAILED}
-    if Part.DISK in failed:
+    failed = {check.part for check in checks if check.outcome is CheckOutcome.FAILED}
+    if CheckedPart.DISK in failed:
         return ExitCode.USAGE
     return ExitCode.UNAVAILABLE if failed else ExitCode.OK

@@ -16,7 +16,6 @@ EXTRAS = {
     "rich": "cli",
     "rstream": "consumer",
     "typer": "cli",
-    "watchdog": "agent",
     "werkzeug": "local",
     "yaml": "local",
 }

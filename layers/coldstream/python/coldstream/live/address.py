@@ -1,10 +1,10 @@
-"""Where a broker is, and who asks: the URI of the stream protocol.
+"""The address of a broker, with the credentials: the URI of the stream protocol.
 
     rabbitmq-stream://user:password@host:5552,host2:5552
     rabbitmq-stream+tls://user:password@host:5551?cacertfile=/etc/ssl/broker-ca.pem
 
-User and password are percent-encoded, and both `guest` where there are none. A port may be left out: 5552, with TLS
-5551. An IPv6 address stands in brackets. The vhost is no part of it.
+User and password are percent-encoded; without them both are `guest`. The port is 5552 unless given, with TLS 5551. An
+IPv6 address is in brackets. The vhost is not part of the URI.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Hosts of one cluster, each with its port, in the order in which they are tried; and the credentials.
+    """The hosts of one cluster with their ports, in the order in which they are tried, and the credentials.
 
-    The password shows in no repr, text or error. `ca_file` has the authorities to trust instead of the system's.
+    No repr, text or error shows the password. `ca_file` names a file of authorities to trust instead of the system's.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -38,7 +38,7 @@ class BrokerAddress:
 
     @classmethod
     def from_uri(cls, text: str) -> BrokerAddress:
-        """Read a URI. Raises InvalidSettingError, which never quotes it: a password may be anywhere in it."""
+        """Parse a URI. Raises InvalidSettingError, which never quotes the URI: a password may be anywhere in it."""
         scheme, separator, rest = text.strip().partition("://")
         if not separator or scheme.lower() not in _SCHEMES:
             raise InvalidSettingError(_FIELD, f"does not begin with {' or '.join(f'{name}://' for name in _SCHEMES)}")
@@ -46,7 +46,7 @@ class BrokerAddress:
         rest, _, query = rest.partition("?")
         authority, _, path = rest.partition("/")
         if path:
-            raise InvalidSettingError(_FIELD, "has a path; the vhost is no part of it")
+            raise InvalidSettingError(_FIELD, "has a path; the vhost is not part of the address")
         credentials, at, places = authority.rpartition("@")
         username, _, password = credentials.partition(":")
         return cls(
@@ -62,9 +62,9 @@ class BrokerAddress:
         return f"{scheme}://" + ",".join(place_text(host, port) for host, port in self.hosts)
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return what TLS needs, certificates and host names verified; None without TLS.
+        """Return a context that verifies certificates and host names; None without TLS.
 
-        Reads files. Raises InvalidSettingError when `ca_file` cannot be read.
+        It reads files: call it in a thread. Raises InvalidSettingError if `ca_file` cannot be read.
         """
         if not self.tls:
             return None
@@ -75,7 +75,7 @@ class BrokerAddress:
 
 
 def place_text(host: str, port: int) -> str:
-    """Write a host and its port."""
+    """Return host and port as one text, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -83,7 +83,7 @@ def _host(place: str, default_port: int) -> tuple[str, int]:
     if place.startswith("["):
         host, bracket, port = place[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
-            raise InvalidSettingError(_FIELD, "has a bracket that nothing closes")
+            raise InvalidSettingError(_FIELD, "has a bracket that is not closed")
         port = port[1:]
     else:
         host, _, port = place.partition(":")
@@ -107,7 +107,7 @@ def _ca_file(query: str, *, tls: bool) -> str | None:
     options = dict(parse_qsl(query, keep_blank_values=True))
     ca_file = options.pop("cacertfile", None)
     if options:
-        raise InvalidSettingError(_FIELD, "has an option that is not cacertfile")
+        raise InvalidSettingError(_FIELD, "has an option other than cacertfile")
     if ca_file is not None and not (tls and ca_file):
-        raise InvalidSettingError(_FIELD, "has a cacertfile that is empty, or without TLS")
+        raise InvalidSettingError(_FIELD, "has a cacertfile that is empty, or that is of no use without TLS")
     return ca_file

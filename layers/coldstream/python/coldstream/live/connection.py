@@ -1,6 +1,6 @@
-"""A connection to a broker, by the stream protocol: what the agent and the consumer ask of a live stream.
+"""A connection to a broker, by the stream protocol.
 
-What a broker delivers is committed. It delivers only streams that have a member on the node that is connected to.
+What a broker delivers is committed. A node delivers only the streams that have a member on it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from coldstream.manifest.spec import OffsetSpec
 from coldstream.units import MIB, Offset
 
 CONNECT_TIMEOUT_S = 5.0
-"""For each host, until it has taken the credentials and opened the vhost."""
+"""For one host to take the credentials and open the vhost."""
 
 _MECHANISM = "PLAIN"
 
 
 class LiveConnection:
-    """One connection to one vhost, used as an asynchronous context manager; by any number of tasks at once.
+    """One connection to one vhost: an asynchronous context manager, which any number of tasks may use at once.
 
     Entering it connects to the first host that answers. It does not come back by itself: once `is_lost`, open another.
-    Every wait is bounded, but that for the next chunk of a subscription. Entering raises UnavailableError when no host
-    answers, LoginRefusedError or VhostRefusedError when user, password or vhost are refused, and InvalidSettingError
-    when the file of authorities cannot be read.
+    Every wait is bounded, except for the next chunk of a subscription. Entering raises UnavailableError if no host
+    answers, LoginRefusedError or VhostRefusedError if user, password or vhost are refused, and InvalidSettingError if
+    the file of authorities cannot be read.
     """
 
     def __init__(self, address: BrokerAddress, vhost: str, *, name: str = "coldstream") -> None:
@@ -58,12 +58,12 @@ class LiveConnection:
                     wire = await Wire.open(host, port, context)
                     try:
                         await self._introduce(wire)
-                    except BaseException:
+                    except BaseException:  # also cancellation, as by the timeout: the socket must not stay open
                         wire.fail("the connection is given up")
                         await wire.close()
                         raise
             except AccessDeniedError:
-                raise
+                raise  # the other hosts are of the same cluster, and would refuse it too
             except TimeoutError:
                 problems.append(f"{place_text(host, port)}: no answer within {CONNECT_TIMEOUT_S:g} s")
             except (OSError, UnicodeError) as err:
@@ -84,15 +84,15 @@ class LiveConnection:
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether the connection is of no more use; an UnavailableError may also be about one stream alone."""
+        """Tell whether the connection is lost. An UnavailableError alone may be about one stream."""
         return self._subscriptions is None or self._subscriptions.wire.is_lost
 
     async def probe(
         self, stream: str, spec: OffsetSpec, *, timeout_s: float, every_chunk: bool = False
     ) -> Chunk | None:
-        """Return the first chunk that is delivered for a spec; None when none came within `timeout_s`.
+        """Return the first chunk that is delivered for a spec; None if none comes within `timeout_s`.
 
-        Costs one chunk, a user chunk unless `every_chunk` asks for any. Raises what a subscription raises.
+        Costs one chunk: a user chunk, or with `every_chunk` one of any type. Raises what a subscription raises.
         """
         async with self.subscribe(stream, spec, credits=1, every_chunk=every_chunk) as chunks:
             try:
@@ -102,7 +102,7 @@ class LiveConnection:
                 return None
 
     async def members(self, stream: str) -> int:
-        """Return on how many nodes a stream is: its leader's, and its replicas'. Raises what a subscription raises."""
+        """Return how many nodes have a replica of a stream, the leader's included. Raises as a subscription."""
         return await self._opened().members(stream)
 
     def subscribe(
@@ -113,14 +113,14 @@ class LiveConnection:
         credits: int = 10,  # noqa: A002  the field's word
         every_chunk: bool = False,
     ) -> Subscription:
-        """Return a subscription, to be entered and then iterated. At most `credits` chunks wait in memory.
+        """Return a subscription, to be entered and then iterated over. At most `credits` chunks wait in memory.
 
-        With `every_chunk` it is given tracking chunks as well, and trailers, by brokers that know of it.
+        With `every_chunk` it gets tracking chunks as well, and trailers, from brokers that know that property.
         """
         return Subscription(self._opened(), stream, spec, credits, every_chunk=every_chunk)
 
     def publish(self, stream: str, reference: str) -> Publisher:
-        """Return a publisher, to be entered; under the same reference the broker takes nothing twice."""
+        """Return a publisher, to be entered. The broker takes no publishing id of the same reference twice."""
         return Publisher(self._opened().wire, stream, reference)
 
     async def query_sequence(self, stream: str, reference: str) -> int:
@@ -131,7 +131,7 @@ class LiveConnection:
         return await query_sequence(self._opened().wire, stream, reference)
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        """Return the offset stored under a consumer's name; None when there is none.
+        """Return the offset stored under a consumer's name; None if there is none.
 
         Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
         """
@@ -145,11 +145,12 @@ class LiveConnection:
         return Offset(answer.offset)
 
     async def store_offset(self, stream: str, reference: str, offset: Offset) -> None:
-        """Store an offset under a consumer's name, and return when the stream's leader has taken it.
+        """Store an offset under a consumer's name, and return after the stream's leader has stored it.
 
-        Brokers do not answer a store, not even to refuse it, so it is asked for afterwards. Raises
-        StreamNotFoundError, AccessDeniedError; UnavailableError also when another offset is stored then.
+        Brokers do not answer a store, not even to refuse it, so the stored offset is read back. Raises
+        StreamNotFoundError, AccessDeniedError; UnavailableError also if another offset is stored then.
         """
+        # One store at a time, or one task would read back the offset of another.
         async with self._storing:
             await self._opened().wire.send(
                 schema.StoreOffset(reference=WireText(reference), stream=WireText(stream), offset=offset)
@@ -159,7 +160,7 @@ class LiveConnection:
             raise UnavailableError(f"offset {offset} of {reference!r} in {stream!r} is not stored: {stored} is")
 
     async def partitions(self, super_stream: str) -> tuple[str, ...]:
-        """Return the streams of a super stream in their order, each once: several routing keys may lead to one.
+        """Return the streams of a super stream in order, each once although several routing keys may lead to it.
 
         Raises StreamNotFoundError, AccessDeniedError, UnavailableError.
         """
@@ -170,7 +171,7 @@ class LiveConnection:
         )
         refusals.check(answer.response_code, what)
         if not answer.streams:
-            raise StreamNotFoundError(f"{what} is not there, or has no partitions")
+            raise StreamNotFoundError(f"{what} does not exist, or has no partitions")
         return tuple(dict.fromkeys(answer.streams))
 
     def _opened(self) -> Subscriptions:
@@ -191,17 +192,18 @@ class LiveConnection:
         handshake = await wire.request(schema.SaslHandshake, schema.SaslHandshakeResponse)
         refusals.check(handshake.response_code, user)
         if _MECHANISM not in handshake.mechanisms:
-            raise LoginRefusedError(f"{user}: the broker takes no user name and password")
+            raise LoginRefusedError(f"{user}: the broker offers no login by user name and password")
         secret = f"\0{self._address.username}\0{self._address.password}".encode()
-        with wire.expect(schema.Tune) as arrival:  # it comes on the heels of the answer
+        with wire.expect(schema.Tune) as arrival:  # before the request: Tune follows the answer at once
             authenticated = await wire.request(
                 lambda number: schema.SaslAuthenticate(number, mechanism=_MECHANISM, data=secret),
                 schema.SaslAuthenticateResponse,
             )
             refusals.check(authenticated.response_code, user)
             offer = await wire.arrived(arrival, schema.Tune)
-        wire.frame_max_bytes = offer.frame_max or MIB  # 0 is no limit; a frame need not be larger
-        heartbeat_s = min(offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S)  # 0 is no offer; a cut line has to show
+        wire.frame_max_bytes = offer.frame_max or MIB  # 0 is no limit; larger frames gain nothing
+        # 0 is no offer. Heartbeats are sent all the same: without them a cut line would not show.
+        heartbeat_s = min(offer.heartbeat or HEARTBEAT_S, HEARTBEAT_S)
         await wire.send(schema.Tune(frame_max=wire.frame_max_bytes, heartbeat=heartbeat_s))
         wire.start_heartbeats(heartbeat_s)
         opened = await wire.request(

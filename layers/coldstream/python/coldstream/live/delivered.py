@@ -1,11 +1,14 @@
 """Chunks as brokers deliver them.
 
-    Deliver frame, behind its key and version: subscription id u8 · chunk header 48 · data · trailer where asked for
+    Deliver frame, after its key and version; all integers big-endian
+     0  subscription id    1
+     1  chunk header      48    as in a segment (format/chunk.py)
+    49  data                    as many bytes as the header says
+        trailer                 for subscriptions to every chunk, else absent
 
-The header is the one on the broker's disk, byte for byte, but not all that it tells of follows: the bloom filter is
-never sent, and the trailer only to who asks for every chunk, though the header still says how long they are. Who does
-not ask is given user chunks alone. All are committed. Upstream: `osiris_log.erl` (send_file). RabbitMQ 3.10, 4.0 and
-4.3 do so.
+The header is the one on the broker's disk, byte for byte. It gives the lengths of a bloom filter, which is never sent,
+and of a trailer, which only subscriptions to every chunk get; the others get user chunks alone. All chunks delivered
+are committed. Upstream: `osiris_log.erl` (send_file). RabbitMQ 3.10, 4.0 and 4.3 do so.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ _NOTHING = memoryview(b"")
 
 
 def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
-    """Read a delivered chunk, its header first, and check its CRC.
+    """Parse a delivered chunk, which begins with its header, and check its CRC.
 
-    The header is as delivered, so its `bloom_bytes` may be more than 0, and `bloom` is empty; its `trailer_bytes` as
-    well, and `trailer` is whole, or empty where it was not sent. Both are views of `delivered`. Raises CorruptionError
-    of the kind that fits.
+    The header is as delivered: its `bloom_bytes` and `trailer_bytes` may be more than 0 although `bloom` is empty, and
+    although `trailer` is if it was not sent. Data and trailer are views of `delivered`. Raises the CorruptionError that
+    fits.
     """
     view = memoryview(delivered)
     header = ChunkHeader.from_bytes(view[:CHUNK_HEADER_BYTES], source=source, position=0)
@@ -39,7 +42,7 @@ def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
 
 
 def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:
-    """Tell whether two headers are of the same chunk; brokers need not send trailers and bloom filters."""
+    """Tell whether two headers are of the same chunk, whatever they say about trailers and bloom filters."""
     return _identity(one) == _identity(other)
 
 

@@ -1,11 +1,16 @@
-"""Publishing to a stream: entries as a chunk has them, each behind a publishing id.
+"""Publishing to a stream: entries as a chunk has them, each after a publishing id.
 
-    frame    length u32 · key 2 u16 · version 1 u16 · publisher id u8 · entries u32 · entries
-    entry    publishing id u64 · entry as in a chunk (format/entry.py)
+    Publish frame; all integers big-endian
+     0  length          4    of what follows
+     4  key             2    2
+     6  version         2    1
+     8  publisher id    1
+     9  entries         4    count
+    13  entries              each: publishing id u64 · entry as in a chunk (format/entry.py)
 
-The broker keeps the greatest publishing id of each reference, and drops what comes with one that is not greater. It
-does so on the leader, for all connections: who publishes under the same reference at the same time, with the same ids
-for the same messages, adds nothing twice, either.
+The broker keeps the greatest publishing id of each reference, and drops entries whose id is not greater. The leader
+does so for all connections. So publishers that use the same reference at the same time, with the same ids for the same
+messages, publish nothing twice either.
 """
 
 from __future__ import annotations
@@ -24,13 +29,13 @@ from coldstream.live.wire import Wire, WireText
 from coldstream.units import MIB
 
 MAX_REFERENCE_BYTES = 255
-"""RabbitMQ takes no longer ones."""
+"""RabbitMQ takes no longer reference."""
 
 CONFIRM_TIMEOUT_S = 30.0
-"""For the next confirm, while there is anything to confirm. A broker that flushes to slow disks takes seconds."""
+"""For the next confirm, while there is anything to confirm. A broker with slow disks takes seconds."""
 
 WINDOW_BYTES = 8 * MIB
-"""Sent and not confirmed yet. Brokers stop reading connections that are too far ahead."""
+"""Sent and not confirmed yet. Brokers stop reading from connections that are too far ahead."""
 
 _HEADER = struct.Struct(
     ">"
@@ -42,7 +47,7 @@ _HEADER = struct.Struct(
 _LENGTH_BYTES = 4
 FRAME_OVERHEAD_BYTES = _HEADER.size
 MAX_PUBLISHERS = 256
-"""Of one connection: their ids are of eight bits."""
+"""Of one connection: ids have eight bits."""
 
 
 async def query_sequence(wire: Wire, stream: str, reference: str) -> int:
@@ -63,8 +68,8 @@ async def query_sequence(wire: Wire, stream: str, reference: str) -> int:
 class Publisher:
     """Publishes to one stream under one reference; an asynchronous context manager, for one task at a time.
 
-    Entering it raises StreamNotFoundError, AccessDeniedError, UnavailableError, InvalidInputError. Once anything was
-    refused or lost, every call raises UnavailableError: open another, and go on behind its `sequence`.
+    Entering it raises StreamNotFoundError, AccessDeniedError, UnavailableError, InvalidInputError. After anything was
+    refused or lost, every call raises UnavailableError: open another publisher, and go on after its `sequence`.
     """
 
     def __init__(self, wire: Wire, stream: str, reference: str) -> None:
@@ -77,9 +82,8 @@ class Publisher:
         self._wire = wire
         self._reference = reference
         self._number: int | None = None
-        self._sent: deque[tuple[int, int, int]] = (
-            deque()
-        )  # frames not wholly confirmed: entries up to its end, bytes, id
+        # Frames not wholly confirmed: how many entries were sent up to the frame's end, its bytes, its last id.
+        self._sent: deque[tuple[int, int, int]] = deque()
         self._safe_id = 0
         self._entries_sent = self._entries_confirmed = self._bytes_open = 0
         self._error: UnavailableError | None = None
@@ -90,7 +94,7 @@ class Publisher:
         if not free:
             raise UnavailableError(f"all {MAX_PUBLISHERS} publishers of the connection are in use")
         number = self._number = min(free)
-        self._wire.sinks[number] = self
+        self._wire.sinks[number] = self  # before any await, or another publisher would take the same number
         try:
             declared = await self._wire.request(
                 lambda correlation_id: schema.DeclarePublisher(
@@ -111,27 +115,28 @@ class Publisher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # The broker forgets the publisher with the connection, which is opened for it.
+        # The broker forgets the publisher with the connection: each connection is opened for one task of publishing.
         if self._number is not None:
             self._wire.sinks.pop(self._number, None)
 
     @property
     def max_frame_bytes(self) -> int:
-        """What the entries of one `send` may take, publishing ids included."""
+        """The bytes that the entries of one `send` may have, publishing ids included."""
         return self._wire.frame_max_bytes - FRAME_OVERHEAD_BYTES
 
     def safe_to(self, last_id: int) -> int:
-        """Return up to which publishing id, `last_id` at most, all is confirmed of what was sent."""
+        """Return the publishing id up to which everything sent is confirmed, at most `last_id`."""
         return self._safe_id if self._sent else last_id
 
     async def send(self, encoded: bytes, entries: int, last_id: int) -> None:
-        """Send entries behind their publishing ids, in one frame, and wait while too much is not confirmed.
+        """Send entries, each after its publishing id, in one frame. Waits while too much is not confirmed.
 
         Raises UnavailableError.
         """
         while self._bytes_open > WINDOW_BYTES:
             await self._more()
         self._check()
+        # Counted before the frame is sent: its confirms may arrive while `send_encoded` waits for the socket.
         self._entries_sent += entries
         self._sent.append((self._entries_sent, len(encoded), last_id))
         self._bytes_open += len(encoded)
@@ -140,13 +145,13 @@ class Publisher:
         await self._wire.send_encoded(header, encoded)
 
     async def flush(self) -> None:
-        """Wait until all that was sent is confirmed. Raises UnavailableError."""
+        """Wait until everything that was sent is confirmed. Raises UnavailableError."""
         while self._entries_confirmed < self._entries_sent:
             await self._more()
         self._check()
 
     def confirmed(self, entries: int) -> None:
-        """Take it that entries are safe."""
+        """Note that so many entries, the oldest first, are safe."""
         self._entries_confirmed += entries
         while self._sent and self._sent[0][0] <= self._entries_confirmed:
             _, size_bytes, self._safe_id = self._sent.popleft()
@@ -154,19 +159,20 @@ class Publisher:
         self._news.set()
 
     def refused(self, code: int, entries: int) -> None:
-        """Take it that entries were not taken."""
+        """Note that the broker refused entries, and fail."""
         self.lost(
             UnavailableError(f"{entries} entries for {self.stream!r}: {refusals.refusal(code, self._wire.place)}")
         )
 
     def lost(self, error: UnavailableError) -> None:
-        """Raise `error` from now on."""
+        """Raise `error` in every call from now on."""
         self._error = self._error or error
         self._news.set()
 
     async def _more(self) -> None:
         """Wait for the next confirm."""
         self._check()
+        # Cleared without an await between the check and the wait: no confirm can be missed between the two.
         self._news.clear()
         try:
             async with asyncio.timeout(CONFIRM_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""What the response codes of the stream protocol mean to us."""
+"""The errors that the response codes of the stream protocol become."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LOGIN = {
 
 
 def check(code: int, what: str) -> None:
-    """Raise what a response code says about `what`, unless that is OK.
+    """Raise the error of a response code about `what`, unless the code is OK.
 
-    Raises StreamNotFoundError, AccessDeniedError; UnavailableError for everything that may pass.
+    Raises StreamNotFoundError, AccessDeniedError; UnavailableError for everything that may pass by itself.
     """
     if code != OK:
         raise refusal(code, what)

@@ -1,6 +1,6 @@
-"""Subscriptions: chunks of a stream in order, as fast as they are asked for.
+"""Subscriptions: the chunks of a stream in order, as fast as they are asked for.
 
-A broker sends one chunk for each credit that it was given. A credit goes back when the next chunk is asked for, so at
+A broker sends one chunk for each credit that it has. A chunk's credit goes back when the next chunk is asked for. So at
 most as many chunks wait here as credits were given at first, and a consumer that stops asking stops the broker.
 """
 
@@ -23,7 +23,7 @@ from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
 from coldstream.units import Offset
 
 MAX_SUBSCRIPTIONS = 256
-"""Of one connection: their ids are of eight bits."""
+"""Of one connection: ids have eight bits."""
 
 _EVERY_CHUNK = schema.Property("chunk_selector", "all")
 """Asks for chunks of every type, and for trailers (rabbit_stream_reader:get_chunk_selector/1)."""
@@ -32,16 +32,16 @@ _ENDS = {"first": OffsetType.FIRST, "last": OffsetType.LAST, "next": OffsetType.
 
 
 class Subscriptions:
-    """All subscriptions of a connection by their ids; implements `Receiver`."""
+    """The subscriptions of a connection, by their ids; implements `Receiver`."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self._free = deque(range(MAX_SUBSCRIPTIONS))  # first in, first out: an id rests as long as can be
+        self._free = deque(range(MAX_SUBSCRIPTIONS))  # first in, first out: an id rests as long as possible
         self._freed = asyncio.Condition()
         self._open: dict[int, Subscription] = {}
 
     async def add(self, subscription: Subscription) -> int:
-        """Return the id of a new subscription, once there is one. Raises UnavailableError."""
+        """Give a subscription an id, and wait for a free one if need be. Raises UnavailableError."""
         async with self._freed:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_S):
@@ -53,12 +53,15 @@ class Subscriptions:
         return number
 
     async def remove(self, number: int) -> None:
-        """End a subscription here at once, and at the broker; cancelling this does not stop that."""
+        """End a subscription here at once, and at the broker, even if the caller is cancelled meanwhile.
+
+        Else a subscription whose consumer was cancelled would keep its id, and the broker would go on sending to it.
+        """
         del self._open[number]
         await asyncio.shield(self.wire.start(self._unsubscribe(number)))
 
     async def members(self, stream: str) -> int:
-        """Return on how many nodes a stream is, its leader's included. Raises UnavailableError, StreamNotFoundError."""
+        """Return how many nodes have a replica, the leader's included. Raises UnavailableError, StreamNotFoundError."""
         answer = await self.wire.request(
             lambda correlation_id: schema.Metadata(correlation_id, streams=[WireText(stream)]), schema.MetadataResponse
         )
@@ -68,23 +71,24 @@ class Subscriptions:
         return 1 + sum(len(found.replicas_refs) for found in answer.metadata if found.name == stream)
 
     def delivered(self, subscription_id: int, chunk: memoryview) -> None:
-        """Pass a chunk on; those that were under way when their subscription ended are dropped."""
+        """Pass a chunk on. Chunks that were on their way when their subscription ended are dropped."""
         if (subscription := self._open.get(subscription_id)) is not None:
             subscription.take(chunk)
 
     def stream_gone(self, stream: str) -> None:
-        """End the subscriptions to a stream, after what they have got."""
+        """End the subscriptions to a stream, after the chunks that have arrived."""
         for subscription in self._open.values():
             if subscription.stream == stream:
                 subscription.end(None)
 
     def lost(self, error: UnavailableError) -> None:
-        """End every subscription, after what it has got."""
+        """End every subscription, after the chunks that have arrived."""
         for subscription in self._open.values():
             subscription.end(error)
 
     async def _unsubscribe(self, number: int) -> None:
-        # The id is free once the broker has answered: no chunk of the old subscription can come after that.
+        # The id is free only after the broker has answered. Before, chunks of the old subscription may still come, and
+        # would be taken for those of the next one with that id.
         try:
             answer = await self.wire.request(
                 lambda correlation_id: schema.Unsubscribe(correlation_id, subscription_id=number),
@@ -104,15 +108,14 @@ class Subscriptions:
 class Subscription:
     """An asynchronous context manager, and an iterator of chunks from `spec` on; for one task at a time.
 
-    The first chunk is a whole one, of the offset or the first for the spec: what lies before the offset is for the
-    caller to drop. Ids of chunks rise; where tracking chunks lie between, offsets are left out. With `every_chunk`,
-    brokers deliver those as well, and trailers: so do all since 3.9, though they say so nowhere, and one that does not
-    know of it delivers what it always does.
+    The first chunk is whole: the one with the offset, or the first for the spec. The caller drops messages before the
+    offset. Ids of chunks rise, and leave out the offsets of tracking chunks. With `every_chunk`, brokers deliver those
+    too, and trailers. All since 3.9 do, though it is undocumented; one that does not know it delivers what it always
+    does.
 
-    Raises StreamNotFoundError, AccessDeniedError, UnavailableError when it is entered. Where the next chunk is asked
-    for, it raises, behind the chunks that have arrived: UnavailableError when the connection is lost or the stream's
-    member here is, StreamNotFoundError when the stream was deleted, CorruptionError when a chunk is damaged. After that
-    it has ended.
+    Entering raises StreamNotFoundError, AccessDeniedError, UnavailableError. After the chunks that have arrived, asking
+    for the next one raises UnavailableError if the connection or the stream's member here is lost, StreamNotFoundError
+    if the stream was deleted, and CorruptionError if a chunk is damaged. That ends the subscription.
     """
 
     def __init__(
@@ -126,8 +129,8 @@ class Subscription:
         self._number: int | None = None
         self._arrived: asyncio.Queue[Chunk | ColdstreamError | None] = asyncio.Queue()
         self._owes_credit = False
-        self._ended = False  # nothing is taken any more
-        self._error: ColdstreamError | None = None  # all that came has been given out
+        self._ended = False  # no chunk is taken any more, though some may wait
+        self._error: ColdstreamError | None = None  # set once the chunks that waited were all given out
         self._next_offset = Offset(0)
 
     async def __aenter__(self) -> Self:
@@ -160,32 +163,34 @@ class Subscription:
 
     @property
     def waiting(self) -> int:
-        """Count the chunks, or the error, that can be had without waiting."""
+        """The number of chunks that can be had without waiting; an error counts as one."""
         return self._arrived.qsize()
 
     @property
     def next_offset(self) -> Offset:
-        """The offset after the last chunk that has arrived, whether it was asked for or not; 0 before the first."""
+        """The offset after the last chunk that has arrived, asked for or not; 0 before the first."""
         return self._next_offset
 
     async def __anext__(self) -> Chunk:
         if self._error is not None:
             raise self._error
+        # Credit is given for the chunk before, as the caller is done with it only now. Given at once, it would let
+        # chunks pile up here as fast as the broker sends.
         if self._owes_credit:
-            self._owes_credit = False
+            self._owes_credit = False  # before the await: if that is cancelled, the credit must not be given twice
             await self._give_credit()
         item = await self._arrived.get()
         if isinstance(item, Chunk):
             self._owes_credit = True
             return item
         if item is None:
-            self._arrived.put_nowait(None)  # to be found again, where this is cancelled
+            self._arrived.put_nowait(None)  # to be found again if the next line is cancelled
             item = await self._why_gone()
         self._error = item
         raise self._error
 
     def take(self, delivered: memoryview) -> None:
-        """Put a chunk where the next one is asked for."""
+        """Check a delivered chunk, and queue it."""
         if self._ended:
             return
         source = f"stream {self.stream!r} as delivered"
@@ -199,13 +204,13 @@ class Subscription:
             self.end(err)
             return
         if self._arrived.qsize() >= self._credits:
-            self.end(UnavailableError(f"{source}: the broker sends more chunks than it was given credits for"))
+            self.end(UnavailableError(f"{source}: the broker sends more chunks than it has credits for"))
             return
         self._next_offset = chunk.header.next_offset
         self._arrived.put_nowait(chunk)
 
     def end(self, error: ColdstreamError | None) -> None:
-        """Raise `error` after what has arrived; None: the broker ended it, and is asked why."""
+        """End after the chunks that have arrived, with `error`; None if the broker ended it, and is to be asked why."""
         if not self._ended:
             self._ended = True
             self._arrived.put_nowait(error)
@@ -216,7 +221,7 @@ class Subscription:
             try:
                 await self._subscriptions.wire.send(schema.Credit(subscription_id=self._number, credit=1))
             except UnavailableError:
-                return  # what has arrived comes first; the error is behind it
+                return  # chunks that have arrived come first; the same error is queued after them
 
     async def _why_gone(self) -> ColdstreamError:
         try:

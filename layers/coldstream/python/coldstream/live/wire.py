@@ -1,11 +1,19 @@
-"""Frames to and from a broker: requests with their answers, heartbeats, and the one way in which a connection is lost.
+"""Frames to and from a broker: requests with their answers, heartbeats, and the one way to lose a connection.
 
-    frame          length u32 · key u16 · version u16 · body; all integers big-endian; bit 15 of the key marks an answer
+    frame; all integers big-endian
+     0  length     4    of what follows
+     4  key        2    bit 15 marks an answer
+     6  version    2    1 or 2
+     8  body            of a request and its answer: correlation id u32; of most answers then: response code u16
 
-Frames are encoded and decoded by rstream, but for those that have to be quick: deliveries, confirms and what is
-published. Its client is not used: rstream 1.1.1's ends without a word at a frame it cannot decode, lets requests wait
-on after the connection is lost, only warns when heartbeats stay away, and reads 256 bytes at a time. Chunks are taken
-out of Deliver frames here, for rstream takes a bad chunk for a bad frame.
+    PublishConfirm, body          publisher id u8 · count u32 · count times: publishing id u64
+    PublishError, body            publisher id u8 · count u32 · count times: publishing id u64, response code u16
+    Deliver, body                 see delivered.py
+
+rstream encodes and decodes frames, except those that have to be quick: deliveries, confirms, and published entries. Its
+client is not used. That of rstream 1.1.1 ends without a word at a frame that it cannot decode, lets requests wait on
+after the connection is lost, only warns if heartbeats stay away, and reads 256 bytes at a time. Chunks are taken out of
+Deliver frames here because rstream takes a bad chunk for a bad frame. Upstream: PROTOCOL.adoc of rabbitmq_stream.
 """
 
 from __future__ import annotations
@@ -25,13 +33,13 @@ from coldstream.live.address import place_text
 from coldstream.units import MIB
 
 REQUEST_TIMEOUT_S = 10.0
-"""For an answer. Brokers answer out of memory; what takes longer is not going to come."""
+"""For an answer. Brokers answer from memory; one that takes longer is not going to come."""
 
 HEARTBEAT_S = 10
-"""Asked of the broker, unless it offers less. Two without a sign of life, and the connection is lost."""
+"""Asked of the broker, unless it offers less. After two without any byte from it, the connection is lost."""
 
 MAX_FRAME_BYTES = 512 * MIB
-"""Of what is taken. A frame holds a chunk, and few brokers have segments as large."""
+"""The largest frame that is taken. A frame holds one chunk, and few brokers have segments that large."""
 
 _TICKS = 2  # for each heartbeat
 _CLOSE_TIMEOUT_S = 2.0
@@ -43,11 +51,11 @@ _PARTITIONS = bytes((0, schema.SuperStreamPartitions.key.value))
 
 Answer = TypeVar("Answer", bound=schema.Frame)
 Arrival = asyncio.Future[schema.Frame | None]
-"""None: the connection is lost."""
+"""A frame that is waited for; None if the connection is lost before it comes."""
 
 
 class WireText(str):
-    """Text that gives its length in bytes: rstream 1.1.1 sends characters, where the protocol counts bytes."""
+    """Text whose length is in bytes: rstream 1.1.1 sends `len(text)`, and the protocol counts bytes."""
 
     __slots__ = ()
 
@@ -56,41 +64,41 @@ class WireText(str):
 
 
 class Receiver(Protocol):
-    """Takes what the broker sends without being asked. Nothing here may raise or wait."""
+    """Takes what the broker sends without a request. Its methods are called by the reader: none may raise or wait."""
 
     def delivered(self, subscription_id: int, chunk: memoryview) -> None:
         """Take a chunk as it was sent."""
         ...
 
     def stream_gone(self, stream: str) -> None:
-        """Take it that the broker has ended every subscription to a stream."""
+        """Note that the broker has ended every subscription to a stream."""
         ...
 
     def lost(self, error: UnavailableError) -> None:
-        """Take it that nothing comes any more; called once."""
+        """Note that nothing comes any more; called once."""
         ...
 
 
 class Sink(Protocol):
-    """Takes what the broker says of what one publisher has sent. Nothing here may raise or wait."""
+    """Takes confirms and refusals of one publisher. Its methods are called by the reader: none may raise or wait."""
 
     stream: str
 
     def confirmed(self, entries: int) -> None:
-        """Take it that so many entries, the oldest first, are safe or were there already."""
+        """Note that so many entries, the oldest first, are safe, or were there before."""
         ...
 
     def refused(self, code: int, entries: int) -> None:
-        """Take it that so many entries were not taken."""
+        """Note that the broker refused so many entries."""
         ...
 
     def lost(self, error: UnavailableError) -> None:
-        """Take it that nothing is confirmed any more."""
+        """Note that nothing is confirmed any more."""
         ...
 
 
 class Wire:
-    """An open connection to one host. Every wait is bounded; once lost, it raises UnavailableError at once."""
+    """An open connection to one host. Every wait is bounded. After it is lost, every call raises UnavailableError."""
 
     def __init__(self, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.place = place
@@ -108,7 +116,7 @@ class Wire:
 
     @classmethod
     async def open(cls, host: str, port: int, ssl_context: ssl.SSLContext | None) -> Wire:
-        """Connect, and begin to read. Takes what the system takes: bound it. Raises OSError and UnicodeError."""
+        """Connect, and begin to read. Bound it: the system may take minutes. Raises OSError, UnicodeError."""
         reader, writer = await asyncio.open_connection(host, port, ssl=ssl_context, limit=_BUFFER_BYTES)
         wire = cls(place_text(host, port), reader, writer)
         wire.start(wire._read())
@@ -116,37 +124,38 @@ class Wire:
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether everything raises from now on."""
+        """Tell whether the connection is lost, so that every call raises."""
         return self._failure is not None
 
     def attach(self, receiver: Receiver) -> None:
-        """Give what the broker sends unasked to `receiver` from now on."""
+        """From now on, give `receiver` what the broker sends without a request."""
         self._receiver = receiver
 
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Run work that ends with the connection."""
+        """Run a task that ends with the connection at the latest."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def start_heartbeats(self, every_s: float) -> None:
-        """Send heartbeats, and take two that stay away for a lost connection."""
+        """Send heartbeats, and give the connection up if two of the broker's stay away."""
         self.start(self._beat(every_s / _TICKS))
 
     async def request(self, make: Callable[[int], schema.Frame], answer: type[Answer]) -> Answer:
-        """Send a frame made with a correlation id, and return its answer, whatever its response code says.
+        """Send a frame made with a correlation id, and return its answer, whatever the response code is.
 
         Raises UnavailableError.
         """
         correlation_id = next(self._correlation_ids)
+        # Expected before it is sent: the answer may come while `send` waits for the socket.
         with self.expect(answer, correlation_id) as arrival:
             await self.send(make(correlation_id))
             return await self.arrived(arrival, answer)
 
     @contextlib.contextmanager
     def expect(self, answer: type[Answer], correlation_id: int | None = None) -> Iterator[Arrival]:
-        """Catch the next frame of a type with that correlation id. Raises UnavailableError."""
+        """Catch the next frame of a type that has that correlation id. Raises UnavailableError."""
         self._check()
         key = answer, correlation_id
         arrival = self._waiting[key] = asyncio.get_running_loop().create_future()
@@ -156,7 +165,7 @@ class Wire:
             del self._waiting[key]
 
     async def arrived(self, arrival: Arrival, answer: type[Answer]) -> Answer:
-        """Wait for what is expected. Raises UnavailableError."""
+        """Wait for an expected frame. Raises UnavailableError."""
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 frame = await arrival
@@ -168,27 +177,31 @@ class Wire:
         return frame
 
     async def send(self, frame: schema.Frame) -> None:
-        """Send a frame, and wait while the socket is full. Raises UnavailableError."""
+        """Send a frame. Waits while the socket is full. Raises UnavailableError."""
         await self.send_encoded(encode_frame(frame))
 
     async def send_encoded(self, *pieces: bytes) -> None:
-        """Send a frame that is encoded already, its length before it. Raises UnavailableError."""
+        """Send an encoded frame that begins with its length, in pieces. Raises UnavailableError."""
         self._check()
-        self._writer.writelines(pieces)
+        self._writer.writelines(pieces)  # no await before the whole frame is queued, or two frames would mix
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await self._writer.drain()
         except (OSError, TimeoutError) as err:
-            self.fail("the connection takes nothing any more", err)
+            self.fail("the broker does not take what is sent to it", err)
             self._check()
 
     def fail(self, problem: str, cause: BaseException | None = None) -> None:
-        """Give the connection up: whoever waits for something raises UnavailableError."""
+        """Give the connection up, so that everybody who waits for something raises UnavailableError.
+
+        The first problem is kept: those that follow are its consequences.
+        """
         if self._failure is not None:
             return
         detail = f" ({type(cause).__name__}: {cause})" if cause else ""
         self._failure = f"{self.place}: {problem}{detail}"
         self._cause = cause
+        # Aborted, not closed: to close waits for what is still to be sent, and the other side may be gone.
         self._writer.transport.abort()
         for arrival in self._waiting.values():
             if not arrival.done():
@@ -199,7 +212,7 @@ class Wire:
             sink.lost(UnavailableError(self._failure))
 
     async def close(self) -> None:
-        """Say goodbye, unless the connection is lost, and end everything that runs for it. Takes 4 s at most."""
+        """Say goodbye unless the connection is lost, and end every task that runs for it. Takes 4 s at most."""
         try:
             with contextlib.suppress(ColdstreamError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
@@ -219,7 +232,8 @@ class Wire:
             raise UnavailableError(self._failure) from self._cause
 
     async def _beat(self, tick_s: float) -> None:
-        # Ticks are counted, not seconds: a loop that stood still for a minute has not listened for a minute.
+        # Ticks are counted, not seconds. If the event loop stood still for a minute, nothing was read in it, and the
+        # broker is not to blame.
         while self._failure is None:
             await asyncio.sleep(tick_s)
             self._silent_ticks += 1
@@ -238,8 +252,8 @@ class Wire:
             self.fail("the broker ended the connection")
         except OSError as err:
             self.fail("the connection broke", err)
-        except Exception as err:  # noqa: BLE001  whatever a decoder of bytes from elsewhere may raise
-            self.fail("the broker sent what is not of the stream protocol", err)
+        except Exception as err:  # noqa: BLE001  rstream's decoder may raise anything
+            self.fail("the broker sent a frame that is not of the stream protocol", err)
 
     async def _frame(self, length_bytes: int) -> bytes:
         if length_bytes > MAX_FRAME_BYTES:
@@ -249,7 +263,7 @@ class Wire:
             piece = await self._reader.read(length_bytes)
             if not piece:
                 raise asyncio.IncompleteReadError(piece, length_bytes)
-            self._silent_ticks = 0  # also half-way: a large chunk may take longer than heartbeats
+            self._silent_ticks = 0  # for each piece: a large chunk may take longer than two heartbeats
             pieces.append(piece)
             length_bytes -= len(piece)
         return b"".join(pieces)
@@ -265,7 +279,7 @@ class Wire:
 
     def _take_frame(self, encoded: bytes) -> None:
         if encoded.startswith(_PARTITIONS):
-            encoded = b"\x80" + encoded[1:]  # RabbitMQ 3.10 does not mark this answer as one
+            encoded = b"\x80" + encoded[1:]  # RabbitMQ 3.10 leaves bit 15 of this answer unset
         frame = decode_frame(encoded)
         if isinstance(frame, schema.Close):
             self.fail(f"the broker closed the connection: {frame.reason}")
@@ -282,7 +296,7 @@ class Wire:
                 arrival.set_result(frame)
 
     def _take_confirms(self, encoded: bytes) -> None:
-        # publisher id u8 · entries u32 · for each its publishing id u64, and where it is refused a response code u16
+        # After key and version, of both frames: publisher id at byte 4, count at 5, first publishing id at 9.
         sink = self.sinks.get(encoded[4])
         if sink is None:
             return

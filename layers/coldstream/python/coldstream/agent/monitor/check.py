@@ -1,4 +1,4 @@
-"""One thing that the agent needs, tried before it runs: whether it is well, and what to do where it is not."""
+"""A check: one thing that the agent needs, tried before it runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
-    """What came of a check."""
+class CheckOutcome(StrEnum):
+    """The outcome of a check; UNKNOWN if it could not be tried."""
 
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
 
 
-class Part(StrEnum):
-    """What is checked."""
+class CheckedPart(StrEnum):
+    """The part of the agent's surroundings that a check is about."""
 
     DISK = "disk"
     BROKER = "broker"
@@ -25,15 +25,25 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that the agent needs: what was found of it, and what to do where it is not well."""
+    """A check that was made: `what` should be so, the `finding`, and `advice` on what to do if it is not so."""
 
-    part: Part
+    part: CheckedPart
     what: str
-    outcome: Outcome
-    found: str
-    todo: str | None = None
+    outcome: CheckOutcome
+    finding: str
+    advice: str | None = None
 
 
-def failed(part: Part, what: str, err: Exception, todo: str) -> Check:
-    """Make a check of an error."""
-    return Check(part, what, Outcome.FAILED, str(err), todo)
+def ok(part: CheckedPart, what: str, finding: str) -> Check:
+    """Return a check that passed."""
+    return Check(part, what, CheckOutcome.OK, finding)
+
+
+def failed(part: CheckedPart, what: str, finding: str | Exception, advice: str | None = None) -> Check:
+    """Return a check that failed."""
+    return Check(part, what, CheckOutcome.FAILED, str(finding), advice)
+
+
+def unknown(part: CheckedPart, what: str, finding: str | Exception, advice: str | None = None) -> Check:
+    """Return a check that could not be tried."""
+    return Check(part, what, CheckOutcome.UNKNOWN, str(finding), advice)

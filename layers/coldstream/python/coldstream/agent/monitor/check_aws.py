@@ -1,4 +1,4 @@
-"""Whether AWS lets the agent do what it does, right by right, at the keys and items that nothing else is at."""
+"""The checks of AWS: each right that the agent needs, tried at keys and items that nothing else uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from zlib import crc32
 
-from coldstream.agent.monitor.check import Check, Outcome, Part, failed
+from coldstream.agent.monitor.check import Check, CheckedPart, CheckOutcome, failed, ok, unknown
 from coldstream.archive.events import DETAIL_TYPE, source_of
 from coldstream.errors import AccessDeniedError, ColdstreamError, ObjectNotFoundError, UnavailableError
 from coldstream.ingest.bus import EventBridgeBus
@@ -32,50 +32,57 @@ def check_aws(environment: Mapping[str, str]) -> list[Check]:
         settings = Settings.from_environment(environment)
         bus_name = environment.get("COLDSTREAM_EVENT_BUS")
         if not bus_name:
-            return [Check(Part.AWS, what, Outcome.FAILED, "COLDSTREAM_EVENT_BUS: is not set", "set it")]
+            return [failed(CheckedPart.AWS, what, "COLDSTREAM_EVENT_BUS: is not set", "set it")]
         objects, table, bus = S3Objects(settings.bucket), DynamoTable(settings.table), EventBridgeBus(bus_name)
     except ColdstreamError as err:
-        return [failed(Part.AWS, what, err, "set it, from the outputs of the stack")]
+        return [failed(CheckedPart.AWS, what, err, "set it, from the outputs of the stack")]
     return [
-        *_of_service(_bucket_checks(objects, settings)),
-        *_of_service(_table_checks(table, settings.table)),
-        *_of_service(_bus_checks(bus, bus_name, settings.cluster)),
+        *_until_unreachable(_bucket_checks(objects, settings)),
+        *_until_unreachable(_table_checks(table, settings.table)),
+        *_until_unreachable(_bus_checks(bus, bus_name, settings.cluster)),
     ]
 
 
-def _of_service(checks: Iterator[Check]) -> list[Check]:
-    """Take the checks of a service, but no more once it does not answer, or has not what is asked for."""
-    found: list[Check] = []
+def _until_unreachable(checks: Iterator[Check]) -> list[Check]:
+    """Make the checks of one service, and stop at the first that shows that the others must fail for the same reason.
+
+    Each of them would wait out the SDK's retries before it said so.
+    """
+    made: list[Check] = []
     for check in checks:
-        found.append(check)
-        if check.outcome is Outcome.FAILED and check.todo in {REACH, NAME}:
+        made.append(check)
+        if check.outcome is CheckOutcome.FAILED and check.advice in {REACH, NAME}:
             break
-    return found
+    return made
 
 
-def _tried(what: str, call: Callable[[], str]) -> Check:
+def _try(what: str, call: Callable[[], str]) -> Check:
     try:
-        return Check(Part.AWS, what, Outcome.OK, call())
+        return ok(CheckedPart.AWS, what, call())
     except ColdstreamError as err:
-        return failed(Part.AWS, what, err, _todo(err))
+        return failed(CheckedPart.AWS, what, err, _advice_on(err))
 
 
-def _todo(err: ColdstreamError) -> str:
+def _advice_on(err: ColdstreamError) -> str:
     if isinstance(err, AccessDeniedError):
         return GRANT
     return REACH if isinstance(err, UnavailableError) else NAME
 
 
+def _incarnation_of_checks() -> Incarnation:
+    """Return an incarnation that no stream has: the broker does not begin a name so."""
+    return Incarnation(f"__coldstream-agent-check_{now_ms():013}000000")
+
+
 def _bucket_checks(objects: S3Objects, settings: Settings) -> Iterator[Check]:
     bucket = settings.bucket
-    life = Incarnation(f"__coldstream-agent-check_{now_ms():013}000000")
-    key = Keys(settings.prefix, settings.cluster).staged(life, Offset(0), Offset(1))
+    key = Keys(settings.prefix, settings.cluster).staged(_incarnation_of_checks(), Offset(0), Offset(1))
 
-    def listing() -> str:
+    def list_objects() -> str:
         next(iter(objects.keys(key)), None)
         return f"bucket {bucket}"
 
-    def uploads() -> str:
+    def list_uploads() -> str:
         objects.uploads(key)
         return f"bucket {bucket}"
 
@@ -84,29 +91,28 @@ def _bucket_checks(objects: S3Objects, settings: Settings) -> Iterator[Check]:
             objects.get_range(key, ByteRange(0, 1))
         return f"{key}: none there, as it should be"
 
-    yield _tried("s3:ListBucket", listing)
-    yield _tried("s3:ListBucketMultipartUploads", uploads)
-    yield _tried("s3:GetObject", read)
+    yield _try("s3:ListBucket", list_objects)
+    yield _try("s3:ListBucketMultipartUploads", list_uploads)
+    yield _try("s3:GetObject", read)
     yield from _upload_checks(objects, key)
 
 
 def _upload_checks(objects: S3Objects, key: str) -> Iterator[Check]:
-    """Begin an upload, and drop it: it needs the right to write, also with a key of KMS, and makes no object."""
+    """Begin an upload and drop it: that takes the right to write, also with a key of KMS, and makes no object."""
     what = "s3:PutObject"
     try:
         upload_id = objects.create_upload(key)
     except ColdstreamError as err:
-        yield failed(Part.AWS, what, err, _todo(err))
-        not_tried = "not tried, for want of an upload"
+        yield failed(CheckedPart.AWS, what, err, _advice_on(err))
         for other in ("s3:ListMultipartUploadParts", "s3:AbortMultipartUpload"):
-            yield Check(Part.AWS, other, Outcome.UNKNOWN, not_tried)
+            yield unknown(CheckedPart.AWS, other, "not tried, as no upload could be begun")
         return
 
     def write() -> str:
         objects.put_part(key, upload_id, 1, BYTE, crc32=crc32(BYTE))
         return f"a part of {key}, which never becomes an object"
 
-    def parts() -> str:
+    def list_parts() -> str:
         objects.parts(key, upload_id)
         return f"those of {key}"
 
@@ -115,26 +121,27 @@ def _upload_checks(objects: S3Objects, key: str) -> Iterator[Check]:
         return f"that to {key}"
 
     try:
-        yield _tried(what, write)
-        yield _tried("s3:ListMultipartUploadParts", parts)
+        yield _try(what, write)
+        yield _try("s3:ListMultipartUploadParts", list_parts)
     finally:
-        dropped = _tried("s3:AbortMultipartUpload", abort)
-    yield dropped
+        # Also if whoever takes the checks stops after a failure: parts of an upload that nobody ends cost money.
+        aborted = _try("s3:AbortMultipartUpload", abort)
+    yield aborted
 
 
 def _table_checks(table: ManifestTable, name: str) -> Iterator[Check]:
-    life = Incarnation(f"__coldstream-agent-check_{now_ms():013}000000")
+    incarnation = _incarnation_of_checks()
 
     def get() -> str:
-        table.gap(life, Offset(0))
+        table.gap(incarnation, Offset(0))
         return f"table {name}"
 
     def query() -> str:
-        table.log_before(life, Offset(MAX_OFFSET), 1)
+        table.log_before(incarnation, Offset(MAX_OFFSET), 1)
         return f"table {name}"
 
-    yield _tried("dynamodb:GetItem", get)
-    yield _tried("dynamodb:Query", query)
+    yield _try("dynamodb:GetItem", get)
+    yield _try("dynamodb:Query", query)
 
 
 def _bus_checks(bus: EventBridgeBus, name: str, cluster: Cluster) -> Iterator[Check]:
@@ -142,4 +149,4 @@ def _bus_checks(bus: EventBridgeBus, name: str, cluster: Cluster) -> Iterator[Ch
         bus.check(source=source_of(cluster), detail_type=DETAIL_TYPE)
         return f"bus {name}, by an event that it refuses as malformed"
 
-    yield _tried("events:PutEvents", put)
+    yield _try("events:PutEvents", put)

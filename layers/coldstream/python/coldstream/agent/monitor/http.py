@@ -1,7 +1,9 @@
-"""The agent's HTTP server: `/metrics` for Prometheus, `/status` for the command line, and two for supervisors.
+"""The agent's HTTP server.
 
-/healthz    alive: 503 only where a restart would help
-/readyz     able to archive: 503 while the agent starts, and while something is wrong with it as a whole
+/metrics    for Prometheus
+/status     for `coldstream agent status`
+/healthz    for supervisors: 503 only if a restart would help
+/readyz     for supervisors: 503 while the agent starts, and while something is wrong with it as a whole
 """
 
 from __future__ import annotations
@@ -21,18 +23,19 @@ from typing import Any, Self
 
 from prometheus_client.exposition import choose_encoder
 
-from coldstream.agent.monitor.connections import MAX_CONNECTIONS, Connections
+from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, BoundedConnections
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.monitor.shared import Shared
+from coldstream.agent.monitor.shared_answers import SharedAnswers
 from coldstream.errors import InvalidSettingError
 
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 5.0
-"""For a request to come and its answer to go, however slowly."""
+"""For a request to arrive and its answer to leave, together."""
 
 NO_ROOM_PAUSE_S = 0.1
 STALLED_S = 60.0
+"""Without a turn of the main loop, after which the agent is not healthy."""
 
 _JSON = "application/json"
 
@@ -45,14 +48,15 @@ class _Answer:
 
 
 class StatusServer:
-    """Answers at `host`:`port`, any free port where that is 0, from its start until its stop.
+    """Answers at `host`:`port` from `start` until `stop`; port 0 takes any free one.
 
-    `turned_s` returns how long ago the agent's main loop last turned; it is called in threads of the server. Past
-    `stalled_s` the agent is not healthy. That AWS or the broker is down, or refuses the agent, is said, and makes it
-    not ready; but it is no reason to restart anything. One list or scrape is made at a time, for all who wait for one,
-    and health waits for none.
-    Who can connect can read everything: nothing secret is shown, and nothing can be changed. Raises InvalidSettingError
-    when the address cannot be listened on.
+    `turned_s` returns how long ago the agent's main loop last turned; threads of the server call it. After `stalled_s`
+    the agent is not healthy. An AWS or a broker that is down, or refuses the agent, makes it not ready, but no restart
+    would help. One list or scrape is made at a time, for all who wait for one. Health waits for neither, as a
+    supervisor would take a slow scrape for a dead agent.
+
+    Whoever can connect can read everything: nothing secret is shown, and nothing can be changed. Raises
+    InvalidSettingError if the address cannot be listened on.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class StatusServer:
         self._metrics = metrics
         self._turned_s = turned_s
         self._stalled_s = stalled_s
-        self._shared = Shared[bytes]()
+        self._answers = SharedAnswers[bytes]()
         try:
             self._server = _Server(host, port, self._answer)
         except (OSError, OverflowError, TypeError) as err:
@@ -76,7 +80,7 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the server listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
@@ -84,7 +88,7 @@ class StatusServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, at once: requests under way are cut off with the process."""
+        """End at once: requests under way are cut off with the process."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -108,15 +112,15 @@ class StatusServer:
             case "/status":
                 if self._metrics.status is None:
                     return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "the agent is starting"})
-                return _Answer(HTTPStatus.OK, _JSON, self._shared.get(path, self._status))
+                return _Answer(HTTPStatus.OK, _JSON, self._answers.get(path, self._status))
         return _json(HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /readyz and /status"})
 
     def _scrape(self, accept: str) -> _Answer:
         try:
             encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # of versions that are no numbers
+        except (TypeError, ValueError):  # the client names a version that is no number
             encode, content_type = choose_encoder("")
-        body = self._shared.get(content_type, lambda: encode(self._metrics.registry))
+        body = self._answers.get(content_type, lambda: encode(self._metrics.registry))
         return _Answer(HTTPStatus.OK, content_type, body)
 
     def _status(self) -> bytes:
@@ -154,26 +158,26 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, answer: Callable[[str, str], _Answer]) -> None:
         self.answer = answer
-        self._connections = Connections()
+        self._connections = BoundedConnections()
         if ":" in host:
             self.address_family = socket.AF_INET6
-        super().__init__((host, port), _RequestHandler)
+        super().__init__((host, port), _StatusHandler)
 
     def server_bind(self) -> None:
-        """Bind, and leave out what HTTPServer does more: it asks DNS for our name, which may take long."""
+        """Bind without the DNS lookup of our own name that HTTPServer makes: it may take long, and nobody needs it."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def get_request(self) -> tuple[Any, Any]:
-        """Take a connection; where that fails, as without a free file descriptor, it would be tried again at once."""
+        """Take a connection. If that fails, pause: serve_forever would try again at once, and keep a processor busy."""
         try:
             return super().get_request()
-        except OSError:
+        except OSError:  # as when no file descriptor is free
             time.sleep(NO_ROOM_PAUSE_S)
             raise
 
     def service_actions(self) -> None:
-        """Break off what takes too long; called several times a second, and after each new connection."""
+        """Break off connections that take too long. Called several times a second, and after each new connection."""
         self._connections.break_off_late(REQUEST_TIMEOUT_S)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -182,22 +186,22 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._connections.done(request)
+            self._connections.remove(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room."""
+        """Answer, and make room for another connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._connections.done(request)
+            self._connections.remove(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  socketserver's signature
-        """Pass over clients that break off."""
+        """Ignore clients that break off."""
         log.debug("a request from %s broke off: %r", client_address, sys.exception())
 
 
-class _RequestHandler(BaseHTTPRequestHandler):
+class _StatusHandler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "coldstream"
     sys_version = ""
@@ -219,4 +223,4 @@ class _RequestHandler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  http.server's name for it
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's name for it
-        """Say nothing: a scrape every few seconds would fill the log."""
+        """Log nothing: a scrape every few seconds would fill the log."""

@@ -1,7 +1,7 @@
-"""What the agent tells Prometheus: what it counts, and the last snapshot of what it has.
+"""The agent's metrics for Prometheus: counters, and gauges made from the last snapshot when they are scraped.
 
-Everything is made when it is scraped. Streams are told apart by `vhost` and `stream`; incarnations of the same names
-count as one. One whose names are not known yet has no vhost, and its directory's name for a name.
+The labels `vhost` and `stream` tell streams apart, so incarnations of the same names count as one. An incarnation whose
+names are not known yet has an empty vhost, and the name of its directory for a name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, disable_created_metrics
+from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
@@ -45,10 +45,12 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "disk"),
 )
 
+FAILURE_KINDS = (*dict.fromkeys(kind for _, kind in _KINDS), "unexpected")
+
 _COUNTERS = {
     "staged_bytes": "Bytes copied to the staging area of the bucket.",
     "staged_segments": "Segments, and slices of segments, copied to the staging area.",
-    "announced_bytes": "Bytes of what was announced on the event bus; again where an event came to nothing.",
+    "announced_bytes": "Bytes of what was announced on the event bus, counted again if an event is repeated.",
     "announced_segments": "Segments, and slices of segments, announced on the event bus.",
     "archived_bytes": "Bytes of what was announced, and then found in the manifest.",
     "archived_segments": "Segments, and slices of segments, announced, and then found in the manifest.",
@@ -56,13 +58,12 @@ _COUNTERS = {
     "lost_offsets": "Offsets that were gone before they were archived; the archive has a gap there, with the reason.",
 }
 
-
 NAMES_TO_COME = frozenset({"starting", "empty", "refused"})
-"""States in which that a stream has no names yet says nothing, or is said already."""
+"""States in which a stream without names is no news: its names are looked for, or its refusal is counted already."""
 
 
 class Service(StrEnum):
-    """What the agent depends on."""
+    """A service that the agent depends on."""
 
     AWS = "aws"
     BROKER = "broker"
@@ -70,7 +71,7 @@ class Service(StrEnum):
 
 def failure_kind(err: BaseException) -> str:
     """Return the kind that a failure counts as."""
-    return next((kind for error, kind in _KINDS if isinstance(err, error)), "unexpected")
+    return next((kind for error, kind in _KINDS if isinstance(err, error)), FAILURE_KINDS[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ class _Gauge:
 
 
 _PINNED_BYTES = _Gauge("pinned_bytes", "Bytes of segments held by hard links until the manifest covers them.")
-_PINNED_SEGMENTS = _Gauge("pinned_segments", "Segments held by hard links, the one that is written to among them.")
-_ORPHANED_BYTES = _Gauge("orphaned_bytes", "Bytes that only the agent holds: the broker has deleted its own.")
+_PINNED_SEGMENTS = _Gauge("pinned_segments", "Segments held by hard links, the one that is being written included.")
+_ORPHANED_BYTES = _Gauge("orphaned_bytes", "Bytes of segments that only the agent has, as the broker has deleted them.")
 _LAG_OFFSETS = _Gauge("lag_offsets", "Offsets on this disk that are not archived.")
-_LAG_SECONDS = _Gauge("lag_seconds", "Age of the oldest chunk that is not archived, 0 when all are.")
+_LAG_SECONDS = _Gauge("lag_seconds", "Age of the oldest chunk that is not archived, 0 if all are.")
 _OLDEST = _Gauge("oldest_unarchived_timestamp_seconds", "Timestamp of the oldest chunk that is not archived.")
 _RETENTION = _Gauge(
     "retention_left_seconds",
@@ -94,19 +95,31 @@ _RETENTION = _Gauge(
 class AgentMetrics(Collector):
     """Counts what happens, keeps the last snapshot, and shows both in a registry of its own.
 
-    Safe to use from several threads. Cost of a scrape: 0.1 ms a stream.
+    Any thread may call it. Cost of a scrape: 0.1 ms a stream. It switches the `_created` series of prometheus_client
+    off for the whole process: they would double the number of series, and no counter of the agent is ever set back.
     """
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
+        self._counters = {
+            name: Counter(PREFIX + name, text, STREAM_LABELS, registry=self.registry)
+            for name, text in _COUNTERS.items()
+        }
+        self._failures = Counter(
+            f"{PREFIX}failures",
+            "What failed and is tried again: unavailable, denied, not_found, corruption, settings, disk, unexpected.",
+            (*STREAM_LABELS, "kind"),
+            registry=self.registry,
+        )
+        # Counters are safe by themselves. The lock keeps `forget` from running between the moment when labels are
+        # looked up and the moment when they are counted by: the series would come back, and stay for ever.
         self._lock = threading.Lock()
         self._status: AgentStatus | None = None
         self._contacts: dict[Service, TimestampMs] = {}
         self._labels: dict[Incarnation, tuple[str, str]] = {}
-        self._counts: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: dict.fromkeys(_COUNTERS, 0))
-        self._failures: dict[tuple[str, str, str], int] = defaultdict(int)
 
     @property
     def status(self) -> AgentStatus | None:
@@ -121,12 +134,20 @@ class AgentMetrics(Collector):
             )
 
     def show(self, status: AgentStatus) -> None:
-        """Take a new snapshot."""
+        """Replace the snapshot."""
         with self._lock:
+            shown = {stream.labels for stream in status.streams}
+            # Counters begin at 0, so that Prometheus sees the first increase as one.
+            for labels in shown:
+                for counter in self._counters.values():
+                    counter.labels(*labels)
+            # A snapshot takes a while, and may show a stream that was forgotten meanwhile: its zeros go with the next.
+            before = () if self._status is None else self._status.streams
+            self._drop({stream.labels for stream in before} - shown - set(self._labels.values()))
             self._status = status
 
     def contacted(self, service: Service) -> None:
-        """Take note that a service has answered as it should."""
+        """Note that a service has answered as it should."""
         with self._lock:
             self._contacts[service] = now_ms()
 
@@ -147,29 +168,35 @@ class AgentMetrics(Collector):
         self._count(stream, quarantined_segments=1)
 
     def lost(self, stream: StreamId | Incarnation, offsets: int) -> None:
-        """Count offsets that will never be archived, of a stream, or of one that has no names yet."""
+        """Count offsets that will never be archived, of a stream or of an incarnation that has no names yet."""
         self._count(stream, lost_offsets=offsets)
 
     def failed(self, err: BaseException, stream: StreamId | Incarnation | None = None) -> None:
-        """Count something that failed and is tried again, of a stream, or of the agent as a whole."""
+        """Count a failure that is followed by another attempt, of a stream or of the agent as a whole."""
         with self._lock:
             vhost, name = ("", "") if stream is None else self._labels_of(stream)
-            self._failures[vhost, name, failure_kind(err)] += 1
+            self._failures.labels(vhost, name, failure_kind(err)).inc()
 
     def forget(self, incarnation: Incarnation) -> None:
-        """Show nothing more of a stream that is gone from this node, unless another life of it is here."""
+        """Drop the series of a stream that is gone from this node, unless another incarnation of it is here."""
         with self._lock:
             gone = {("", incarnation), self._labels.pop(incarnation, ("", incarnation))}
-            for labels in gone.difference(self._labels.values()):
-                self._counts.pop(labels, None)
-                for key in [key for key in self._failures if key[:2] == labels]:
-                    del self._failures[key]
+            self._drop(gone.difference(self._labels.values()))
 
     def _count(self, stream: StreamId | Incarnation, **increments: int) -> None:
         with self._lock:
-            counts = self._counts[self._labels_of(stream)]
+            labels = self._labels_of(stream)
+            for counter in self._counters.values():
+                counter.labels(*labels)  # those that are not counted now begin at 0 as well
             for name, increment in increments.items():
-                counts[name] += increment
+                self._counters[name].labels(*labels).inc(increment)
+
+    def _drop(self, gone: Iterable[tuple[str, str]]) -> None:
+        for labels in gone:
+            for counter in self._counters.values():
+                counter.remove(*labels)
+            for kind in FAILURE_KINDS:
+                self._failures.remove(*labels, kind)
 
     def _labels_of(self, stream: StreamId | Incarnation) -> tuple[str, str]:
         if isinstance(stream, str):
@@ -177,30 +204,11 @@ class AgentMetrics(Collector):
         return self._labels.setdefault(stream.incarnation, (stream.vhost, stream.name))
 
     def collect(self) -> Iterator[Metric]:
-        """Make everything that is scraped."""
+        """Make the gauges from the last snapshot; the registry collects the counters by itself."""
         status = self.status
-        with self._lock:
-            counts = {labels: dict(of_stream) for labels, of_stream in self._counts.items()}
-            failures = dict(self._failures)
         if status is not None:
             yield from _of_agent(status)
             yield from _of_streams(status.streams)
-            # Counters begin at 0, so that the first increase shows as one.
-            zeros = dict.fromkeys(_COUNTERS, 0)
-            counts = {stream.labels: zeros for stream in status.streams} | counts
-        for name, text in _COUNTERS.items():
-            family = CounterMetricFamily(PREFIX + name, text, labels=STREAM_LABELS)
-            for labels, of_stream in counts.items():
-                family.add_metric(labels, of_stream[name])
-            yield family
-        family = CounterMetricFamily(
-            f"{PREFIX}failures",
-            "What failed and is tried again: unavailable, denied, not_found, corruption, settings, disk, unexpected.",
-            labels=(*STREAM_LABELS, "kind"),
-        )
-        for key, number in failures.items():
-            family.add_metric(key, number)
-        yield family
 
 
 def _of_agent(status: AgentStatus) -> Iterator[Metric]:
@@ -210,25 +218,25 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
         ("started_timestamp_seconds", "When the agent started.", status.started_at / 1000),
         ("snapshot_timestamp_seconds", "When the gauges were taken.", status.at / 1000),
         ("streams", "Streams on this node that are archived.", len(status.streams)),
-        ("unnamed_streams", "Streams whose names are not known yet, and which are not archived so long.", unnamed),
+        ("unnamed_streams", "Streams whose names are not known yet; they are not archived until then.", unnamed),
         (
             "refused_streams",
-            "Streams that the broker's user may not read, and which are not archived so long.",
+            "Streams that the broker's user may not read; they are not archived.",
             status.refused_streams,
         ),
         (
             "broker_login_refused",
-            "Whether the broker takes neither user nor password: 1, else 0. Nothing can be archived so long.",
+            "1 while the broker refuses user or password, else 0. Nothing can be archived then.",
             int(status.is_login_refused),
         ),
         (
             "problems",
-            "What is wrong with the agent as a whole just now; /status has it in words.",
+            "How many things are wrong with the agent as a whole; /status has them in words.",
             len(status.problems),
         ),
         ("disk_free_bytes", "Space left on the file system of the broker's data and the pins.", status.disk_free_bytes),
         ("disk_size_bytes", "Size of that file system.", status.disk_total_bytes),
-        ("max_lag_seconds", "The max-lag that is set, absent when none is.", status.max_lag_s),
+        ("max_lag_seconds", "The max-lag that is set, absent if none is.", status.max_lag_s),
     ):
         if value is not None:
             yield GaugeMetricFamily(PREFIX + name, text, value=value)
@@ -250,15 +258,15 @@ def _of_streams(streams: Iterable[StreamStatus]) -> Iterator[Metric]:
         gauge: GaugeMetricFamily(PREFIX + gauge.name, gauge.help, labels=STREAM_LABELS)
         for gauge in (_PINNED_BYTES, _PINNED_SEGMENTS, _ORPHANED_BYTES, _LAG_OFFSETS, _LAG_SECONDS, _OLDEST, _RETENTION)
     }
-    for labels, lives in alike.items():
-        lags = [lag for life in lives if (lag := life.lag_s(now)) is not None]
-        oldest = [life.oldest_unarchived_at / 1000 for life in lives if life.oldest_unarchived_at is not None]
-        left = [life.retention_left_s for life in lives if life.retention_left_s is not None]
+    for labels, incarnations in alike.items():
+        lags = [lag for one in incarnations if (lag := one.lag_s(now)) is not None]
+        oldest = [one.oldest_unarchived_at / 1000 for one in incarnations if one.oldest_unarchived_at is not None]
+        left = [one.retention_left_s for one in incarnations if one.retention_left_s is not None]
         for gauge, value in (
-            (_PINNED_BYTES, sum(life.pinned_bytes for life in lives)),
-            (_PINNED_SEGMENTS, sum(life.pinned_segments for life in lives)),
-            (_ORPHANED_BYTES, sum(life.orphaned_bytes for life in lives)),
-            (_LAG_OFFSETS, sum(life.lag_offsets for life in lives)),
+            (_PINNED_BYTES, sum(one.pinned_bytes for one in incarnations)),
+            (_PINNED_SEGMENTS, sum(one.pinned_segments for one in incarnations)),
+            (_ORPHANED_BYTES, sum(one.orphaned_bytes for one in incarnations)),
+            (_LAG_OFFSETS, sum(one.lag_offsets for one in incarnations)),
             (_LAG_SECONDS, max(lags, default=None)),
             (_OLDEST, min(oldest, default=None)),
             (_RETENTION, min(left, default=None)),

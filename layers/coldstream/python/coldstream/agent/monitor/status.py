@@ -1,4 +1,4 @@
-"""What the agent shows of itself: snapshots, which its HTTP server hands out and `coldstream agent status` reads."""
+"""The agent's status: snapshots that its HTTP server hands out and `coldstream agent status` reads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from coldstream.units import Offset, TimestampMs
 class StreamStatus:
     """One stream of this node, at one moment.
 
-    `vhost` and `name` are None until they are proven. The pins hold offsets `disk_from` up to, not including,
-    `disk_to`; below `committed_to` everything is known to be committed, below `archived_to` the manifest has it, None
-    while it has nothing. `orphaned_bytes`, a part of `pinned_bytes`, are on the disk for the sake of the pins alone:
-    the broker has deleted its own. `oldest_unarchived_at` is the timestamp of the oldest chunk that is not archived,
-    `retention_left_s` how long until the broker deletes its segment; None where there is none, or it is not known.
-    Before `complete_from` offsets are missing for good, and `incomplete_because` says why those right before it are.
+    `vhost` and `name` are None until they are proven. The pins hold the offsets from `disk_from` up to, not including,
+    `disk_to`. Everything below `committed_to` is known to be committed. Everything below `archived_to` is in the
+    manifest; None if nothing is. `orphaned_bytes`, a part of `pinned_bytes`, are those of files that the broker has
+    deleted. `oldest_unarchived_at` is the timestamp of the oldest chunk that is not archived, and `retention_left_s`
+    the time until the broker deletes its segment; None if there is none, or if it is not known. Offsets before
+    `complete_from` are missing for good, and `incomplete_because` says why those right before it are.
     """
 
     incarnation: Incarnation
@@ -42,7 +42,7 @@ class StreamStatus:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """The stream's vhost and name in metrics; no vhost, and the incarnation for a name, while it has none."""
+        """The stream's vhost and name in metrics: an empty vhost and the incarnation while its names are not known."""
         if self.vhost is None or self.name is None:
             return "", self.incarnation
         return self.vhost, self.name
@@ -53,7 +53,7 @@ class StreamStatus:
         return max(0, self.disk_to - max(self.archived_to or 0, self.disk_from))
 
     def lag_s(self, now: TimestampMs) -> float | None:
-        """Return the age of the oldest chunk that is not archived, 0 when all are; None where it is not known."""
+        """Return the age of the oldest chunk that is not archived, 0 if all are; None if it is not known."""
         if self.lag_offsets == 0:
             return 0.0
         return None if self.oldest_unarchived_at is None else max(0.0, (now - self.oldest_unarchived_at) / 1000)
@@ -63,10 +63,10 @@ class StreamStatus:
 class AgentStatus:
     """The agent, at one moment.
 
-    `disk_*_bytes` are of the state directory's file system. `problems` are what is wrong with the agent as a whole just
-    now, in words; `settings` what it was told, without secrets. `refused_streams` are those that the broker's user may
-    not read, `is_login_refused` says that it takes neither user nor password. `aws_contact_at` and
-    `broker_contact_at` are when each last answered: AgentMetrics knows, and fills them in.
+    `disk_*_bytes` are of the state directory's file system. `problems` are what is wrong with the agent as a whole now,
+    in words, and `settings` its options, without secrets. `refused_streams` counts the streams that the broker's user
+    may not read; `is_login_refused` says that the broker refuses user or password. `aws_contact_at` and
+    `broker_contact_at` are when each last answered: AgentMetrics fills them in.
     """
 
     at: TimestampMs
@@ -85,12 +85,12 @@ class AgentStatus:
     broker_contact_at: TimestampMs | None = None
 
     def to_json(self) -> bytes:
-        """Write it as JSON, in UTF-8."""
+        """Encode it as JSON, in UTF-8."""
         return _ADAPTER.dump_json(self)
 
     @classmethod
     def from_json(cls, text: bytes, *, source: str) -> AgentStatus:
-        """Read it, passing over members that this release does not know. Raises UnavailableError, naming `source`."""
+        """Parse JSON; members that this release does not know are ignored. Raises UnavailableError, naming `source`."""
         try:
             return _ADAPTER.validate_json(text)
         except ValidationError as err:

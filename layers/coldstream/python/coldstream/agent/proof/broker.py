@@ -1,10 +1,12 @@
 """Proof that chunks on this disk are committed, and which stream they are of.
 
 What a broker delivers to a consumer is committed. Two logs that hold the same chunk, of the same id and epoch, are
-equal up to it (osiris replicates as Raft does). So where the broker delivers a chunk that stands on this disk just so,
-everything on this disk up to it is committed, and the names that it was asked for by are the directory's. Nothing else
-is believed: not that a segment rolled, for a leader that was lost may have rolled what the cluster never committed; nor
-that what stands before it on this disk is of the same log, for pins of what the broker has deleted need not be.
+equal up to it, as osiris replicates the way Raft does. So if the broker delivers a chunk that is on this disk as well,
+everything in that log on this disk up to it is committed, and the names that the broker was asked for are the
+directory's. Nothing else is proof:
+
+- A segment that rolled need not be committed: a leader that was lost may have rolled what the cluster never committed.
+- What lies before the chunk on this disk need not be of the same log: pins outlive what the broker deletes.
 """
 
 from __future__ import annotations
@@ -32,66 +34,66 @@ PROBE_TIMEOUT_S = 3.0
 PROBES_AT_ONCE = 32
 RETRY_CONNECT_S = 1.0
 RETRY_REFUSED_S = 15.0
-"""A broker answers a login or a vhost that it refuses only after seconds, and logs it as an attack might be."""
+"""After a refused login or vhost. Brokers delay that answer by seconds, and log it as a possible attack."""
 
 LOGIN_VHOST = "/"
 
 
 class BrokerProver(Protocol):
-    """What the agent asks of a broker."""
+    """A broker, as far as the agent asks it for proof."""
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
-        """Return the first chunk that a consumer at `spec` is given; None when none came soon.
+        """Return the first chunk that a consumer at `spec` is given; None if none came soon.
 
         Raises UnavailableError, StreamNotFoundError, AccessDeniedError.
         """
         ...
 
     async def members(self, vhost: str, name: str) -> int:
-        """Return on how many nodes a stream is. Raises what `probe` raises."""
+        """Return how many nodes have a replica of a stream, the leader's included. Raises what `probe` raises."""
         ...
 
     async def login(self) -> None:
-        """See that it takes the credentials. Raises UnavailableError, LoginRefusedError."""
+        """Check that the broker takes the credentials. Raises UnavailableError, LoginRefusedError."""
         ...
 
 
 class Verdict(Enum):
-    """What a delivered chunk says of one on this disk."""
+    """What a delivered chunk shows about one on this disk."""
 
     COMMITTED = auto()
-    """It is the same: all up to it is committed."""
+    """It is the same chunk: everything up to it is committed."""
 
     NOT_YET = auto()
-    """The broker has not got so far."""
+    """The broker does not deliver that far yet."""
 
     DELETED = auto()
-    """The broker begins later: retention has deleted it."""
+    """The broker begins later: retention has deleted the chunk there."""
 
     APART = auto()
-    """The broker begins later, with a chunk that is on this disk too, in another log: nothing will ever prove it."""
+    """The broker begins later, with a chunk that this disk has in another log: nothing will ever prove ours."""
 
     ANOTHER = auto()
-    """The broker has another chunk there: of another stream, or what is on this disk was never committed."""
+    """The broker has another chunk there: it is another stream's, or ours was never committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was learned of the chunk that was asked for. `chunk` is ours that was compared; ANOTHER is said of it."""
+    """The verdict on a chunk of ours. `chunk` is the one that was compared, which may be a later one."""
 
     verdict: Verdict
     chunk: ChunkHeader
 
 
 class Log(Protocol):
-    """What the agent has on its disk of a stream."""
+    """The chunks of a stream that the agent has on its disk."""
 
     async def find(self, chunk_id: ChunkId) -> ChunkHeader | None:
         """Find a chunk by its id."""
         ...
 
     async def is_linked(self, earlier: ChunkHeader, later: ChunkHeader) -> bool:
-        """Tell whether two chunks that it has are of one log."""
+        """Tell whether two of its chunks are of one log."""
         ...
 
 
@@ -106,7 +108,10 @@ def judge(ours: ChunkHeader, delivered: Chunk | None) -> Verdict:
 
 
 class BrokerConnections:
-    """Implements `Broker` over one connection a vhost, opened when it is asked for, and again after it broke."""
+    """Implements `BrokerProver` by one connection for each vhost, opened at the first question and again after a loss.
+
+    All archivers share it: 10,000 streams of a vhost take one connection of the broker, not 10,000.
+    """
 
     def __init__(self, address: BrokerAddress, metrics: AgentMetrics) -> None:
         self._address = address
@@ -118,29 +123,31 @@ class BrokerConnections:
         self._probes = asyncio.Semaphore(PROBES_AT_ONCE)
 
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
-        """Ask by a consumer with a credit of one chunk."""
+        """Subscribe with a credit of one chunk."""
         return await self._ask(vhost, lambda connection: connection.probe(name, spec, timeout_s=PROBE_TIMEOUT_S))
 
     async def members(self, vhost: str, name: str) -> int:
-        """Ask by the command Metadata."""
+        """Send the command Metadata."""
         return await self._ask(vhost, lambda connection: connection.members(name))
 
     async def _ask(self, vhost: str, question: Callable[[LiveConnection], Awaitable[_Answer]]) -> _Answer:
+        # Bounded, as a connection has 256 subscriptions, and as thousands of archivers ask at once when an agent
+        # starts.
         async with self._probes:
             connection = await self._connection(vhost)
             try:
                 found = await question(connection)
             except UnavailableError:
-                if connection.is_lost:  # else it is about the stream alone
+                if connection.is_lost:  # else the error is about this stream alone
                     await self._drop(vhost, connection)
                 raise
             self._metrics.contacted(Service.BROKER)
             return found
 
     async def login(self) -> None:
-        """Log in to the default vhost, unless a connection is open; what is refused is not asked for again at once."""
+        """Log in to the default vhost unless a connection is open. A refused login is not repeated for a while."""
         if not any(not connection.is_lost for connection in self._connections.values()):
-            with suppress(VhostRefusedError):  # which comes after the login
+            with suppress(VhostRefusedError):  # a vhost is opened after the login, which therefore passed
                 await self._connection(LOGIN_VHOST)
         self._metrics.contacted(Service.BROKER)
 
@@ -150,25 +157,27 @@ class BrokerConnections:
             await self._drop(vhost, connection)
 
     async def _connection(self, vhost: str) -> LiveConnection:
+        # One task opens the connection, and the others that want it wait: each would open one of its own otherwise, and
+        # all but the last would leak. Vhosts do not wait for each other, as a refused one takes seconds.
         async with self._opening.setdefault(vhost, asyncio.Lock()):
             if (connection := self._connections.get(vhost)) is not None:
                 if not connection.is_lost:
                     return connection
                 await self._drop(vhost, connection)
-            self._check_refused(vhost)
+            self._check_failure(vhost)
             connection = LiveConnection(self._address, vhost, name="coldstream agent")
             try:
                 await connection.__aenter__()
             except ColdstreamError as failure:
-                self._refused(vhost, failure)
+                self._remember_failure(vhost, failure)
                 raise
             self._failed.pop(vhost, None)
             self._login_refused = None
             self._connections[vhost] = connection
             return connection
 
-    def _check_refused(self, vhost: str) -> None:
-        """Raise what came of the last attempt, unless it is long enough ago."""
+    def _check_failure(self, vhost: str) -> None:
+        """Raise the error of the last attempt again, unless that is long enough ago."""
         now = asyncio.get_running_loop().time()
         if self._login_refused is not None and now - self._login_refused[0] < RETRY_REFUSED_S:
             raise self._login_refused[1]
@@ -177,7 +186,7 @@ class BrokerConnections:
             if now - at < (RETRY_REFUSED_S if isinstance(err, VhostRefusedError) else RETRY_CONNECT_S):
                 raise err
 
-    def _refused(self, vhost: str, failure: ColdstreamError) -> None:
+    def _remember_failure(self, vhost: str, failure: ColdstreamError) -> None:
         now = asyncio.get_running_loop().time()
         if isinstance(failure, LoginRefusedError):
             self._login_refused = now, failure
@@ -185,16 +194,18 @@ class BrokerConnections:
             self._failed[vhost] = now, failure
 
     async def _drop(self, vhost: str, connection: LiveConnection) -> None:
+        # Several tasks may see the same connection lost; only the first of them closes it. It is taken out before the
+        # await, so that nobody is given a connection that is being closed.
         if self._connections.get(vhost) is connection:
             del self._connections[vhost]
             await connection.__aexit__(None, None, None)
 
 
 async def prove(broker: BrokerProver, stream: StreamId, witness: ChunkHeader, log: Log) -> Proof:
-    """Ask the broker for a user chunk of ours, and return what that says.
+    """Ask the broker for a user chunk of ours, and return the proof that its answer makes.
 
-    Where retention has deleted it, the later chunk that the broker delivered is compared instead. Cost: one chunk
-    delivered.
+    If retention has deleted the chunk there, the later one that the broker delivers is compared instead. Cost: one
+    chunk delivered.
     """
     delivered = await broker.probe(stream.vhost, stream.name, AtOffset(Offset(witness.chunk_id)))
     verdict = judge(witness, delivered)

@@ -1,15 +1,15 @@
-"""Which streams a broker has, and what retention they are under, by its HTTP management API.
+"""A broker's streams and their retention, by its HTTP management API.
 
     GET {url}/api/queues?page=N&page_size=500&columns=vhost,name,type,arguments,effective_policy_definition
-    GET {url}/api/vhosts?columns=name    (RabbitMQ 4 answers 500 where pages of it are asked for)
+    GET {url}/api/vhosts?columns=name    (without pages: RabbitMQ 4 answers 500 to a request for one)
 
-Retention as the broker has it (rabbit_stream_queue:make_stream_conf/1): a policy's `max-age`, `max-length-bytes` and
-`stream-max-segment-size-bytes` go before the stream's own arguments `x-…`, whichever is smaller. The effective
-definition is the policy as an operator policy limits it. It is part of the statistics: it comes some five seconds after
-a stream is declared, and never where the broker collects none (`disable_metrics_collector`).
+Retention is what the broker applies (rabbit_stream_queue:make_stream_conf/1): a policy's `max-age`,
+`max-length-bytes` and `stream-max-segment-size-bytes` override the stream's own arguments `x-…`, whichever is smaller.
+The effective definition is the policy as an operator policy limits it. It is part of the statistics, which come about
+five seconds after a stream is declared, and never if the broker collects none (`disable_metrics_collector`).
 
-The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams are to be seen. With
-the tag `monitoring` it sees also that there are others.
+The user needs the tag `management` or `monitoring`, and permissions in each vhost whose streams it is to see. With the
+tag `monitoring` it also sees which other vhosts there are.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from coldstream.units import MIB
 _Parsed = TypeVar("_Parsed")
 
 PAGE_STREAMS = 500
-"""The most that the API gives at once. 500 queues took a 3.10.8 broker 50 ms, and 47 KB."""
+"""The most that the API gives in one page. 500 queues took a 3.10.8 broker 50 ms, and 47 KB."""
 
 MAX_PAGES = 1000
 MAX_PAGE_BYTES = 16 * MIB
 READ_TIMEOUT_S = 10.0
 LIST_TIMEOUT_S = 120.0
-"""For all pages, however slowly they come."""
+"""For all pages together, however slowly they come."""
 
 ATTEMPTS = 2
 
@@ -55,14 +55,14 @@ _UNIT_MS = {
     "s": 1000,
 }
 
-# Past these a limit is none: nobody's clock or disk gets there.
+# Beyond these a limit is no limit: no clock and no disk gets there.
 _MAX_AGE_DIGITS = 12
 _MAX_SIZE_BYTES = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStream:
-    """A stream as the broker knows it. None means no limit, or one that is not known yet."""
+    """A stream as the broker knows it. None is no limit, or one that is not known yet."""
 
     vhost: str
     name: str
@@ -72,10 +72,10 @@ class BrokerStream:
 
 
 class ManagementClient:
-    """Asks the management API at `url`, as `https://user:password@host:15671`; both are percent-encoded.
+    """Asks the management API at a `url` such as `https://user:password@host:15671`, both percent-encoded.
 
-    Certificates are verified against the system's authorities. Safe to use from several threads. Raises
-    InvalidSettingError when the URL is not one; no error says what the user and the password are.
+    Certificates are verified against the system's authorities. Any thread may call it. Raises InvalidSettingError if
+    the URL is not one; no error shows the user or the password.
     """
 
     def __init__(self, url: str) -> None:
@@ -86,9 +86,9 @@ class ManagementClient:
     def streams(self) -> list[BrokerStream]:
         """Return the streams of all vhosts that the user may see, but for those whose names cannot be archived.
 
-        Pages are asked for one after the other, so a stream may be missing once, or there twice, while queues are
-        declared or deleted. Cost: a request for each 500 queues of any type. Raises UnavailableError,
-        AccessDeniedError; and whatever its thread is at, serve.http.ClosedError after `close`.
+        While queues are declared or deleted, a stream may be missing once or be there twice, as pages are read one
+        after another. Cost: a request for every 500 queues of any type. Raises UnavailableError, AccessDeniedError, and
+        read.http.ClosedError at once after `close`.
         """
         found: list[BrokerStream] = []
         with self._client() as client:
@@ -100,23 +100,26 @@ class ManagementClient:
         return found
 
     def vhosts(self) -> list[str]:
-        """Return the vhosts that the user may see, though not what is in them; one request. Raises as `streams`."""
+        """Return the vhosts that the user may see, but not their streams. One request. Raises as `streams`."""
         with self._client() as client:
             return self._get(
                 client, "vhosts?columns=name", lambda items: [_checked(item, "name")["name"] for item in items]
             )
 
     def close(self) -> None:
-        """End the requests under way, and refuse new ones."""
+        """Abort the requests under way, and refuse new ones."""
         self._is_closed = True
         for client in list(self._clients):
             client.close()
 
     @contextmanager
     def _client(self) -> Iterator[HttpClient]:
-        """Give a client that is closed when the time is over."""
+        """Lend a client that is closed when the time for a list is over.
+
+        A timeout for each read does not bound the whole: a server that sends a byte now and then would hold the thread.
+        """
         client = HttpClient(connections=1, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
-        self._clients.add(client)
+        self._clients.add(client)  # before `_is_closed` is read: `close` sets it, and then closes those it finds here
         timer = threading.Timer(LIST_TIMEOUT_S, client.close)
         timer.daemon = True
         timer.start()
@@ -147,7 +150,7 @@ class ManagementClient:
     def _get(
         self, client: HttpClient, path: str, parse: Callable[[Any], _Parsed], *, may_be_past_the_end: bool = False
     ) -> _Parsed:
-        """Ask for a list, and return it parsed; past the last page `parse` is given None."""
+        """Request a list, and return it parsed; for a page past the last one, `parse` gets None."""
 
         def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
             body = response.read(MAX_PAGE_BYTES + 1)
@@ -157,7 +160,7 @@ class ManagementClient:
             try:
                 return parse(json.loads(body))
             except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
-                raise UnavailableError(f"{self._url} answered what the management API does not: {err!r}") from err
+                raise UnavailableError(f"{self._url} answered, but not as a management API: {err!r}") from err
 
         return client.get(f"{self._url}/api/{path}", lambda: self._headers, read)
 
@@ -173,14 +176,14 @@ class ManagementClient:
 
 
 def _address(url: str) -> tuple[str, dict[str, str]]:
-    """Take a URL apart: without its credentials, and the headers that carry them."""
+    """Split a URL into one without credentials, and the headers that carry them."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
     if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
-        # The text stays out of the message, and what it could not be parsed for as well: both may show the password.
+        # Neither the URL nor the parser's error is quoted: both may show the password.
         raise InvalidSettingError("management URL", "is not of the form http[s]://user:password@host[:port]") from None
     headers = {"accept": "application/json", "user-agent": "coldstream"}
     if parts.username is not None:
@@ -231,12 +234,12 @@ def _stream(item: Mapping[str, Any]) -> BrokerStream:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    # An empty one comes as [] or "" from some releases.
+    # Some releases send an empty one as [] or "".
     return value if isinstance(value, dict) else {}
 
 
 def _age_ms(value: Any) -> int | None:
-    """Read an age as the broker does (rabbit_amqqueue:check_max_age/1); None for what it would not take."""
+    """Parse an age as the broker does (rabbit_amqqueue:check_max_age/1); None if the broker would not take it."""
     match = _AGE.fullmatch(value) if isinstance(value, str) else None
     if match is None or len(match["number"]) > _MAX_AGE_DIGITS or int(match["number"]) == 0:
         return None

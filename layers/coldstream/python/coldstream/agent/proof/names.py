@@ -1,9 +1,10 @@
-"""Which stream a broker's directory belongs to: what its name leaves of the answer.
+"""The names of streams as brokers encode them in a directory's name.
 
-The broker makes it of vhost, name and the nanosecond of declaration, joined by "_", and then turns every character
-outside base64url into "_" (rabbit_stream_queue:stream_name/1, osiris_util:to_base64uri/1). RabbitMQ 3 takes bytes for
-characters there; RabbitMQ 4 means what Unicode has for one, a grapheme cluster. So many names may be written alike, and
-only the broker can say which is meant.
+    <vhost>_<name>_<nanosecond of declaration>    every character outside base64url replaced by "_"
+
+RabbitMQ 3 replaces each byte, RabbitMQ 4 each character in the sense of Unicode, a grapheme cluster. Many names are
+encoded alike, so a directory's name only excludes streams; the broker has to say which one it is. Upstream:
+rabbit_stream_queue:stream_name/1, osiris_util:to_base64uri/1.
 """
 
 from __future__ import annotations
@@ -17,50 +18,51 @@ from itertools import islice
 from coldstream.agent.proof.management import BrokerStream
 
 MAX_GUESSES = 32
-"""Each may cost a question to the broker."""
+"""Each guess may cost a request to the broker."""
 
 _DIRECTORY = re.compile(r"(?P<names>.+)_[0-9]{16,20}")
 _NOT_BASE64URL = re.compile(rb"\r\n|[^A-Za-z0-9_=-]")
-"""Of bytes taken for characters; a line feed after a carriage return is one with it (string:to_graphemes/1)."""
+"""In bytes. A line feed after a carriage return is one character with it (string:to_graphemes/1)."""
 
 _LETTER = re.compile(r"[A-Za-z0-9=-]")
 
 
 @lru_cache(maxsize=1 << 16)
-def written(vhost: str, name: str) -> str:
-    """Write names as RabbitMQ 3 has them in a directory's, before the "_" and the time; and as 4 has those of ASCII.
+def encode_names(vhost: str, name: str) -> str:
+    """Encode names as RabbitMQ 3 does, before the "_" and the time. RabbitMQ 4 encodes ASCII the same way.
 
-    Remembered, for it is often asked.
+    Cached: each look at the directories encodes the names of all streams again.
     """
     return _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}".encode()).decode("ascii")
 
 
-def written_names(directory: str) -> str | None:
-    """Return what a directory's name has before the time; None for one that is not a stream's."""
+def encoded_names_of(directory: str) -> str | None:
+    """Return the part of a directory's name before the time; None if it is not a stream's."""
     match = _DIRECTORY.fullmatch(directory)
     return None if match is None else match["names"]
 
 
-def is_written(names: str, vhost: str, name: str) -> bool:
-    """Tell whether names may stand so in a directory's name, as a release of RabbitMQ writes it.
+def may_encode(names: str, vhost: str, name: str) -> bool:
+    """Tell whether `names`, from a directory's name, may stand for a vhost and a name in any release of RabbitMQ.
 
-    Which code points are one character depends on the Unicode of the broker's Erlang. So where there are other than
-    ASCII's, only what is certain is compared: a name may be taken for one that it is not, but not the other way round.
+    Which code points make one character depends on the Unicode version of the broker's Erlang. So outside of ASCII only
+    the letters that are certain are compared. That may take a stream for a candidate that is none; the broker then says
+    so. It never leaves out the right one.
     """
-    if names == written(vhost, name):
+    if names == encode_names(vhost, name):
         return True
     text = f"{vhost}_{name}"
-    return not text.isascii() and len(names) <= len(text) and letters(names) == _letters_written(vhost, name)
+    return not text.isascii() and len(names) <= len(text) and letters(names) == _letters_encoded(vhost, name)
 
 
 def letters(names: str) -> str:
-    """Return what of a directory's name is certain."""
+    """Return the part of encoded names that is certain: all but the "_"."""
     return names.replace("_", "")
 
 
 @lru_cache(maxsize=1 << 16)
-def _letters_written(vhost: str, name: str) -> str:
-    """Return the letters that are left where each character outside base64url, of how many code points ever, is "_"."""
+def _letters_encoded(vhost: str, name: str) -> str:
+    """Return the letters that stay if each other character becomes "_", however many code points a character has."""
     text = f"{vhost}_{name}"
     return "".join(
         character
@@ -70,30 +72,30 @@ def _letters_written(vhost: str, name: str) -> str:
 
 
 def _joins_before(character: str) -> bool:
-    """Tell whether a code point is one character with what stands before it: accents, joiners, shades of skin."""
+    """Tell whether a code point makes one character with the one before it: accents, joiners, skin tones."""
     is_mark = unicodedata.category(character).startswith("M")
     return is_mark or character in "\u200c\u200d" or "\U0001f3fb" <= character <= "\U0001f3ff"
 
 
 def letters_of(vhost: str, name: str) -> set[str]:
-    """Return what is certain of how names are written, by each release of RabbitMQ."""
-    return {letters(written(vhost, name)), _letters_written(vhost, name)}
+    """Return the certain part of how each release of RabbitMQ encodes names."""
+    return {letters(encode_names(vhost, name)), _letters_encoded(vhost, name)}
 
 
 def candidates(directory: str, known: Iterable[BrokerStream]) -> list[tuple[str, str]]:
-    """Return the (vhost, name) pairs of the known streams that a directory may be written for."""
-    names = written_names(directory)
+    """Return the (vhost, name) pairs of the known streams that a directory may belong to."""
+    names = encoded_names_of(directory)
     if names is None:
         return []
-    return [(stream.vhost, stream.name) for stream in known if is_written(names, stream.vhost, stream.name)]
+    return [(stream.vhost, stream.name) for stream in known if may_encode(names, stream.vhost, stream.name)]
 
 
-def guesses(directory: str) -> dict[str, list[str]]:
-    """Return names that a directory may belong to by their vhosts, likeliest first; at most MAX_GUESSES.
+def guess_names(directory: str) -> dict[str, list[str]]:
+    """Guess names for a directory, by vhost, the likeliest first; at most MAX_GUESSES.
 
-    Every "_" may be where the vhost ends, "_" alone is the vhost "/", and other "_" stand for themselves or for ".".
+    The vhost may end at every "_". A vhost "_" is "/", and any other "_" stands for itself or for ".".
     """
-    names = written_names(directory)
+    names = encoded_names_of(directory)
     found: dict[str, list[str]] = {}
     for vhost, name in [] if names is None else dict.fromkeys(islice(_guesses(names), MAX_GUESSES)):
         found.setdefault(vhost, []).append(name)

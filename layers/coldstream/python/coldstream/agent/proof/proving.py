@@ -50,7 +50,7 @@ class StreamProving:
         if progress.identity.stream is None and not await self._find_names():
             return False
         assert progress.identity.stream is not None
-        if not self._rules.take(progress.identity.stream):
+        if not self._rules.takes(progress.identity.stream.vhost, progress.identity.stream.name):
             progress.state = StreamState.EXCLUDED
             return False
         return True

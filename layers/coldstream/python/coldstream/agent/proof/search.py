@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
-from coldstream.agent.proof.names import candidates, guesses
+from coldstream.agent.proof.names import candidates, guess_names
 from coldstream.agent.proof.namesakes import Namesake, Namesakes
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError, LoginRefusedError, NotFoundError, VhostRefusedError
@@ -88,7 +88,7 @@ class NameSearch:
     """Searches for the names of one directory, again and again. `why` says what the last search lacked."""
 
     def __init__(
-        self, directory: NamedDirectory, broker: BrokerProver, naming: Naming, rules: Rules, namesakes: Namesakes
+        self, directory: NamedDirectory, broker: BrokerProver, naming: StreamListing, rules: Rules, namesakes: Namesakes
     ) -> None:
         self.why: str | None = None
         self._directory = directory
@@ -129,22 +129,22 @@ class NameSearch:
 
     async def _search(self, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
         if not self._naming.is_available:
-            return await self._search_guesses(first, another)
+            return await self._search_guess_names(first, another)
         # A list from before the chunks were read may lack the stream that they are of.
         listed = await self._naming.known_since(asyncio.get_running_loop().time())
         streams = [StreamId(vhost, name, self._incarnation) for vhost, name in candidates(self._incarnation, listed)]
         if not streams:
             return NoNames(UNLISTED)
-        if not any(self._rules.take(stream) for stream in streams):
+        if not any(self._rules.takes(stream.vhost, stream.name) for stream in streams):
             return NoNames(state=StreamState.EXCLUDED)
         answers = await self._ask(streams, first, another)
         if answers.refused:
             raise answers.refused[0]
         return await self._conclude(answers, first, another)
 
-    async def _search_guesses(self, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
+    async def _search_guess_names(self, first: ChunkHeader, another: ChunkHeader) -> FoundNames | NoNames:
         refused: list[BrokerRefusedError] = []
-        for vhost, names in guesses(self._incarnation).items():
+        for vhost, names in guess_names(self._incarnation).items():
             answers = await self._ask([StreamId(vhost, name, self._incarnation) for name in names], first, another)
             if answers:
                 return await self._conclude(answers, first, another)

@@ -1,10 +1,10 @@
-"""Segments that the agent writes itself, in the broker's format, out of chunks that it was sent.
+"""The spool: segments that the agent writes itself, in the broker's format.
 
     <directory>/<first offset, 20 digits>.segment           closed: whole, and safe on the disk
-                <first offset, 20 digits>.segment.part      open; it may end anywhere, as after a crash
+                <first offset, 20 digits>.segment.part      open; after a crash it may end anywhere
 
-The directory is that of a stream's pins: whoever archives it removes what is archived. Everything here blocks on the
-disk, and raises OSError as it does; `recover` comes first, and again after an error.
+The directory is that of the stream's pins, so the archiver removes segments once they are archived. Everything here
+blocks on the disk, and may raise OSError. `recover` comes first, and again after an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coldstream.agent.disk.walk import SegmentWalk
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
-from coldstream.format.segment import SEGMENT_HEADER, file_name
+from coldstream.format.segment import SEGMENT_HEADER, file_name, first_offset_of
 from coldstream.units import MIB, Offset
 
 _PART = ".part"
@@ -35,10 +35,10 @@ class ClosedSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """What an earlier run left: segments that were open and are closed now, and the last user chunk of all.
+class RecoveredSegments:
+    """What an earlier run left: `closed` are the segments that it left open, `last` is the last user chunk of all.
 
-    `next_offset` is where the newest segment ends, 0 without any.
+    `next_offset` is where the newest segment ends, 0 if there is none.
     """
 
     closed: tuple[ClosedSegment, ...]
@@ -47,7 +47,7 @@ class Recovered:
 
 
 class SegmentSpool:
-    """Writes one segment after another. `open_bytes` is the size of the open one, 0 while there is none."""
+    """Writes one segment after another. `open_bytes` is the size of the open one, 0 if there is none."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,26 +56,25 @@ class SegmentSpool:
         self._next_offset = Offset(0)
         self.open_bytes = 0
 
-    def recover(self) -> Recovered:
-        """Close what is open with its last whole user chunk, CRCs checked; what has none is removed."""
+    def recover(self) -> RecoveredSegments:
+        """Cut what is open after its last whole user chunk, CRCs checked, and close it; remove it if it has none."""
         self.abandon()
         self._directory.mkdir(parents=True, exist_ok=True)
         _sync(self._directory.parent)
         closed: list[ClosedSegment] = []
-        for part in sorted(self._directory.glob(f"*.segment{_PART}")):
-            end_position, last = _last_whole_chunk(part)
+        for part, first_offset in self._open_segments():
+            end_position, last = _last_whole_chunk(part, first_offset)
             if last is None:
                 part.unlink()
                 continue
             with part.open("r+b") as file:
                 file.truncate(end_position)
                 os.fsync(file.fileno())
-            path = self._publish(part)
-            closed.append(ClosedSegment(path, Offset(int(path.stem)), last.next_offset))
-        return Recovered(tuple(closed), *self._end())
+            closed.append(ClosedSegment(self._publish(part), first_offset, last.next_offset))
+        return RecoveredSegments(tuple(closed), *self._end())
 
     def append(self, chunks: bytes, first_offset: Offset, next_offset: Offset) -> None:
-        """Write whole chunks of the offsets [first_offset, next_offset) to the open segment, or to a new one."""
+        """Append whole chunks of the offsets [first_offset, next_offset) to the open segment, or to a new one."""
         if self._file is None:
             path = self._directory / (file_name(first_offset, "segment") + _PART)
             self._file = FileIO(path, "xb")
@@ -87,23 +86,24 @@ class SegmentSpool:
         self._next_offset = next_offset
 
     def close_segment(self) -> ClosedSegment | None:
-        """Close the open segment, and return it once it is safe on the disk; None while there is none."""
+        """Close the open segment, and return it once it is safe on the disk; None if there is none."""
         if self._file is None:
             return None
+        # Before the rename: a file of the closed name is never cut short, whenever the machine crashes.
         os.fsync(self._file.fileno())
         part = Path(os.fsdecode(self._file.name))
         self.abandon()
         return ClosedSegment(self._publish(part), self._first_offset, self._next_offset)
 
     def abandon(self) -> None:
-        """Leave the open segment as it is."""
+        """Stop writing to the open segment, and leave it on the disk as it is."""
         if self._file is not None:
             self._file.close()
         self._file = None
         self.open_bytes = 0
 
     def size_bytes(self) -> int:
-        """Add up the sizes of all segments, the open one's too."""
+        """Return the size of all segments together, the open one included."""
         total = self.open_bytes
         for path in segment_files(self._directory).values():
             try:
@@ -111,6 +111,12 @@ class SegmentSpool:
             except FileNotFoundError:
                 continue  # archived meanwhile
         return total
+
+    def _open_segments(self) -> list[tuple[Path, Offset]]:
+        """Return the files of open segments, and the first offset of each, in order."""
+        paths = sorted(path for path in self._directory.iterdir() if path.suffix == _PART)
+        offsets = ((path, first_offset_of(path.stem)) for path in paths)
+        return [(path, first_offset) for path, first_offset in offsets if first_offset is not None]
 
     def _publish(self, part: Path) -> Path:
         path = part.with_suffix("")
@@ -140,7 +146,7 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory outlive a crash of the machine."""
+    """Make the names in a directory survive a crash of the machine."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -148,12 +154,13 @@ def _sync(directory: Path) -> None:
         os.close(fd)
 
 
-def _last_whole_chunk(part: Path) -> tuple[int, ChunkHeader | None]:
-    """Return the byte at which the last whole user chunk ends, and its header; None where there is none.
+def _last_whole_chunk(part: Path, first_offset: Offset) -> tuple[int, ChunkHeader | None]:
+    """Return the byte at which the last whole user chunk ends, and its header; 0 and None if there is none.
 
-    Tracking chunks behind it may be ours, made for what came next, and say nothing of which stream this is.
+    Tracking chunks after it are dropped. They may be fillers for a chunk that was never written, and do not show which
+    incarnation this is.
     """
-    scanner = SegmentScanner(str(part), first_offset=Offset(int(part.name.partition(".")[0])))
+    scanner = SegmentScanner(str(part), first_offset=first_offset)
     end_position, last = 0, None
     with part.open("rb") as file:
         try:
@@ -162,5 +169,5 @@ def _last_whole_chunk(part: Path) -> tuple[int, ChunkHeader | None]:
                     if isinstance(event, ChunkEnd) and event.header.type is ChunkType.USER:
                         end_position, last = event.position + event.header.total_bytes, event.header
         except CorruptionError:
-            pass  # where it was cut
+            pass  # here the crash cut it
     return end_position, last

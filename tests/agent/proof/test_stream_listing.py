@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from coldstream.agent.proof import naming as naming_module
+from coldstream.agent.proof import stream_listing as naming_module
 from coldstream.agent.proof.management import BrokerStream, ManagementClient
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.errors import UnavailableError
 
 ORDERS = BrokerStream("/", "orders", None, None, None)
@@ -33,8 +33,8 @@ def management() -> Management:
 
 
 @pytest.fixture
-def naming(management: Management) -> Naming:
-    return Naming(cast(ManagementClient, management))
+def naming(management: Management) -> StreamListing:
+    return StreamListing(cast(ManagementClient, management))
 
 
 async def test_many_streams_ask_once(naming, management):
@@ -53,7 +53,7 @@ async def test_many_streams_do_not_wait_one_after_another_for_an_api_that_is_dow
 
 
 async def test_without_an_api_nothing_is_known():
-    assert await Naming(None).known() == ()
+    assert await StreamListing(None).known() == ()
 
 
 async def test_names_are_asked_for_again_after_a_while_and_not_before(naming, management, monkeypatch):
@@ -68,7 +68,7 @@ async def test_names_are_asked_for_again_after_a_while_and_not_before(naming, ma
 
 async def test_who_needs_names_as_of_now_is_not_given_older_ones(naming, management, monkeypatch):
     monkeypatch.setattr(naming_module, "REST_S", 0.0)
-    monkeypatch.setattr(naming_module, "SHARE", 0)
+    monkeypatch.setattr(naming_module, "REST_FACTOR", 0)
     loop = asyncio.get_running_loop()
     await naming.known()
     before = loop.time()
@@ -86,11 +86,3 @@ async def test_the_api_is_left_alone_for_a_while_whoever_waits_for_it(naming, ma
         await naming.known_since(loop.time())
     assert loop.time() - began >= 0.4
     assert management.asked == 3
-
-
-async def test_retention_is_that_of_the_stream_of_both_names(naming, management):
-    assert naming.retention("/", "orders") is None
-    await naming.known()
-    assert naming.retention("/", "orders") == ORDERS
-    assert naming.retention("shop", "orders") is None
-    assert naming.retention("/", "invoices") is None

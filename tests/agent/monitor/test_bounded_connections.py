@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coldstream.agent.monitor.connections import Connections
+from coldstream.agent.monitor.bounded_connections import BoundedConnections
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def broken_off(sockets: list[socket.socket]) -> list[int]:
 
 
 def test_a_peer_pushes_out_its_own_oldest(sockets):
-    connections = Connections(limit=10, limit_of_peer=2)
+    connections = BoundedConnections(limit=10, limit_of_peer=2)
     for connection in sockets[:2]:
         connections.admit(connection, "10.0.0.1")
     connections.admit(sockets[2], "10.0.0.2")
@@ -41,7 +41,7 @@ def test_a_peer_pushes_out_its_own_oldest(sockets):
 
 
 def test_who_has_most_makes_room_for_others(sockets):
-    connections = Connections(limit=4, limit_of_peer=3)
+    connections = BoundedConnections(limit=4, limit_of_peer=3)
     connections.admit(sockets[0], "10.0.0.2")
     for connection in sockets[1:4]:
         connections.admit(connection, "10.0.0.1")
@@ -50,7 +50,7 @@ def test_who_has_most_makes_room_for_others(sockets):
 
 
 def test_addresses_of_one_ipv6_network_are_one_peer_and_those_of_ipv4_are_their_own(sockets):
-    connections = Connections(limit=10, limit_of_peer=1)
+    connections = BoundedConnections(limit=10, limit_of_peer=1)
     for connection, address in zip(
         sockets, ["2001:db8::1", "2001:db8::2", "fe80::1%eth0", "::ffff:10.0.0.1", "10.0.0.2", "10.0.0.1"], strict=True
     ):
@@ -59,17 +59,17 @@ def test_addresses_of_one_ipv6_network_are_one_peer_and_those_of_ipv4_are_their_
 
 
 def test_what_is_done_counts_no_more(sockets):
-    connections = Connections(limit=1, limit_of_peer=1)
+    connections = BoundedConnections(limit=1, limit_of_peer=1)
     connections.admit(sockets[0], "10.0.0.1")
-    connections.done(sockets[0])
-    connections.done(sockets[0])
+    connections.remove(sockets[0])
+    connections.remove(sockets[0])
     connections.admit(sockets[1], "10.0.0.1")
     assert broken_off(sockets) == []
     assert len(connections) == 1
 
 
 def test_what_takes_too_long_is_broken_off(sockets):
-    connections = Connections()
+    connections = BoundedConnections()
     connections.admit(sockets[0], "a name")
     connections.break_off_late(3600)
     assert broken_off(sockets) == []

@@ -1,4 +1,4 @@
-"""The protocol source never mixes two lives of a stream."""
+"""The protocol source never mixes two incarnations of a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent.proof.incarnations import CLOCKS_APART_MS, Anchor
-from coldstream.agent.recording import protocol
+from coldstream.agent.recording import recorder, spool_writer
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.errors import StreamNotFoundError
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -18,8 +18,8 @@ from tests.support.protocol_log import SOON_S, Log, expected_of, rebuilt_in, sta
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.01)
 
 
 async def test_a_replica_that_is_behind_is_waited_for(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_stream_declared_again_is_told_from_one_of_which_all_is_archived
     assert rebuilt_in(tmp_path) == []
 
 
-async def test_a_stream_of_which_all_is_archived_is_read_on_from_there(tmp_path: Path) -> None:
+async def test_a_stream_archived_to_its_end_is_read_on_from_there(tmp_path: Path) -> None:
     log = Log()
     for _ in range(8):
         log.add()
@@ -123,9 +123,7 @@ async def test_a_stream_of_which_all_is_archived_is_read_on_from_there(tmp_path:
 
 
 @pytest.mark.parametrize("anchor", [ARCHIVED, None], ids=["all archived", "all here"])
-async def test_a_stream_of_which_retention_deleted_what_it_is_known_by_is_another(
-    tmp_path: Path, anchor: Anchor | None
-) -> None:
+async def test_a_stream_whose_known_chunk_retention_deleted_is_another(tmp_path: Path, anchor: Anchor | None) -> None:
     log = Log()
     if anchor is None:
         for _ in range(4):

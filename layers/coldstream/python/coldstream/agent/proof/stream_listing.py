@@ -1,4 +1,4 @@
-"""The names that the broker's management API knows, asked for now and then."""
+"""The broker's streams as its management API lists them, shared by all who ask."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from coldstream.errors import ColdstreamError
 
 REFRESH_S = 10.0
 RETRY_S = 2.0
-"""After a failure nobody asks again for so long, but is told of it: many streams ask, one after another."""
-
+"""After a failure. Until then it is raised again: thousands of archivers ask, one after another."""
 
 REST_S = 1.0
-SHARE = 10
-"""A list is asked for again after a while, and after so many times what the last one took, whoever waits for it."""
+REST_FACTOR = 10
+"""The API rests between two lists for REST_S, and for so many times as long as the last list took."""
 
 
-class Naming:
-    """Lists the broker's streams; nothing without a management API."""
+class StreamListing:
+    """Lists the broker's streams; none without a management API."""
 
     def __init__(self, client: ManagementClient | None) -> None:
         self._client = client
         self._known: tuple[BrokerStream, ...] = ()
-        self._asked_at: float | None = None
+        self._listed_at: float | None = None  # when the request for `_known` began
         self._rested_at = 0.0
         self._failed: tuple[float, ColdstreamError] | None = None
-        self._asking = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     @property
     def is_available(self) -> bool:
@@ -42,18 +41,20 @@ class Naming:
         if self._client is None:
             return ()
         while True:
-            async with self._asking:
-                if self._asked_at is not None and self._asked_at >= since:
+            # Under the lock, so that whoever waited for a list that began late enough for it takes that one.
+            async with self._turn:
+                if self._listed_at is not None and self._listed_at >= since:
                     return self._known
                 now = asyncio.get_running_loop().time()
                 if self._failed is not None and now - self._failed[0] < RETRY_S:
                     raise self._failed[1]
                 if now >= self._rested_at:
-                    await self._ask(self._client, now)
+                    await self._list(self._client, now)
                     return self._known
+            # Outside of the lock: others may be content with the list that is there.
             await asyncio.sleep(self._rested_at - now)
 
-    async def _ask(self, client: ManagementClient, now: float) -> None:
+    async def _list(self, client: ManagementClient, now: float) -> None:
         loop = asyncio.get_running_loop()
         try:
             self._known = tuple(await asyncio.to_thread(client.streams))
@@ -61,9 +62,6 @@ class Naming:
             self._failed = (loop.time(), err)
             raise
         self._failed = None
-        self._asked_at = now
-        self._rested_at = loop.time() + max(REST_S, SHARE * (loop.time() - now))
-
-    def retention(self, vhost: str, name: str) -> BrokerStream | None:
-        """Return what was last known of a stream, without asking."""
-        return next((stream for stream in self._known if (stream.vhost, stream.name) == (vhost, name)), None)
+        # From before the request: a stream that was declared while it ran may be missing from it.
+        self._listed_at = now
+        self._rested_at = loop.time() + max(REST_S, REST_FACTOR * (loop.time() - now))

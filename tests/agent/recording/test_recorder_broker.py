@@ -13,8 +13,8 @@ from rstream import CompressionType
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import protocol
-from coldstream.agent.recording.protocol import LOST, ProtocolSource
+from coldstream.agent.recording import spool_writer
+from coldstream.agent.recording.recorder import LOST, StreamRecorder
 from coldstream.agent.recording.spool import ClosedSegment, SegmentSpool
 from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.format.chunk import Chunk, ChunkType, iter_chunks
@@ -34,7 +34,7 @@ SEGMENT_BYTES = 100_000
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.05)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.05)
 
 
 class Run:
@@ -53,7 +53,7 @@ class Run:
         async with LiveConnection(self._address, "/") as connection:
             first = await connection.probe(self._stream.name, FIRST, timeout_s=5)
         assert first is not None
-        self.source = ProtocolSource(
+        self.source = StreamRecorder(
             lambda: LiveConnection(self._address, "/"),
             self._stream,
             self._directory,
@@ -192,7 +192,7 @@ async def test_runs_that_are_killed_at_any_moment_leave_no_gap_and_no_duplicate(
     assert_same(chunks_in(tmp_path), on_disk)
 
 
-async def test_what_retention_deletes_before_it_is_read_is_told(broker: Broker, tmp_path: Path) -> None:
+async def test_offsets_that_retention_deletes_before_they_are_read_are_reported(broker: Broker, tmp_path: Path) -> None:
     name = "protocol-overtaken"
 
     def publish(streams: StreamConnection) -> None:

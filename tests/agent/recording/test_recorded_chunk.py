@@ -7,7 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from coldstream.agent.recording.rebuild import incarnation_of_first_chunk, rebuilt, tracking_before
+from coldstream.agent.proof.incarnations import incarnation_of_first_chunk
+from coldstream.agent.recording.recorded_chunk import record_chunk, tracking_fillers
 from coldstream.errors import InvalidNameError
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
@@ -21,28 +22,28 @@ ENCODED = chunk(500, b"one", b"two")
 
 
 def test_a_chunk_without_trailer_and_bloom_filter_stays_byte_for_byte() -> None:
-    assert rebuilt(chunk_of(ENCODED, source="test")) == ENCODED
+    assert record_chunk(chunk_of(ENCODED, source="test")) == ENCODED
 
 
 def test_a_trailer_that_was_sent_stays_byte_for_byte() -> None:
     delivered = replace(header_of(ENCODED), trailer_bytes=12).to_bytes() + ENCODED[48:] + b"\x00\x02pp12345678"
-    assert rebuilt(chunk_of(delivered, source="test")) == delivered
+    assert record_chunk(chunk_of(delivered, source="test")) == delivered
 
 
 def test_a_trailer_that_was_not_sent_is_not_announced() -> None:
     header = replace(header_of(ENCODED), trailer_bytes=12)
-    assert rebuilt(chunk_of(header.to_bytes() + ENCODED[48:], source="test")) == ENCODED
+    assert record_chunk(chunk_of(header.to_bytes() + ENCODED[48:], source="test")) == ENCODED
 
 
 @pytest.mark.parametrize("size_bytes", [1, 16, 255])
 def test_a_bloom_filter_which_is_never_sent_may_match_anything(size_bytes: int) -> None:
     header = replace(header_of(ENCODED), bloom_bytes=size_bytes)
-    found = rebuilt(chunk_of(header.to_bytes() + ENCODED[48:], source="test"))
+    found = record_chunk(chunk_of(header.to_bytes() + ENCODED[48:], source="test"))
     assert found == header.to_bytes() + b"\xff" * size_bytes + ENCODED[48:]
 
 
 def test_each_offset_before_a_chunk_gets_a_tracking_chunk() -> None:
-    segment = SEGMENT_HEADER + b"".join(tracking_before(header_of(ENCODED), Offset(497))) + ENCODED
+    segment = SEGMENT_HEADER + b"".join(tracking_fillers(header_of(ENCODED), Offset(497))) + ENCODED
     scanner = SegmentScanner("test", first_offset=Offset(497))
     headers = [event.header for event in scanner.feed(segment) if isinstance(event, ChunkEnd)]
     scanner.close()
@@ -56,7 +57,7 @@ def test_each_offset_before_a_chunk_gets_a_tracking_chunk() -> None:
 
 
 def test_no_offset_before_a_chunk_gets_none() -> None:
-    assert list(tracking_before(header_of(ENCODED), Offset(500))) == []
+    assert list(tracking_fillers(header_of(ENCODED), Offset(500))) == []
 
 
 def test_an_incarnation_is_named_as_the_broker_names_it() -> None:

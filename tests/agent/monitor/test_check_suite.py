@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coldstream.agent.monitor import checks as checks_module
+from coldstream.agent.monitor import check_suite as checks_module
 from coldstream.agent.monitor.check import Check
-from coldstream.agent.monitor.checks import check_agent
+from coldstream.agent.monitor.check_suite import check_agent
 from coldstream.agent.options import AgentOptions
 from coldstream.live.address import BrokerAddress
 

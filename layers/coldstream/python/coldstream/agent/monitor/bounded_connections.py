@@ -1,9 +1,9 @@
-"""The open connections of a server: so many and no more, of which a new one always gets room.
+"""The open connections of a server: bounded in number, and always with room for a new one.
 
-Where there are too many, the oldest of the peer that has most is broken off. So a peer that opens connections and
-says nothing is in nobody's way but its own, and many such peers only in the way of who takes longer than they need to
-push it out. A peer is an IPv4 address, or the first 64 bits of an IPv6 address: one host has as many of the rest as it
-likes.
+If there are too many, the oldest connection of the peer that has most is broken off. So a peer that opens connections
+and says nothing only gets in its own way. Many such peers get in the way of a client only if it takes longer than they
+need to push it out. A peer is an IPv4 address, or the first 64 bits of an IPv6 address, as one host may use any address
+below those.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MAX_CONNECTIONS = 64
 MAX_CONNECTIONS_OF_PEER = 8
 
 
-class Connections:
-    """The connections that are served now. Safe to use from several threads."""
+class BoundedConnections:
+    """The connections that are served now. Any thread may call it."""
 
     def __init__(self, limit: int = MAX_CONNECTIONS, limit_of_peer: int = MAX_CONNECTIONS_OF_PEER) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: socket.socket, address: str) -> None:
-        """Take a connection, and break another off where there are too many."""
+        """Take a connection, and break another off if there are too many."""
         peer = _peer(address)
         with self._lock:
             held = Counter(other for other, _ in self._open.values())
@@ -42,13 +42,13 @@ class Connections:
                 self._break_off_oldest(held.most_common(1)[0][0])
             self._open[connection] = peer, time.monotonic()
 
-    def done(self, connection: socket.socket) -> None:
-        """Take note that a connection is served, or that it failed."""
+    def remove(self, connection: socket.socket) -> None:
+        """Forget a connection that is served, or that failed."""
         with self._lock:
             self._open.pop(connection, None)
 
     def break_off_late(self, timeout_s: float) -> None:
-        """Break off what has been open for longer, whatever it has sent or read meanwhile."""
+        """Break off connections open for longer than that, also those that still send or read a little now and then."""
         latest = time.monotonic() - timeout_s
         with self._lock:
             for connection in [late for late, (_, since) in self._open.items() if since < latest]:
@@ -58,7 +58,8 @@ class Connections:
         self._break_off(next(connection for connection, (other, _) in self._open.items() if other == peer))
 
     def _break_off(self, connection: socket.socket) -> None:
-        # Its thread finds the end of what it reads or writes, and closes it.
+        # Not closed here: its thread may be about to use the descriptor, whose number the next connection would get.
+        # After the shutdown that thread finds the end of what it reads or writes, and closes the connection.
         del self._open[connection]
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

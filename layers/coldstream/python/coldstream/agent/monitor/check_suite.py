@@ -1,7 +1,6 @@
-"""All that an agent needs, tried before it runs.
+"""All checks of what an agent needs, made before it runs.
 
-What is asked for of AWS and the broker is what the agent asks for. Nothing is archived or announced, and nothing is
-left behind.
+They ask of AWS and the broker what the agent asks. They archive and announce nothing, and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from coldstream.agent.options import AgentOptions
 
 
 async def check_agent(options: AgentOptions, environment: Mapping[str, str]) -> list[Check]:
-    """Check everything that an agent with these options needs. Takes seconds; minutes where a service is silent."""
-    found = await asyncio.gather(
+    """Check everything that an agent with these options needs. Takes seconds; minutes if a service does not answer."""
+    by_part = await asyncio.gather(
         asyncio.to_thread(check_disk, options),
         check_broker(options),
         asyncio.to_thread(check_aws, options.environment(environment)),
     )
-    return [check for checks in found for check in checks]
+    return [check for checks in by_part for check in checks]

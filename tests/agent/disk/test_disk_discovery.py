@@ -11,21 +11,20 @@ import pytest
 from coldstream.agent import agent as agent_module
 from coldstream.agent.agent import Agent
 from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.disk.follow_disk import DiskFollower
+from coldstream.agent.disk.disk_discovery import DiskDiscovery
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.options import AgentOptions
-from coldstream.agent.proof.naming import Naming
+from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.stream_file import PendingLoss, RememberedStream
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory.objects import MemoryObjects
-from coldstream.store.memory.table import MemoryTable
+from coldstream.store.memory.table import MemoryObjects, MemoryTable
 from coldstream.units import Offset
 from tests.support.node import Node
 
-LIFE = Incarnation("__orders_1763700000000000000")
+INCARNATION = Incarnation("__orders_1763700000000000000")
 
 
 class Bus:
@@ -53,13 +52,14 @@ async def test_a_loss_is_told_though_no_pin_and_no_directory_of_its_stream_is_le
     )
     bus = Bus()
     archive = ArchiveClient(MemoryTable(), MemoryObjects(), bus, Keys(), BandwidthLimit(None))
-    agent = Agent(options, archive, node, Naming(None), AgentMetrics())
+    agent = Agent(options, archive, node, StreamListing(None), AgentMetrics())
     loss = PendingLoss(Offset(5), Offset(9), "the disk was nearly full")
-    agent.memory(LIFE).save(RememberedStream(StreamId("/", "orders", LIFE), Offset(5), (loss,)))
-    task = asyncio.create_task(agent.run(DiskFollower(node.data)))
+    remembered = RememberedStream(StreamId("/", "orders", INCARNATION), Offset(5), (loss,))
+    agent.state.stream_file(INCARNATION).save(remembered)
+    task = asyncio.create_task(agent.run(DiskDiscovery(agent.options)))
     try:
         async with asyncio.timeout(10):
-            while any(agent.memories.iterdir()) or agent.archivers:  # noqa: ASYNC110  what is waited for has no event
+            while any(agent.state.stream_files.iterdir()) or agent.archivers:  # noqa: ASYNC110  what is waited for has no event
                 await asyncio.sleep(0.01)
     finally:
         task.cancel()

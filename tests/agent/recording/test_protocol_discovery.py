@@ -1,4 +1,4 @@
-"""Which lives of which streams the protocol source follows, and what becomes of those that it leaves."""
+"""Which incarnations of which streams the protocol source follows, and what becomes of those that it leaves."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from coldstream.agent.agent import Agent
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.losses import UNSEEN
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.proof.management import BrokerStream
-from coldstream.agent.recording import follow_protocol, protocol
-from coldstream.agent.recording.follow_protocol import ProtocolFollower
+from coldstream.agent.recording import protocol_discovery, recorder
+from coldstream.agent.recording.protocol_discovery import ProtocolDiscovery
 from coldstream.agent.stream_file import PendingLoss, RememberedStream
 from coldstream.errors import BrokerRefusedError, StreamNotFoundError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
@@ -35,7 +35,7 @@ from tests.support.segments import MemoryArchive
 ORDERS = ("/", "orders")
 
 
-def life(timestamp: int) -> Incarnation:
+def incarnation(timestamp: int) -> Incarnation:
     return Incarnation(f"__orders_{timestamp * 10**6 + crc32(b'/' + bytes(1) + b'orders') % 10**6:019}")
 
 
@@ -86,7 +86,7 @@ class World:
             self.log.add(timestamp=timestamp)
 
     def archived(self, timestamp: int) -> list[tuple[int, int]]:
-        entries = self.archive.table.log_from_offset(life(timestamp), Offset(0), 1000).entries
+        entries = self.archive.table.log_from_offset(incarnation(timestamp), Offset(0), 1000).entries
         return [(int(entry.first_offset), int(entry.next_offset)) for entry in entries]
 
     def archived_to(self, timestamp: int) -> int:
@@ -97,12 +97,12 @@ class World:
         return reached
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[tuple[Agent, ProtocolFollower]]:
+    async def agent(self) -> AsyncIterator[tuple[Agent, ProtocolDiscovery]]:
         address = BrokerAddress.from_uri("rabbitmq-stream://localhost")
         options = AgentOptions(
             self.state,
             address,
-            source=Source.PROTOCOL,
+            source=SegmentSource.PROTOCOL,
             streams=self.streams,
             management="http://localhost",
             scan_s=self.scan_s,
@@ -111,11 +111,12 @@ class World:
         archive = ArchiveClient(
             self.archive.table, self.archive.objects, self.bus, self.archive.keys, BandwidthLimit(None)
         )
-        agent = Agent(options, archive, self, self, AgentMetrics())
-        follower = ProtocolFollower(archive, self, self)
-        tasks = [asyncio.create_task(agent.run(follower)), asyncio.create_task(self._functions())]
+        metrics = AgentMetrics()
+        agent = Agent(options, archive, self, self, metrics)
+        discovery = ProtocolDiscovery(options, archive, self, self, metrics)
+        tasks = [asyncio.create_task(agent.run(discovery)), asyncio.create_task(self._functions())]
         try:
-            yield agent, follower
+            yield agent, discovery
         finally:
             for task in tasks:
                 task.cancel()
@@ -137,10 +138,10 @@ async def until(condition: Callable[[], object]) -> None:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path / "state")
     make_quick(monkeypatch)
-    monkeypatch.setattr(follow_protocol, "LiveConnection", world.connect)
-    monkeypatch.setattr(follow_protocol, "FIRST_DELAY_S", 0.02)
-    monkeypatch.setattr(follow_protocol, "TURN_S", 0.02)
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(protocol_discovery, "LiveConnection", world.connect)
+    monkeypatch.setattr(protocol_discovery, "FIRST_DELAY_S", 0.02)
+    monkeypatch.setattr(protocol_discovery, "TURN_S", 0.02)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(agent_module, "SHOW_S", 0.02)
     return world
 
@@ -156,7 +157,7 @@ async def read_without_aws(world: World, next_offset: int) -> None:
     world.bus.is_down = False
 
 
-async def test_lives_are_archived_each_as_its_own(world: World) -> None:
+async def test_incarnations_are_archived_each_as_its_own(world: World) -> None:
     world.declare(1000, 8)
     async with world.agent():
         await until(lambda: world.archived_to(1000) == 80)
@@ -165,14 +166,14 @@ async def test_lives_are_archived_each_as_its_own(world: World) -> None:
     assert world.archived_to(1000) == 80
 
 
-async def test_what_an_earlier_run_left_of_a_life_that_is_gone_since_is_archived(world: World) -> None:
+async def test_what_an_earlier_run_left_of_an_incarnation_that_is_gone_since_is_archived(world: World) -> None:
     world.declare(1000, 6)
     await read_without_aws(world, 60)
     world.declare(2000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 60 and world.archived_to(2000) == 80)
-        await until(lambda: list(agent.archivers) == [life(2000)])
-    assert [path.name for path in (world.state / "pins").iterdir()] == [life(2000)]
+        await until(lambda: list(agent.archivers) == [incarnation(2000)])
+    assert [path.name for path in (world.state / "pins").iterdir()] == [incarnation(2000)]
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
@@ -193,14 +194,14 @@ async def test_what_an_earlier_run_left_of_a_stream_that_is_deleted_since_is_arc
 async def test_a_deleted_stream_is_asked_for_no_more_until_it_is_listed_again(world: World) -> None:
     world.streams, world.is_listed = (), True
     world.declare(1000, 4)
-    async with world.agent() as (_, follower):
+    async with world.agent() as (_, discovery):
         await until(lambda: world.archived_to(1000) == 40)
         world.is_listed = False
         assert world.log is not None
         deleted, world.log = world.log, None
         deleted.is_deleted = True
         deleted.news.set()
-        await until(lambda: not follower._tasks)
+        await until(lambda: not discovery._tasks)
         world.declare(2000, 4)
         world.is_listed = True
         await until(lambda: world.archived_to(2000) == 40)
@@ -211,7 +212,7 @@ async def test_what_is_closed_is_archived_at_once_and_what_is_deleted_ends_at_on
     world.scan_s = 60
     world.declare(1000, 3)
     async with world.agent() as (agent, _):
-        await until(lambda: agent.archivers and agent.archivers[life(1000)].state == "following")
+        await until(lambda: agent.archivers and agent.archivers[incarnation(1000)].state == "following")
         assert world.log is not None
         world.log.add()
         await until(lambda: world.archived_to(1000) == 40)
@@ -243,7 +244,9 @@ async def test_a_broker_that_does_not_know_a_stream_for_a_moment_costs_nothing(w
     assert world.bus.lost == []
 
 
-async def test_what_retention_deletes_before_it_is_read_is_told_though_no_segment_ends(world: World) -> None:
+async def test_offsets_that_retention_deletes_before_they_are_read_are_reported_though_no_segment_ends(
+    world: World,
+) -> None:
     world.declare(1000, 8)
     async with world.agent():
         await until(lambda: world.archived_to(1000) == 80)
@@ -255,7 +258,7 @@ async def test_what_retention_deletes_before_it_is_read_is_told_though_no_segmen
     assert world.archived_to(1000) == 80
 
 
-async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_archived(world: World) -> None:
+async def test_an_incarnation_that_begins_late_is_made_known_before_anything_of_it_is_archived(world: World) -> None:
     """As where retention, while the agent was away, deleted what shows that it is the one of before."""
     world.declare(1000, 8)
     async with world.agent():
@@ -264,7 +267,7 @@ async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_ar
     del world.log.chunks[:]
     world.log.add(chunk_id=130, timestamp=2000)
     async with world.agent():
-        await until(lambda: world.archive.table.incarnation_of(*ORDERS) == life(2000))
+        await until(lambda: world.archive.table.incarnation_of(*ORDERS) == incarnation(2000))
         # It may be the stream of before: then what came behind that is a loss of ours, and rings the alarm.
         await until(lambda: len(world.bus.lost) == 2)
     why = f"deleted by the broker's retention before the agent of {socket.gethostname()} had them"
@@ -272,13 +275,13 @@ async def test_a_life_that_begins_late_is_made_known_before_anything_of_it_is_ar
     assert world.archived_to(1000) == 80
 
 
-@pytest.mark.parametrize("stream", [StreamId(*ORDERS, life(1000)), None])
+@pytest.mark.parametrize("stream", [StreamId(*ORDERS, incarnation(1000)), None])
 async def test_losses_that_were_not_told_are_told_after_a_restart(world: World, stream: StreamId | None) -> None:
     world.declare(1000, 8)
     async with world.agent() as (agent, _):
         await until(lambda: world.archived_to(1000) == 80)
     loss = PendingLoss(Offset(90), Offset(95), "the disk was full")
-    agent.memory(life(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
+    agent.state.stream_file(incarnation(1000)).save(RememberedStream(stream, Offset(0), (loss,)))
     assert world.log is not None
     world.log.add(b"x" * 1000)  # losses are told where something is archived
     async with world.agent():
@@ -309,12 +312,12 @@ async def test_streams_that_are_written_alike_and_began_at_once_are_not_mixed(
     world.streams = (ORDERS, ("_", "orders"))
     async with world.agent() as (agent, _):
         pass
-    other = RememberedStream(StreamId("_", "orders", life(1000)))
-    agent.memory(life(1000)).save(other)
+    other = RememberedStream(StreamId("_", "orders", incarnation(1000)))
+    agent.state.stream_file(incarnation(1000)).save(other)
     async with world.agent():
         await until(lambda: "cannot be told from" in caplog.text)
     assert world.archived(1000) == []
-    assert agent.memory(life(1000)).load().stream == other.stream
+    assert agent.state.stream_file(incarnation(1000)).load().stream == other.stream
 
 
 async def test_a_stream_that_is_refused_is_told_until_it_is_not(
@@ -330,7 +333,7 @@ async def test_a_stream_that_is_refused_is_told_until_it_is_not(
     async with world.agent() as (agent, _):
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
         assert agent.metrics.status is not None
-        assert "1, as orders: no permission to read" in agent.metrics.status.problems[0]
+        assert "1, such as orders: no permission to read" in agent.metrics.status.problems[0]
         assert "no permission to read" in caplog.text
         monkeypatch.setattr(world, "probe", probe)
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)
@@ -355,10 +358,10 @@ async def test_a_stream_that_is_refused_while_it_is_followed_is_told_until_it_is
         return await probe(vhost, name, spec)
 
     monkeypatch.setattr(world, "probe", perhaps)
-    monkeypatch.setattr(follow_protocol, "LiveConnection", refused)
+    monkeypatch.setattr(protocol_discovery, "LiveConnection", refused)
     async with world.agent() as (agent, _):
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 1)
         monkeypatch.setattr(world, "probe", probe)
-        monkeypatch.setattr(follow_protocol, "LiveConnection", connect)
+        monkeypatch.setattr(protocol_discovery, "LiveConnection", connect)
         await until(lambda: agent.metrics.status and agent.metrics.status.refused_streams == 0)
         await until(lambda: world.archived_to(1000) == 80)

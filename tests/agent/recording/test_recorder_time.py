@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.agent.disk.pins import segment_files
-from coldstream.agent.recording import protocol
+from coldstream.agent.recording import recorder, spool_writer, time_spans
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.units import TimestampMs
 from tests.support.protocol_log import Log, expected_of, rebuilt_in, start, users_in
@@ -16,8 +16,8 @@ from tests.support.protocol_log import Log, expected_of, rebuilt_in, start, user
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.01)
 
 
 async def test_a_span_of_time_that_is_over_closes_the_segment_when_nothing_more_comes(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_a_time_border_ends_the_segment_at_the_streams_end_only(tmp_path: 
     assert (users_in(tmp_path) if is_unaware else rebuilt_in(tmp_path)) == expected_of(log)
 
 
-async def test_tracking_chunks_behind_the_last_message_are_in_its_segment(tmp_path: Path) -> None:
+async def test_tracking_chunks_after_the_last_message_are_in_its_segment(tmp_path: Path) -> None:
     clock = [TimestampMs(10_000)]
     log = Log()
     log.add(timestamp=10_010)
@@ -88,7 +88,7 @@ async def test_tracking_chunks_alone_are_a_segment_after_many_spans(
     await run.until(lambda: run.source.next_offset == 13)
     await asyncio.sleep(0.3)
     assert len(run.closed) == 1
-    monkeypatch.setattr(protocol, "TRACKING_SPANS", 3)
+    monkeypatch.setattr(time_spans, "TRACKING_SPANS", 3)
     await run.until(lambda: len(run.closed) == 2)
     await run.stop()
     assert rebuilt_in(tmp_path) == expected_of(log)
@@ -97,7 +97,7 @@ async def test_tracking_chunks_alone_are_a_segment_after_many_spans(
 async def test_segments_of_tracking_chunks_alone_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "TRACKING_SPANS", 1)
+    monkeypatch.setattr(time_spans, "TRACKING_SPANS", 1)
     log = Log()
     log.add(timestamp=1000)
     run = start(log, tmp_path, every_ms=50)
@@ -135,7 +135,7 @@ async def test_segments_are_closed_in_time_whatever_the_clocks_say(
     assert loop.time() - begin < 2
 
 
-async def test_a_segment_behind_which_nothing_comes_is_closed_in_time_though_its_leaders_clock_is_ahead(
+async def test_a_segment_after_which_nothing_comes_is_closed_in_time_though_its_leaders_clock_is_ahead(
     tmp_path: Path,
 ) -> None:
     log = Log()

@@ -10,8 +10,8 @@ import pytest
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import protocol
-from coldstream.agent.recording.protocol import LOST
+from coldstream.agent.recording import recorder, spool_writer
+from coldstream.agent.recording.recorder import LOST
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.spec import FIRST, OffsetSpec
@@ -21,11 +21,11 @@ from tests.support.protocol_log import STREAM, Log, expected_of, rebuilt_in, sta
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.01)
 
 
-async def test_segments_end_behind_the_chunk_that_fills_them(tmp_path: Path) -> None:
+async def test_segments_end_after_the_chunk_that_fills_them(tmp_path: Path) -> None:
     log = Log()
     for _ in range(20):
         log.add()  # 288 bytes: four to a segment
@@ -40,7 +40,7 @@ async def test_segments_end_behind_the_chunk_that_fills_them(tmp_path: Path) -> 
     assert run.lost == run.failures == []
 
 
-async def test_what_is_delivered_is_what_was_written_but_for_bloom_filters(tmp_path: Path) -> None:
+async def test_recorded_chunks_are_the_delivered_ones_but_for_bloom_filters(tmp_path: Path) -> None:
     log = Log()
     log.add(trailer=b"\x00\x01p" + bytes(8))
     log.track(3)
@@ -119,7 +119,7 @@ async def test_tracking_chunks_before_the_first_message_are_the_streams_beginnin
     assert (run.lost, run.failures) == ([], [])
 
 
-async def test_what_cannot_be_proven_to_be_tracking_alone_is_told_as_lost(tmp_path: Path) -> None:
+async def test_offsets_not_proven_to_be_tracking_alone_are_reported_lost(tmp_path: Path) -> None:
     log = Log(is_unaware=True)
     log.add()
     run = start(log, tmp_path)
@@ -152,7 +152,7 @@ async def test_a_lost_connection_is_told_and_made_again(tmp_path: Path) -> None:
     assert {str(failure) for failure in run.failures} == {"down"}
 
 
-async def test_what_may_be_lost_is_not_passed_while_the_broker_does_not_say(
+async def test_a_possible_loss_is_not_skipped_until_the_broker_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log(is_unaware=True)
@@ -198,7 +198,7 @@ async def test_what_was_not_written_yet_when_all_is_begun_anew_is_read_again_and
 async def test_a_broker_that_stays_away_is_asked_ever_more_rarely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MAX_RETRY_S", 0.1)
+    monkeypatch.setattr(recorder, "MAX_RETRY_S", 0.1)
     run = start(Log(is_down=True), tmp_path)
     await asyncio.sleep(0.3)
     await run.stop()
@@ -206,7 +206,8 @@ async def test_a_broker_that_stays_away_is_asked_ever_more_rarely(
 
 
 async def test_many_tracking_chunks_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(spool_writer, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(recorder, "BATCH_BYTES", 1000)
     written: list[int] = []
     append = SegmentSpool.append
 

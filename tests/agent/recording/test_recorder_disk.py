@@ -12,7 +12,7 @@ import pytest
 
 from coldstream.agent.disk.pins import segment_files
 from coldstream.agent.proof.incarnations import Anchor
-from coldstream.agent.recording import protocol
+from coldstream.agent.recording import recorder, spool_writer
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.errors import StreamNotFoundError
 from coldstream.manifest.spec import AtOffset
@@ -22,8 +22,8 @@ from tests.support.protocol_log import SOON_S, STREAM, Log, expected_of, rebuilt
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(protocol, "ROOM_POLL_S", 0.01)
+    monkeypatch.setattr(recorder, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(spool_writer, "ROOM_POLL_S", 0.01)
 
 
 @pytest.mark.parametrize("is_unaware", [False, True])
@@ -74,13 +74,13 @@ async def test_nothing_more_is_asked_for_while_the_spool_is_full(tmp_path: Path)
     for _ in range(400):
         log.add(*[b"x" * 10_000])
     run = start(log, tmp_path, max_spool_bytes=100_000)
-    await run.until(lambda: log.delivered * 10_000 >= protocol.BATCH_BYTES)
+    await run.until(lambda: log.delivered * 10_000 >= spool_writer.BATCH_BYTES)
     await asyncio.sleep(SOON_S)
     delivered = log.delivered
-    assert delivered * 10_000 < 100_000 + protocol.BATCH_BYTES
+    assert delivered * 10_000 < 100_000 + spool_writer.BATCH_BYTES
     await asyncio.sleep(SOON_S)
     assert log.delivered == delivered
-    assert run.source._spool.open_bytes == 0
+    assert run.source._writer._spool.open_bytes == 0
     while run.source.next_offset < 400:
         for segment in run.closed:
             segment.path.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ async def test_an_open_segment_that_fills_the_spool_is_closed_or_nothing_would_e
     assert rebuilt_in(tmp_path) == expected_of(log)
 
 
-async def test_what_an_earlier_run_left_fills_the_spool_as_well(tmp_path: Path) -> None:
+async def test_segments_of_an_earlier_run_count_towards_the_spool(tmp_path: Path) -> None:
     log = Log()
     for _ in range(4):
         log.add()
@@ -191,7 +191,7 @@ async def test_what_ends_with_tracking_chunks_is_cut_back_to_a_chunk_of_the_stre
     assert rebuilt_in(tmp_path) == expected_of(log)[:1]
 
 
-async def test_who_is_cancelled_twice_still_waits_for_what_is_being_written(
+async def test_a_recorder_cancelled_twice_still_waits_for_its_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
