@@ -31,7 +31,8 @@ from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefu
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from tests.support.node import Node
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import coldstream
 from coldstream.agent import losses
-from coldstream.agent.options import AgentOptions, Source
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.rules import Rules
 from coldstream.agent.run import run_agent
 from coldstream.errors import ColdstreamError, GapError, IncarnationError, StreamNotFoundError
@@ -47,7 +47,7 @@ def quick(stack: EmulatedStack, monkeypatch: pytest.MonkeyPatch) -> None:
 class Story:
     """A stream of which the broker keeps one segment, and an agent that comes and goes."""
 
-    def __init__(self, stack: EmulatedStack, broker: Broker, source: Source, state: Path) -> None:
+    def __init__(self, stack: EmulatedStack, broker: Broker, source: SegmentSource, state: Path) -> None:
         self.name = f"lost-{source}"
         self.stack = stack
         self.broker = broker
@@ -86,8 +86,8 @@ class Story:
             self.state / state,
             BrokerAddress.from_uri(self.broker.stream_uri),
             source=self.source,
-            data=self.broker.data_directory if self.source is Source.DISK else None,
-            streams=(("/", self.name),) if self.source is Source.PROTOCOL else (),
+            data=self.broker.data_directory if self.source is SegmentSource.DISK else None,
+            streams=(("/", self.name),) if self.source is SegmentSource.PROTOCOL else (),
             rules=Rules(include=(self.name,)),
             scan_s=0.2,
             segment_bytes=segment_bytes,
@@ -111,7 +111,7 @@ class Story:
         )
 
 
-@pytest.fixture(params=list(Source), ids=str)
+@pytest.fixture(params=list(SegmentSource), ids=str)
 def story(request: pytest.FixtureRequest, stack: EmulatedStack, broker: Broker, tmp_path: Path) -> Story:
     return Story(stack, broker, request.param, tmp_path)
 
@@ -151,7 +151,7 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         waiting.join(WAIT_S)
         assert not waiting.is_alive(), "the consumer waits"
         (err,) = told
-        if story.source is Source.PROTOCOL:
+        if story.source is SegmentSource.PROTOCOL:
             # Nothing shows that what the broker has is the life that was archived: the chunk that would is deleted.
             assert isinstance(err, IncarnationError)
             with story.consumer() as consumer:

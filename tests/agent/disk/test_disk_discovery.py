@@ -20,7 +20,8 @@ from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
-from coldstream.store.memory.table import MemoryObjects, MemoryTable
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Offset
 from tests.support.node import Node
 
