@@ -29,7 +29,7 @@ def documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def test_a_class_name_exists_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.parse(path.read_text()).body:  # not a class in a class: PynamoDB's models each have a Meta
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

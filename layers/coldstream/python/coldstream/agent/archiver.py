@@ -22,7 +22,7 @@ from coldstream.agent.services import Services
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.agent.stream_delivery import StreamDelivery
 from coldstream.agent.stream_file import StreamFile
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -51,7 +51,7 @@ class StreamArchiver:
         self.incarnation = incarnation
         self.disk = disk
         self.identity = StreamIdentity(incarnation, file, broker, access)
-        self.progress = StreamProgress(self.identity, access)
+        self.progress = ArchivingProgress(self.identity, access)
         self.losses = Losses(self.identity, archive, metrics, broker, services.host)
         self.failures = FailureLog(self.identity, archive, metrics)
         self._services = services

@@ -8,14 +8,14 @@ from contextlib import suppress
 from coldstream.agent.failure_log import FailureLog
 from coldstream.agent.losses import Losses
 from coldstream.agent.stream_file import PendingLoss
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.retry import Backoff
 
 
 class StreamPinning:
     """Looks at the broker's directory every `scan_s`, and at once after `wake`."""
 
-    def __init__(self, progress: StreamProgress, losses: Losses, failures: FailureLog, scan_s: float) -> None:
+    def __init__(self, progress: ArchivingProgress, losses: Losses, failures: FailureLog, scan_s: float) -> None:
         self._progress = progress
         self._losses = losses
         self._failures = failures

@@ -7,7 +7,7 @@ import logging
 
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.monitor.metrics import AgentMetrics, Service
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.agent.upload_slots import UploadSlots
 from coldstream.errors import UnavailableError
@@ -42,7 +42,13 @@ class SliceDelivery:
         return reached
 
     async def deliver(
-        self, slice_: SegmentSlice, stream: StreamId, progress: StreamProgress, *, is_backfill: bool, is_contested: bool
+        self,
+        slice_: SegmentSlice,
+        stream: StreamId,
+        progress: ArchivingProgress,
+        *,
+        is_backfill: bool,
+        is_contested: bool,
     ) -> None:
         """Deliver a slice, all of it committed; return when the manifest covers it, or it is in quarantine.
 
@@ -75,7 +81,7 @@ class SliceDelivery:
         self,
         slice_: SegmentSlice,
         stream: StreamId,
-        progress: StreamProgress,
+        progress: ArchivingProgress,
         since: TimestampMs,
         *,
         is_backfill: bool,

@@ -16,7 +16,7 @@ from coldstream.agent.proof.history import HistoryCheck
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.agent.stream_file import PendingLoss
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import UnavailableError
 from coldstream.format.chunk import ChunkHeader
@@ -36,7 +36,7 @@ class StreamDelivery:
 
     def __init__(
         self,
-        progress: StreamProgress,
+        progress: ArchivingProgress,
         proving: StreamProving,
         history: HistoryCheck,
         losses: Losses,

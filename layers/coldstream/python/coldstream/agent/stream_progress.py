@@ -15,7 +15,7 @@ from coldstream.agent.stream_state import StreamState
 from coldstream.units import Offset
 
 
-class StreamProgress:
+class ArchivingProgress:
     """The progress of one incarnation.
 
     Offsets below `archived_to` are archived, or known to be missing. It is 0, and says nothing, until `has_begun`: then

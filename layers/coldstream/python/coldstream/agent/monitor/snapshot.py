@@ -8,13 +8,13 @@ from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.losses import Losses
 from coldstream.agent.monitor.status import StreamStatus
 from coldstream.agent.proof.management import BrokerStream
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.units import now_ms
 
 
 def snapshot(
     disk: StreamDisk,
-    progress: StreamProgress,
+    progress: ArchivingProgress,
     losses: Losses,
     known: BrokerStream | None,
     *,

@@ -9,7 +9,7 @@ from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.broker import Proof, Verdict
 from coldstream.agent.proof.search import NameSearch, NoNames
 from coldstream.agent.rules import Rules
-from coldstream.agent.stream_progress import StreamProgress
+from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import NotFoundError
 from coldstream.format.chunk import ChunkHeader
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class StreamProving:
     """Proves one stream, ahead of the delivery and when the delivery asks."""
 
-    def __init__(self, progress: StreamProgress, search: NameSearch, rules: Rules, metrics: AgentMetrics) -> None:
+    def __init__(self, progress: ArchivingProgress, search: NameSearch, rules: Rules, metrics: AgentMetrics) -> None:
         self._progress = progress
         self._search = search
         self._rules = rules
