@@ -121,6 +121,20 @@ def test_an_upload_killed_at_any_put_is_finished_by_the_next(
         assert archive.state() == expected
 
 
+def test_an_upload_that_dies_leaves_no_thread_reading_ahead(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 500)
+    archive = MemoryArchive()
+    dying = DyingObjects()
+    archive.objects, archive.uploader = dying, replace(archive.uploader, objects=dying)
+    event = next(iter(archive.stage(directory)))
+    dying.countdown = 1
+    with pytest.raises(Killed) as killed:
+        archive.uploader.upload(event)
+    # Its traceback still holds the upload's generators, so it is not the garbage collector that ended them.
+    assert killed.tb is not None
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("staged")]
+
+
 class FlakyTable(MemoryTable):
     """Loses answers: the write happened, but its caller gets none."""
 

@@ -8,7 +8,7 @@ one stream the archive keeps the first, and no chunk of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -184,7 +184,13 @@ class Uploader:
         committed: list[FragmentEntry] = []
         present = len(coverage.entries)
         cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
-        with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put") as pool, closing(cutter):
+        # `fragments` is closed here because it reads ahead in threads. Left to the garbage collector, it would wait for
+        # these wherever that runs, which may be inside of a lock that they need to end: a deadlock.
+        with (
+            ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put") as pool,
+            closing(cutter),
+            closing(_cut(cutter, staged)) as fragments,
+        ):
             puts: Window[FragmentEntry] = Window(pool, max_calls=PUTS_AT_ONCE + 1)
 
             def commit_until(puts_left: int) -> None:
@@ -200,7 +206,6 @@ class Uploader:
                         self._check_archived_alike(segment, entry)
                         present += 1
 
-            fragments = _cut(cutter, staged)
             failure: ColdstreamError | None = None
             while True:
                 try:
@@ -252,7 +257,7 @@ class Uploader:
         )
 
 
-def _cut(cutter: SegmentCutter, staged: StagedSegment) -> Iterator[CutFragment]:
+def _cut(cutter: SegmentCutter, staged: StagedSegment) -> Generator[CutFragment, None, None]:
     with closing(staged.blocks()) as blocks:
         for block in blocks:
             yield from cutter.feed(block)
