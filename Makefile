@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo check test test-spark40 test-localstack soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo check test test-oldest-spark test-localstack soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -65,9 +65,9 @@ LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store
 
 test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-spark40 test-localstack
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 
-test-spark40:
+test-oldest-spark:
 	@.venv-spark40/bin/python -m pytest $(SPARK40_TESTS)
 
 test-localstack:

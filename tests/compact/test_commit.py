@@ -27,7 +27,7 @@ INCARNATION = STREAM.incarnation
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.commit.FIRST_DELAY_S", 0)
+    monkeypatch.setattr("coldstream.store.races.FIRST_DELAY_S", 0)
 
 
 class Table(MemoryTable):

@@ -178,9 +178,9 @@ def test_offsets_are_stored_and_found(broker: Broker, streams: StreamConnection)
 
 def test_an_offset_that_may_not_be_stored_is_told(broker: Broker, streams: StreamConnection) -> None:
     streams.create_stream("live-read-only", max_segment_bytes=SEGMENT_BYTES)
-    broker.ctl("add_user", "reader", "p@ss/word")
-    broker.ctl("set_permissions", "reader", "", "", ".*")
-    address = BrokerAddress.from_uri(f"rabbitmq-stream://reader:p%40ss%2Fword@{broker.host}:{broker.stream_port}")
+    broker.ctl("add_user", "live-reader", "p@ss/word")
+    broker.ctl("set_permissions", "live-reader", "", "", ".*")
+    address = BrokerAddress.from_uri(f"rabbitmq-stream://live-reader:p%40ss%2Fword@{broker.host}:{broker.stream_port}")
 
     async def store() -> None:
         async with LiveConnection(address, "/") as live:
@@ -193,8 +193,8 @@ def test_an_offset_that_may_not_be_stored_is_told(broker: Broker, streams: Strea
 
 def test_missing_streams_and_missing_permissions_are_told_apart(broker: Broker, streams: StreamConnection) -> None:
     streams.create_stream("live-hidden", max_segment_bytes=SEGMENT_BYTES)
-    broker.ctl("add_user", "nobody", "nothing")
-    broker.ctl("set_permissions", "nobody", "", "", "")
+    broker.ctl("add_user", "live-nobody", "nothing")
+    broker.ctl("set_permissions", "live-nobody", "", "", "")
     place = f"{broker.host}:{broker.stream_port}"
 
     async def ask() -> None:
@@ -207,7 +207,7 @@ def test_missing_streams_and_missing_permissions_are_told_apart(broker: Broker, 
             ):
                 with pytest.raises(StreamNotFoundError, match="nowhere"):
                     await question
-        denied = BrokerAddress.from_uri(f"rabbitmq-stream://nobody:nothing@{place}")
+        denied = BrokerAddress.from_uri(f"rabbitmq-stream://live-nobody:nothing@{place}")
         async with LiveConnection(denied, "/") as live:
             with pytest.raises(AccessDeniedError, match="live-hidden"):
                 await live.probe("live-hidden", FIRST, timeout_s=1)

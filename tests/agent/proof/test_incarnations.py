@@ -262,17 +262,17 @@ async def test_an_incarnation_whose_last_segment_here_is_archived_this_moment_is
     stream.publish(300)
     spool(rig, INCARNATION, stream)
     stream.publish(300)
-    newest_life = rig.archive.newest_life
+    newest_incarnation = rig.archive.newest_incarnation
 
     async def late(vhost: str, name: str) -> Incarnation | None:
-        found = await newest_life(vhost, name)
+        found = await newest_incarnation(vhost, name)
         (path,) = (rig.pins / INCARNATION).iterdir()
         whole = SegmentSlice(path, Offset(0), Offset(300), SEGMENT_HEADER_BYTES, path.stat().st_size)
         rig.memory.uploader.upload(stage(whole, rig.memory.stream, rig.memory.objects, rig.memory.keys))
         path.unlink()
         return found
 
-    rig.archive.newest_life = late
+    rig.archive.newest_incarnation = late
     assert await rig.find() == (INCARNATION, 300)
 
 

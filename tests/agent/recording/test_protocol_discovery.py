@@ -129,7 +129,7 @@ class World:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0.005)
 

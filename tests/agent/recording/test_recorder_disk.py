@@ -185,7 +185,7 @@ async def test_what_ends_with_tracking_chunks_is_cut_back_to_a_chunk_of_the_stre
     for _ in range(3):
         new.add(timestamp=1500)
     run = start(new, tmp_path)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await run.task
     assert isinstance(run.failures[-1], StreamNotFoundError)
     assert rebuilt_in(tmp_path) == expected_of(log)[:1]
