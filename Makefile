@@ -54,7 +54,7 @@ demo: setup broker  ## Archive a real broker's stream and read every message bac
 
 # For the loop of change and test. `make test` has the rest.
 check: lint  ## Lint, and run the tests that need no server, in under 90 seconds
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not server and not slow"
+	@$(BIN)/python -m pytest -q -n 3 -m "not server and not slow"
 
 # Test processes. There are more of them than cores, because most tests wait: for a broker, Docker or Spark.
 JOBS ?= 4

@@ -32,7 +32,7 @@ SERVER_FIXTURES = {
     "spark_submit",
     "zstd",
 }
-SERVER_PARAMETERS = {"dynamo", "lean", "s3"}
+SERVER_PARAMETERS = {"dynamo", "fast", "s3"}
 """Of fixtures that are each implementation of a port in turn: those behind which a server is."""
 
 SERVER_PATHS = (
@@ -60,15 +60,20 @@ SERVER_PATHS = (
 """Where tests start servers, or programs, by themselves."""
 
 SLOW_PATHS = (
+    "tests/agent/monitor/test_http.py",
     "tests/agent/test_archiver_model.py",
     "tests/archive/test_histories.py",
+    "tests/archive/test_quarantine.py",
+    "tests/archive/test_time_borders.py",
     "tests/archive/test_upload_histories.py",
+    "tests/compact/test_chaos.py",
+    "tests/compact/test_rewrite.py",
     "tests/consumer/test_random_schedules.py",
     "tests/format/test_compression.py",
     "tests/read/test_compacted.py",
     "tests/resolve/test_weak_world.py",
 )
-"""Where tests try many seeds, or large sizes."""
+"""Where tests try many seeds or large sizes, or wait for long."""
 
 
 def needs_server(item: pytest.Item) -> bool:
