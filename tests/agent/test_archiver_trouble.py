@@ -257,6 +257,7 @@ async def test_a_replica_that_was_removed_ends_when_all_of_it_is_archived(rig, s
     stream.publish(40)
     async with rig.running() as archiver:
         await archived_up_to_the_last_roll(rig, stream)
+        await rig.until(lambda: starts(stream)[-1] in rig.pins)
         end = stream.next_offset
         stream.remove()
         await rig.until(lambda: archiver.state == "deleted" and not rig.pins)

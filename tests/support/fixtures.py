@@ -71,6 +71,7 @@ SLOW_PATHS = (
     "tests/consumer/test_random_schedules.py",
     "tests/format/test_compression.py",
     "tests/read/test_compacted.py",
+    "tests/read/test_reader.py",
     "tests/resolve/test_weak_world.py",
 )
 """Where tests try many seeds or large sizes, or wait for long."""
