@@ -239,7 +239,7 @@ def test_a_fragment_of_just_the_target_size_takes_another_chunk(less: int, tmp_p
     found = []
     for fragment in [*cutter.feed(SEGMENT_HEADER + b"".join(chunk.data for chunk in chunks)), *cutter.finish()]:
         with fragment:
-            found.append(fragment.entry.chunks)
+            found.append(fragment.chunks)
     assert found == ([2, 1] if less == 0 else [1, 1, 1])
 
 
@@ -270,10 +270,10 @@ def test_blocks_of_any_size_are_cut_alike(seed: int, tmp_path: Path) -> None:
         block, staged = staged[: (size := rng.randrange(1, 3_000))], staged[size:]
         for fragment in cutter.feed(block):
             with fragment:
-                entries.append(fragment.entry)
+                entries.append(fragment.entry_at("key", 0))
     for fragment in cutter.finish():
         with fragment:
-            entries.append(fragment.entry)
+            entries.append(fragment.entry_at("key", 0))
     described = [(entry.first_offset, entry.next_offset, entry.crc32) for entry in entries]
     assert described == [(entry.first_offset, entry.next_offset, entry.crc32) for entry in whole(chunks).log()]
 
@@ -286,7 +286,7 @@ def test_if_a_segment_fails_after_held_chunks_the_chunks_before_them_are_archive
     cutter = SegmentCutter(event, Coverage(()), FRAGMENT_BYTES, tmp_path)
     (fragment,) = cutter.feed(staged[:-1])
     with fragment:
-        assert fragment.entry.next_offset == chunks[0].header.next_offset
+        assert fragment.next_offset == chunks[0].header.next_offset
     with pytest.raises(CorruptionError):
         list(cutter.finish())
     cutter.close()

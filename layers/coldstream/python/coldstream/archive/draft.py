@@ -7,8 +7,10 @@ from those of its chunks, so that its bytes are not read again.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 from zlib import crc32
@@ -27,10 +29,16 @@ SPOOL_BUFFER_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class CutFragment:
-    """A complete fragment. `body` is at its first byte; the entry gets its key when the object is written."""
+    """A complete fragment, its `body` at the first byte. Its entry exists only after its object has a key."""
 
     body: BinaryIO
-    entry: FragmentEntry
+    first_offset: Offset
+    next_offset: Offset
+    chunks: int
+    object_bytes: int
+    crc32: int
+    entry_at: Callable[[str, int], FragmentEntry]
+    """Makes the entry, of the key and the generation of the object."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +128,11 @@ class FragmentDraft:
             self._body.seek(0)
         except OSError as err:
             raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
-        entry = FragmentEntry(
+        object_bytes = self._position + len(footer)
+        object_crc32 = crc32(footer, combine_crc32(crc32(SEGMENT_HEADER), self._data_crc32, self.data_bytes))
+
+        entry = partial(
+            FragmentEntry,
             first_offset=Offset(self._first.chunk_id),
             next_offset=self._last.next_offset,
             first_timestamp=self._first.timestamp,
@@ -131,16 +143,23 @@ class FragmentDraft:
             records=self._last.next_offset - self._first.chunk_id,
             messages=self._messages,
             data_bytes=self.data_bytes,
-            object_bytes=self._position + len(footer),
-            key="",
-            crc32=crc32(footer, combine_crc32(crc32(SEGMENT_HEADER), self._data_crc32, self.data_bytes)),
+            object_bytes=object_bytes,
+            crc32=object_crc32,
             sparse=SparseIndex(tuple(self._points)),
             last_user_chunk=self._last_user,
             segment_offset=self._segment_offset,
             first_epoch=self._first_epoch,
             data_crc32=self._data_crc32,
         )
-        return CutFragment(self._body, entry)
+        return CutFragment(
+            self._body,
+            Offset(self._first.chunk_id),
+            self._last.next_offset,
+            self.chunks,
+            object_bytes,
+            object_crc32,
+            lambda key, generation: entry(key=key, generation=generation),
+        )
 
     def discard(self) -> None:
         """Discard the fragment and free its disk space."""

@@ -236,24 +236,27 @@ class Uploader:
 
     def _put(self, segment: SegmentRolled, fragment: CutFragment) -> FragmentEntry:
         """Write a fragment at the first key that is free, or that holds it already."""
-        entry = fragment.entry
         with fragment:
             for generation in range(MAX_GENERATIONS):
-                key = self.keys.fragment(segment.stream.incarnation, entry.first_offset, generation)
+                key = self.keys.fragment(segment.stream.incarnation, fragment.first_offset, generation)
                 fragment.body.seek(0)
                 try:
-                    self.objects.put_new(key, fragment.body, size_bytes=entry.object_bytes, crc32=entry.crc32)
+                    self.objects.put_new(key, fragment.body, size_bytes=fragment.object_bytes, crc32=fragment.crc32)
                 except ObjectExistsError:
                     # A key never gets other bytes: an entry may name it already, and a URL may be in use.
                     existing = self.objects.info(key)
-                    if existing is None or existing.size_bytes != entry.object_bytes or existing.crc32 != entry.crc32:
+                    if (
+                        existing is None
+                        or existing.size_bytes != fragment.object_bytes
+                        or existing.crc32 != fragment.crc32
+                    ):
                         continue
                 except BadCrcError as err:
                     # The segment was verified, so the bytes went bad between here and S3: no reason for quarantine.
                     raise UnavailableError(f"{key} did not arrive as it was sent") from err
-                return replace(entry, key=key, generation=generation)
+                return fragment.entry_at(key, generation)
         raise UnavailableError(
-            f"{MAX_GENERATIONS} objects with other bytes are at the keys of {entry.first_offset:020}"
+            f"{MAX_GENERATIONS} objects with other bytes are at the keys of {fragment.first_offset:020}"
         )
 
 
