@@ -173,5 +173,6 @@ def _tell(what: str) -> None:
 
 
 if __name__ == "__main__":
+    # By default SIGTERM ends the process at once, before the Spark jobs are cancelled.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -222,6 +222,7 @@ def _job(context: SparkContext, progress_text: Callable[[], str]) -> Iterator[No
         raise
     finally:
         over.set()
+        # The thread asks the session how far it is, and the caller may stop the session next.
         watching.join()
         context.removeJobTag(tag)
 
@@ -231,5 +232,6 @@ def _tell(what: str) -> None:
 
 
 if __name__ == "__main__":
+    # By default SIGTERM ends the process at once, and the tasks would go on publishing.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -100,5 +100,6 @@ def _report_loss(lost: SegmentLost) -> None:
 @logger.inject_lambda_context
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Handle a batch of SQS records; report those that must be delivered again."""
+    # By default a batch of which every record fails raises, and counts as a failure of the function itself.
     processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
     return process_partial_response(event=event, record_handler=archive, processor=processor, context=context)

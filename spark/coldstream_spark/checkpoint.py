@@ -55,7 +55,7 @@ class Checkpoint:
         if not files.exists(path):
             return {}
         names = [status.getPath().getName() for status in files.listStatus(path)]
-        batches = [int(name) for name in names if name.isdigit()]
+        batches = [int(name) for name in names if name.isdigit()]  # not the .crc files that Hadoop puts beside them
         content = self._read(f"offsets/{max(batches)}") if batches else None
         if content is None:
             return {}

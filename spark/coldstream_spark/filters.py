@@ -63,6 +63,7 @@ class ScanFilter:
     def _time(self, kind: str, value: datetime) -> None:
         moment = value.astimezone(UTC) - _EPOCH
         at_us = (moment.days * 86_400 + moment.seconds) * 1_000_000 + moment.microseconds
+        # Both are rounded inwards: chunks have whole milliseconds, so none lies between.
         if kind in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
             self.earliest = max(self.earliest, -(-at_us // 1000))
         if kind in {"EqualTo", "LessThan", "LessThanOrEqual"}:

@@ -36,6 +36,7 @@ def limit_positions(
         share = len(waiting) - number
         until = ends[name].offset
         if records is not None:
+            # Rounded up: a limit below the number of streams would otherwise read nothing, batch after batch.
             until = min(until, Offset(starts[name] + -(-records // share)))
         if size_bytes is not None:
             until, taken = _reach(table, ends[name].stream, starts[name], until, -(-size_bytes // share))
@@ -56,7 +57,7 @@ def _reach(table: ManifestReads, stream: StreamId, start: Offset, end: Offset, m
     taken = 0
     if not most_bytes:
         return start, 0
-    for step in plan_scan(table, stream, start, end, slice_bytes=1):
+    for step in plan_scan(table, stream, start, end, slice_bytes=1):  # the smallest steps there are
         if isinstance(step, Gap):
             continue
         if taken and taken + step.data_bytes > most_bytes:

@@ -119,6 +119,7 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Plan a batch. Raises GapError, and IncarnationError for a stream that was declared again."""
         options = self._options
         before, after = from_json(start, options.vhost), from_json(end, options.vhost)
+        # Before 4.2 Spark does not say where the query is, so `latestOffset` takes it from here.
         self._reached = after
         ranges = [one for name, until in after.items() for one in self._ranges(before.get(name), until)]
         return [

@@ -87,6 +87,7 @@ class QueryProgress:
         while not is_over:
             is_over = bool(query.awaitTermination(1))
             for progress in query.recentProgress:
+                # By batch: Spark shows the last hundred each time, and a plain sum would count them again.
                 rows[progress.batchId] = progress.numInputRows
             self.messages = before + sum(rows.values())
             now = time.monotonic()

@@ -78,8 +78,9 @@ class TableJob:
             try:
                 progress.follow(query)
             finally:
-                query.stop()
+                query.stop()  # after an interrupt, too: the JVM would run it on
             last, now = now, starts | dict(checkpoint.committed())
+            # Nothing was committed: another query would do the same, for ever.
             if now == last:
                 break
         return TableSummary(self.path, self.requests, before, now, progress.messages, progress.batches)

@@ -94,6 +94,7 @@ class Agent:
             )
 
         with self.state.lock():
+            # After `lock`, which creates the directory whose disk is measured here.
             self.disk_guard.check_limit()
             periodic = [
                 asyncio.create_task(self._repeat("disk", GUARD_S, self.disk_guard.release_pins)),
@@ -130,4 +131,5 @@ class Agent:
         except LoginRefusedError:
             self._is_login_refused = True
             raise
+        # Not in a `finally`: a broker that does not answer says nothing about the login.
         self._is_login_refused = False

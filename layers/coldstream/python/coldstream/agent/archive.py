@@ -89,6 +89,7 @@ class ArchiveClient:
         That takes a third of a second, and longer if credentials have to be fetched, so a thread does it later.
         """
         if self._connect is not None and time.monotonic() - self._renewed_at > RENEW_S and not self._stopped.is_set():
+            # Set before the thread is done: every stream that is refused meanwhile would start another attempt.
             self._renewed_at = time.monotonic()
             self._requests.submit(self._reconnect, self._connect)
 
@@ -97,6 +98,7 @@ class ArchiveClient:
         # Set before the limit is stopped: an upload that it wakes must find that it is to end.
         self._stopped.set()
         self._limit.stop()
+        # Not waited for: if AWS does not answer, a thread may be inside a request for half a minute.
         self._stagers.shutdown(wait=False, cancel_futures=True)
         self._requests.shutdown(wait=False, cancel_futures=True)
 
@@ -113,6 +115,7 @@ class ArchiveClient:
 
     async def staging(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> StagingActivity:
         """Return what of these offsets is on its way in, as `read_staging` does."""
+        # Read once, as `renew` may replace it between the two uses.
         announcer = self._announcer
         return await self._request(
             read_staging, announcer.objects, announcer.keys, incarnation, first_offset, next_offset
@@ -168,5 +171,6 @@ class ArchiveClient:
 
     def _before_bytes(self, size_bytes: int) -> None:
         self._limit.take(size_bytes)
+        # After the wait, because `stop` cuts it short: the part that waited must not be sent then.
         if self._stopped.is_set():
             raise StoppedError

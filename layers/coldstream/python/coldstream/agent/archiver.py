@@ -95,18 +95,23 @@ class StreamArchiver:
         proving = asyncio.create_task(self._proving.run(), name=f"proofs of {self.incarnation}")
         try:
             await self._deliver()
+            # Cancel the proving, which never ends by itself; the pinning ends once the state is final.
             proving.cancel()
             # The pins go only when nobody pins any more: a look that is under way would link the files once more.
             self.wake()
             await pinning
             await asyncio.to_thread(self.disk.pins.release_all)
+            # A file that cannot be removed does no harm: the next run ends the stream again, and tries once more.
             with suppress(OSError):
                 self.identity.forget()
+            # An excluded stream stays a namesake: its directory is still there. It would otherwise count as one that
+            # nobody has looked at, and no stream whose names are encoded alike could ever be named.
             if self.state is StreamState.DELETED:
                 self._services.namesakes.leave(self.incarnation)
         finally:
             pinning.cancel()
             proving.cancel()
+            # Wait as well: whoever waits for `run` takes all three tasks for ended.
             await asyncio.gather(pinning, proving, return_exceptions=True)
 
     async def give_up_oldest(self, why: str) -> None:
@@ -131,6 +136,7 @@ class StreamArchiver:
                 pause_s = gone_pauses.next_delay_s()
                 if pause_s > MAX_LOOK_AGAIN_S:
                     self.failures.report(err)
+                # The log lists the file until the next look: without one, the next step would fail the same way.
                 self.wake()
                 await asyncio.sleep(pause_s)
                 continue
@@ -177,4 +183,5 @@ class StreamArchiver:
         if self.stream is None:
             return self._search.pause_s(self._services.scan_s)
         every_ms = self._services.every_ms
+        # Half a span: with a whole one, the end of a span could be noticed almost a span late.
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)

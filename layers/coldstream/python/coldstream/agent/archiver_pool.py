@@ -54,17 +54,20 @@ class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
                 archiver = self._archivers.pop(incarnation)
                 del self._tasks[incarnation]
                 if archiver.state == "excluded":
+                    # Remembered, or each scan would start another archiver, only to find out the same.
                     self._excluded.add(incarnation)
                 self._services.metrics.forget(incarnation)
 
     def is_excluded(self, incarnation: Incarnation) -> bool:
         """Tell whether the rules are known to leave an incarnation out."""
+        # No lock: the thread of the watch looks into a set that the event loop only ever adds to.
         return incarnation in self._excluded
 
     def start(self, incarnation: Incarnation, pins: StreamPins, *, is_backfill: bool) -> StreamArchiver | None:
         """Return the archiver of an incarnation, started now if none runs; None if the rules leave it out."""
         if incarnation in self._excluded:
             return None
+        # No await from this check to the entry: two archivers of one incarnation would release each other's pins.
         if incarnation not in self._archivers:
             disk = StreamDisk(pins, self._services.every_ms)
             file = self._state.stream_file(incarnation)

@@ -46,6 +46,7 @@ class DiskGuard:
         """
         missing_bytes = 0 if self._limit_bytes is None else self._limit_bytes - _free_bytes(self._directory)
         while missing_bytes > 0:
+            # Looked for in each round: during the await below, archivers end, and others get a new oldest pin.
             oldest = min(self._releasable(), key=lambda pin: pin[0], default=None)
             if oldest is None:
                 raise UnavailableError(
@@ -53,6 +54,8 @@ class DiskGuard:
                 )
             _, size_bytes, archiver = oldest
             await archiver.give_up_oldest(f"the disk of {self._host} was nearly full before they were archived")
+            # Also if the archiver has kept the pin after all: the loop would otherwise ask it for the same pin for
+            # ever.
             missing_bytes -= size_bytes
 
     def _releasable(self) -> Iterator[tuple[float, int, StreamArchiver]]:
@@ -61,6 +64,7 @@ class DiskGuard:
         A pin of a file that the broker still has frees nothing when it is released, so it is none of them.
         """
         for archiver in self._archivers.values():
+            # Read without the disk's turn: a look in a thread replaces `segments` as a whole, and never changes it.
             pin = next(iter(archiver.disk.segments), None)
             if pin is not None and not pin.is_active and archiver.disk.pins.is_gone(pin):
                 try:
@@ -72,4 +76,5 @@ class DiskGuard:
 
 def _free_bytes(path: Path) -> int:
     space = os.statvfs(path)
+    # Not `f_bfree`: that includes the blocks kept for root, which the broker cannot use.
     return space.f_bavail * space.f_frsize

@@ -106,6 +106,7 @@ class Losses:
 
     def lose(self, loss: PendingLoss) -> None:
         """Write down a loss, durably; it is announced later. Raises OSError when it cannot be written."""
+        # First, as it may raise: a loss that cannot be written down is found again, and must be counted only once.
         self._identity.lose(loss)
         self._incomplete(loss.next_offset, loss.reason)
         if not loss.unseen:
@@ -125,6 +126,7 @@ class Losses:
         for hole in found.gaps:
             if hole.reason is not None:
                 self._incomplete(hole.next_offset, hole.reason)
+            # A hole inside one that is suspected is left to it: the same offsets would otherwise be announced twice.
             elif not any(_holds(one.hole, hole) for one in self._suspected):
                 self._suspected.append(_Suspicion(hole, self._clock(), unseen))
 
@@ -153,6 +155,7 @@ class Losses:
         now = self._clock()
         if any(now - suspicion.since >= SUSPICION_S for suspicion in self._suspected):
             suspicion_s = await self._suspicion_s()
+            # Over a copy: `_settle` takes suspicions out of the list and adds others.
             for suspicion in list(self._suspected):
                 if now - suspicion.since >= suspicion_s:
                     await self._settle(suspicion)
@@ -167,6 +170,7 @@ class Losses:
         """Return how long a hole is only suspected. If the broker does not answer, other nodes may have the stream."""
         stream = self._identity.stream
         if stream is not None and self._clock() >= self._ask_again_at:
+            # Before the answer: a broker that does not answer must not be asked again by every report.
             self._ask_again_at = self._clock() + SUSPICION_S
             with suppress(ColdstreamError):
                 self._is_on_one_node = await self._broker.members(stream.vhost, stream.name) == 1
@@ -180,6 +184,7 @@ class Losses:
         # the other way round, what is archived in between would be in neither, and be called lost.
         found = await self._archive.holes(incarnation, hole.first_offset, hole.next_offset, MAX_HOLES)
         left: list[Gap] = []
+        # If the number of parts has changed since the last look, another agent is at work on the hole.
         if found.gaps != (hole,) or staging.is_staged or staging.parts != suspicion.parts:
             left = [gap for gap in found.gaps if gap.reason is None]
         else:
@@ -187,6 +192,7 @@ class Losses:
             is_unseen = suspicion.unseen and is_before_all
             reason = UNSEEN if is_unseen else self._reason
             self.lose(PendingLoss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
+        # Only now: if the loss could not be written down, the suspicion stays, and is settled again.
         self._suspected.remove(suspicion)
         self._suspected += [_Suspicion(gap, self._clock(), suspicion.unseen, staging.parts) for gap in left]
 

@@ -19,6 +19,8 @@ class StreamPinning:
         self._progress = progress
         self._losses = losses
         self._failures = failures
+        # The bound does not grow: it only spreads the looks of thousands of streams, which would otherwise come in
+        # step.
         self._pauses = Backoff(scan_s, scan_s)
         self._awake = asyncio.Event()
 
@@ -41,6 +43,7 @@ class StreamPinning:
                 pass  # deleted while it was looked at; the next look finds what is left
             except Exception as err:  # noqa: BLE001  not even a bug may let retention delete what is not pinned
                 self._failures.report(err)
+            # After a failure, too: what was pinned before it can still be proven and archived.
             progress.changed.set()
             progress.pinned.set()
             await wait_for_event(self._awake, self._pauses.next_delay_s())
@@ -57,6 +60,7 @@ class StreamPinning:
             oldest = await asyncio.to_thread(disk.oldest)
             if oldest is None or oldest.lost is None:
                 return
+            # The archive may end inside this segment, and what it covers is not lost.
             first_offset = max(oldest.lost.first_offset, progress.archived_to)
             next_offset = oldest.lost.next_offset
             # The loss is written down before the pin is released: after a crash in between, the pin is still there; in
@@ -66,6 +70,7 @@ class StreamPinning:
             await asyncio.to_thread(disk.release, oldest.pin)
             # Before the turn ends: whoever looks at the disk next must not take what is missing now for a hole.
             progress.record(max(next_offset, first_offset))
+        # Outside of the turn: this looks at the disk, and would wait for ever for a turn that it holds itself.
         await progress.advance(next_offset)
 
 

@@ -62,4 +62,5 @@ async def run_agent(options: AgentOptions, environment: Mapping[str, str]) -> No
         try:
             await agent.run(discovery)
         finally:
+            # Only after the agent: its archivers ask the broker until they have ended.
             await broker.close()

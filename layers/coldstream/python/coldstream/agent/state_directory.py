@@ -66,4 +66,5 @@ class StateDirectory:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as err:
                 raise InvalidSettingError("--state", f"another agent runs on {self.path}") from err
+            # The file is never removed: an agent could otherwise lock the old file while another locks a new one.
             yield

@@ -41,6 +41,7 @@ class StatusReporter:
             self._problems.clear("management")
         except ColdstreamError as err:
             self._problems.report("management", str(err))
+            # Only retention comes from the list: the rest of the status is shown without it.
             listed = ()
         broker_streams = {(stream.vhost, stream.name): stream for stream in listed}
         streams: list[StreamStatus] = []

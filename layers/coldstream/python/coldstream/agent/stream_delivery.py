@@ -89,6 +89,7 @@ class StreamDelivery:
         if refuted is not None:
             await self._release_refuted(refuted)
             return True
+        # Both have to say so: a replica that moves away takes its directory with it, and the stream lives on.
         if not progress.is_live and await progress.identity.is_gone():
             return await self._archive_proven() or await self._finish_deleted()
         progress.state = StreamState.FOLLOWING
@@ -108,11 +109,13 @@ class StreamDelivery:
                 f"{progress.identity.stream}: the broker has another chunk at {refuted.chunk_id};"
                 " this replica is behind"
             )
+        # Then the next step looks again: `found` says what is lost beyond an `archived_to` that has moved since.
         if await self._archive_proven():
             return
         if found.lost is not None:
             # Written down before the pin is released: after a crash in between, it would else be a hole without reason.
             self._losses.lose(PendingLoss(found.lost.first_offset, found.lost.next_offset, UNPROVEN))
+            # Only then: `archived_to` would otherwise jump over offsets before the loss that are still to be archived.
             if found.lost.first_offset == archived_to:
                 archived_to = found.lost.next_offset
         log.warning(
@@ -127,6 +130,7 @@ class StreamDelivery:
         """Archive the proven part of a segment that will never be proven whole; return whether there is such a part."""
         progress = self._progress
         part = await progress.disk.on_log(proven_slice, progress.archived_to, progress.identity.committed_to)
+        # `committed_to` is about the log of the chunk that proved it, and this segment may be of another log.
         if part is None or not await progress.identity.is_proven(part.witness.header):
             return False
         await self._archive(part.slice)
@@ -154,6 +158,7 @@ class StreamDelivery:
         if pins.failure is not None and min(pins.unpinned) < hole.next_offset:
             # The broker has the file; it is only not pinned yet. To pass it would be to lose it.
             raise pins.failure
+        # Before `archived_to` moves past the hole: if this fails, the next step finds the hole again.
         await self._losses.suspect(hole.first_offset, hole.next_offset)
         await progress.advance(hole.next_offset)
 

@@ -82,6 +82,7 @@ class StreamFile:
         With `durably`, the new one is on the disk when this returns. Raises OSError, as on a full disk.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Not `.json`: whoever lists the streams by their files must not come upon one that is half written.
         fresh = self._path.with_suffix(".new")
         with fresh.open("w", encoding="utf-8") as file:
             json.dump({"version": VERSION, **asdict(remembered)}, file, ensure_ascii=False)

@@ -44,6 +44,7 @@ class ArchivingProgress:
 
     async def advance(self, archived_to: Offset) -> None:
         """Record how far the archive reaches, and release the pins that it covers."""
+        # Before the look, which releases pins by what is recorded when its turn comes.
         self.record(archived_to)
         await self.look()
         self.changed.set()

@@ -27,6 +27,7 @@ class UploadSlots:
     async def take(self, *, backfill: bool, since: TimestampMs) -> AsyncIterator[None]:
         """Wait for a slot and hold it. Backfill goes after everything else; otherwise the oldest `since` goes first."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The count keeps entries apart that are equal up to it: the heap would otherwise compare futures, and raise.
         entry = (backfill, since, next(self._order), turn)
         heapq.heappush(self._waiting, entry)
         self._grant()
@@ -37,6 +38,7 @@ class UploadSlots:
             # ever.
             if turn.done() and not turn.cancelled():
                 self._give_back(backfill=backfill)
+            # An entry that was granted has left the heap already.
             with suppress(ValueError):
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)

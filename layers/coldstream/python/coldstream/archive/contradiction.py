@@ -50,6 +50,7 @@ def _find_doubtful(segment: SegmentRolled, staged: StagedSegment, coverage: Cove
     """Return the entries, by next offset, of which no CRC-32 shows that the copy has the same chunks."""
     crcs: dict[Offset, int] = {}
     sizes: dict[Offset, int] = {}
+    # The loop may end early: unless the generator is closed here, its threads read on until it is collected.
     with closing(_sound_chunks(segment, staged)) as chunks:
         for chunk in chunks:
             header = chunk.header

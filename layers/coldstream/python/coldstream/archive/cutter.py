@@ -110,6 +110,7 @@ class SegmentCutter:
             case ChunkBegin(header, position):
                 if self._span is None:
                     self._span = _Span(Offset(header.chunk_id), position)
+                # The manifest has this chunk: a fragment that went on after it would have a hole.
                 if self._coverage.holder_of(header, source=self._segment.staged_key) is not None:
                     return self._end_fragment()
                 if self._draft is None:

@@ -105,7 +105,9 @@ class FragmentDraft:
             self._messages += header.records
         self._index += FragmentIndexRecord(header.chunk_id, header.timestamp, self._position).to_bytes()
         self._data_crc32 = combine_crc32(self._data_crc32, chunk_crc32, header.total_bytes)
+        # After the point was made: a point has the greatest timestamp of the chunks before it.
         self._greatest = max(self._greatest, header.timestamp)
+        # Until here it is where the chunk begins: point, index record and last user chunk need that.
         self._position += header.total_bytes
         self._last = header
         self.chunks += 1

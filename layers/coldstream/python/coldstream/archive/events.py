@@ -144,7 +144,7 @@ def event_of(body: str) -> SegmentRolled | SegmentLost:
     """
     try:
         envelope = json.loads(body)
-    except (ValueError, RecursionError) as err:
+    except (ValueError, RecursionError) as err:  # RecursionError: nested too deep
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")

@@ -118,6 +118,7 @@ class Uploader:
                     raise
                 return self._without_copy(segment)
             except ReplacedError as err:
+                # Another copy is at the key, and has an event of its own: this event has nothing left to judge.
                 if err.key != segment.staged_key:
                     raise
                 return UploadResult(is_stale=True)
@@ -239,7 +240,7 @@ class Uploader:
         with fragment:
             for generation in range(MAX_GENERATIONS):
                 key = self.keys.fragment(segment.stream.incarnation, fragment.first_offset, generation)
-                fragment.body.seek(0)
+                fragment.body.seek(0)  # an attempt at another key leaves it at its end
                 try:
                     self.objects.put_new(key, fragment.body, size_bytes=fragment.object_bytes, crc32=fragment.crc32)
                 except ObjectExistsError:

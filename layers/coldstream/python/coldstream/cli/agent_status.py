@@ -61,6 +61,7 @@ def _ask(url: str) -> AgentStatus:
     from coldstream.read.http import HttpClient
 
     def read(response: urllib3.BaseHTTPResponse) -> bytes:
+        # One byte more than allowed tells a body that was cut from one that just fits.
         body = response.read(MAX_STATUS_BYTES + 1)
         if response.status != 200:  # noqa: PLR2004 - HTTP's OK
             raise UnavailableError(f"{url} answered {response.status}: {body[:200].decode(errors='replace')}")

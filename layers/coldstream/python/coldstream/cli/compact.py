@@ -75,6 +75,7 @@ def compact(
         _tell_young(table, streams, options.policy(now_ms()), arguments.older_than)
         return
     stopped = threading.Event()
+    # SIGTERM raises, as Ctrl-C does, so that `Compactor` can stop its tasks. By default it would kill the process.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     policy = options.policy(now_ms())
     planned_bytes = sum(

@@ -111,6 +111,7 @@ def _index(file: BinaryIO, source: str) -> Iterator[Item]:
 
 def _fragment(file: BinaryIO, source: str, trailer: FragmentTrailer, *, with_messages: bool) -> Iterator[Item]:
     file.seek(trailer.index_range.start)
+    # `read` runs here and not within the generator: the chunks below move the position of the same file.
     index = iter_fragment_index(file.read(len(trailer.index_range)), trailer, source=source)
     file.seek(0)
     chunks = _ChunkReader(source, trailer.first_offset, with_messages=with_messages, index=index)
@@ -158,6 +159,7 @@ class _ChunkReader:
 
     def read(self, file: BinaryIO, what: str, end: int | None = None) -> Iterator[Item]:
         """Yield the items of a file up to byte `end`, or to the end of the file."""
+        # The size at this moment: a broker may append to the segment, and reading must end all the same.
         left = os.fstat(file.fileno()).st_size if end is None else end
         whole = bytearray()
         while block := file.read(min(left, MIB)):
@@ -171,6 +173,7 @@ class _ChunkReader:
                     case ChunkEnd(header, position, _):
                         yield self._chunk(header, position)
                         if self._with_messages:
+                            # A copy: a bytearray that has views, as chunks are, cannot be cleared for the next chunk.
                             yield from self._contents(bytes(whole), position)
         self._scanner.close()
         yield self._summary(what, os.fstat(file.fileno()).st_size)

@@ -63,6 +63,7 @@ def up(
             exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in stack.environment.items())
             _say(f"running: {', '.join(stack.functions)}. Ctrl-C ends everything. Paste into another shell:")
             write(exports)
+            # Now, since the command goes on: whoever reads the settings from a pipe would wait for them until it ends.
             sys.stdout.flush()
             if env_file is not None:
                 written = _write(env_file, f"{exports}\n")

@@ -71,6 +71,7 @@ class Footer:
                 found = SparsePoint(record.chunk_id, ordinal, record.position, timestamp, greatest)
                 _check(entry, record.position, "chunk at a point of the sparse index", expected=point, found=found)
                 point = next(points, None)
+            # After the comparison: a point has the greatest timestamp of the chunks before it.
             greatest = max(greatest, timestamp)
             records += FragmentIndexRecord(record.chunk_id, timestamp, record.position + shift).to_bytes()
         _check(

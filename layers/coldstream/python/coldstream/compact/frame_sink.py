@@ -107,6 +107,7 @@ class FrameSink:
         self._on_bytes(frame.content_bytes)
 
     def _send(self) -> None:
+        # A copy: the buffer takes the next frames while a thread is still sending these.
         data = bytes(self._part)
         self._part.clear()
         self._upload.add(lambda number: self._upload.put(number, data))

@@ -47,6 +47,8 @@ def merge(
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="read") as pool:
         fragments = _FragmentReader(objects, group, should_stop)
 
+        # Called in the threads of the upload. Reads have a pool of their own: in one pool, threads that wait for
+        # reads could take up all places, and no read would ever begin.
         def read_pieces(part: PartPlan) -> bytes:
             return b"".join(map_ahead(pool, fragments.read, part.pieces, max_calls=READS_AT_ONCE))
 

@@ -59,6 +59,7 @@ def plan_parts(group: Group) -> Iterator[PartPlan]:
             yield PartPlan(tuple(gathered), is_copied=False)
             gathered, gathered_bytes = [], 0
         if start < end:
+            # Equal copies: of unequal ones the last could be smaller than S3 allows a part to be.
             copies = -(-(end - start) // MAX_COPY_BYTES)
             borders = [start + (end - start) * number // copies for number in range(copies + 1)]
             for number in range(copies):

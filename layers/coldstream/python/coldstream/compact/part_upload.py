@@ -55,6 +55,7 @@ class PartUpload:
         """
         while not self._in_flight.has_room():
             self._take()
+        # Numbered here and not in the thread: S3 joins the parts by their numbers, whenever they arrive.
         self._in_flight.submit(partial(send, len(self._parts) + len(self._in_flight) + 1))
 
     def put(self, number: int, data: bytes) -> UploadedPart:

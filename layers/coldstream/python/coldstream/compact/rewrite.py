@@ -57,6 +57,7 @@ def rewrite(
                 case ChunkBytes(view):
                     sink.write(view)
                 case ChunkBegin(_, position) if position == cut:
+                    # Before the chunk's own bytes come: a range may begin at any point, so a frame has to begin there.
                     sink.cut()
                     cut = next(cuts, 0)
                 case ChunkEnd(header, _, chunk_crc32):

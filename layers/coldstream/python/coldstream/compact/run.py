@@ -109,6 +109,7 @@ class Compactor:
     def _abandon(self, under_way: Iterable[Future[WriteResult]]) -> None:
         """Stop what is under way, and delete what was written: nobody commits it any more."""
         self.stop()
+        # All are cancelled before the first is waited for: the pool would begin the others meanwhile.
         for future in under_way:
             future.cancel()
         for future in under_way:
@@ -140,5 +141,7 @@ def _take_completed(
     """Wait until at least one call has ended, and take all that have."""
     completed, _ = wait(under_way, return_when=FIRST_COMPLETED)
     for future in completed:
+        # Taken out one by one: if the run ends at this `yield`, `_abandon` still finds the others and deletes their
+        # objects.
         result = future.result()
         yield under_way.pop(future), result

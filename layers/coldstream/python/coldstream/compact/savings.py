@@ -115,6 +115,7 @@ def _of_group(group: Group, encoding: Encoding, ratio: float) -> Savings:
     else:
         after = sum(_compressed_bytes(entry, ratio) for entry in group.entries)
         blocks = sum(1 for entry in group.entries for _ in plan_blocks(entry))
+        # `- -x // y` rounds up. The two other requests begin and complete the upload.
         requests = RequestCounts(puts=2 - -after // PART_BYTES, gets=1 + blocks)
     return Savings(
         fragments=entries,

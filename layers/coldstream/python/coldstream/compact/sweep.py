@@ -73,6 +73,7 @@ def _forget(table: ManifestTable, incarnation: Incarnation, now: TimestampMs, de
     """Remove tombstones; return False if another sweep has already removed some of them."""
     head = table.head(incarnation)
     left = table.tombstones(incarnation, now, MAX_SWEPT)
+    # The transaction requires all of these tombstones: if one is gone, no attempt can pass.
     if head is None or not set(deleted) <= set(left):
         return False
     table.apply(plan_sweep(head, deleted))

@@ -83,6 +83,7 @@ def _free_keys(objects: ObjectStore, keys: Keys, incarnation: Incarnation, group
     first = 1 + max(entry.generation for entry in group.entries)
     for generation in range(first, first + MAX_GENERATIONS):
         key = keys.fragment(incarnation, group.first_offset, generation)
+        # This only saves work. Who gets the key is decided by the condition on the write that completes the object.
         if objects.info(key) is None:
             yield generation, key
 

@@ -24,6 +24,7 @@ class StreamArchive:
 
     def read(self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False) -> AsyncReader:
         """Return a reading with ranges of `range_bytes`; for one chunk, with a single range of about a MiB."""
+        # One byte to prefetch still admits one range, and never a second one.
         return AsyncReader(
             self.client,
             self.vhost,

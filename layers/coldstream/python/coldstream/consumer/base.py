@@ -151,6 +151,7 @@ class BaseConsumer:
                     await retry_log.pause(err)
                 else:
                     retry_log.recovered()
+                    # Before any follower runs: `load` looks the stream of each batch up there.
                     self._items.expect(partitions)
                     return partitions
         finally:
@@ -188,4 +189,6 @@ class BaseConsumer:
         try:
             await work()
         except Exception as err:  # noqa: BLE001  `_take` raises it
+            # CancelledError is no Exception, so a task that `_shut_down` cancels does not wait here for room in a queue
+            # that nobody empties.
             await self._queue.put(err)

@@ -59,6 +59,7 @@ class BlockingConsumer(BaseConsumer):
     def close(self) -> None:
         """End everything that runs for this consumer; returns at once. Safe from any thread."""
         if self._loop is not None:
+            # An asyncio.Event belongs to the loop's thread: set from this one, it might not wake the loop.
             with suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -137,6 +138,7 @@ class BlockingConsumer(BaseConsumer):
     async def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._start()
         try:
+            # After `_start`: the caller goes on at once, and `_take` has to find the tasks.
             started.set_result(asyncio.get_running_loop())
             await self._stop.wait()
         finally:

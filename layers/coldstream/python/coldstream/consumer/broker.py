@@ -63,12 +63,15 @@ class ReconnectingBroker:
 
     async def renew(self) -> None:
         """Close the connection, and let the next one try the next host first: not every host has every stream."""
+        # Before the await in `close`: a task that opens a connection meanwhile must not try the same host again.
         first, *others = self._address.hosts
         self._address = replace(self._address, hosts=(*others, first))
         await self.close()
 
     async def close(self) -> None:
         """Close the connection, if one is open. Takes less than a second, even if the broker hangs."""
+        # Without the lock: whoever holds it may be opening a connection to a broker that hangs, and closing cannot wait
+        # for that.
         if (connection := self._connection) is not None:
             # Forget it before the first await: whoever calls meanwhile must not get a connection that is closing.
             self._connection = None

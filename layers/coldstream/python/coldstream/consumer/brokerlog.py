@@ -67,5 +67,6 @@ class BrokerLog:
         """Tell whether the broker still has everything from an offset on."""
         first_offset = await self._source.first_offset(self._stream)
         if first_offset is None:
+            # Silence proves nothing: False would say that retention has deleted the offset.
             raise UnavailableError(f"stream {self._stream!r}: the broker delivers nothing of what it has")
         return first_offset <= offset

@@ -114,5 +114,6 @@ class CatchUp:
         except StreamNotFoundError:
             return False
         if self._position.expected is None:
+            # Fixed now: otherwise live reading would attach by the start spec, which may lead to another offset.
             self._position.move(gap.first_offset, is_border=False)
         return True

@@ -50,6 +50,7 @@ class Consumer(BaseConsumer):
         while True:
             for message in items.messages:
                 yield message
+            # A timeout of the caller's may cancel this wait. The queue then keeps the batch, and the next loop gets it.
             items.load(await self._take())
 
     async def deliveries(self) -> AsyncIterator[MessageDelivery]:

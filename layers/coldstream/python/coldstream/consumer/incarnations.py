@@ -14,6 +14,7 @@ from coldstream.units import Offset
 async def newest_incarnation(archive: ArchiveSource) -> Incarnation:
     """Return the incarnation that was archived last. Raises StreamNotFoundError, UnavailableError."""
     async with archive.read(NEXT, None) as reading:
+        # Only iterating asks the resolver, and `stream` is None before. From NEXT on there is hardly anything to read.
         async for _ in reading.batches():
             pass
     assert reading.stream is not None

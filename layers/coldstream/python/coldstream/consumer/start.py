@@ -93,6 +93,7 @@ class StartFinder:
         last = await self._broker.ask(lambda: self._broker.probe(LAST))
         if last is not None:
             if position.start == NEXT:
+                # It counts as read: as the witness it proves to live reading that the stream is still the same.
                 position.advance(last)
             else:
                 position.move(Offset(last.chunk_id))
@@ -100,6 +101,7 @@ class StartFinder:
         if position.start == LAST:
             await self._catch_up.run(must_move=False)
         if position.expected is None:
+            # The end of an empty stream is its beginning. Attaching at `next` would miss what is published until then.
             position.start = FIRST
             self._stream_was_empty = True
 

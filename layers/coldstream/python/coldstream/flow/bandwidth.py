@@ -28,6 +28,7 @@ class BandwidthLimit:
 
     def take(self, size_bytes: int) -> None:
         """Wait until it is the caller's turn to send `size_bytes`."""
+        # The lock is free during the wait: `reserve` has fixed the turn, and others fix theirs meanwhile.
         self._stopped.wait(self.reserve(size_bytes))
 
     def reserve(self, size_bytes: int) -> float:
@@ -36,6 +37,7 @@ class BandwidthLimit:
             return 0.0
         with self._lock:
             now = self._clock()
+            # Without this bound, an hour without uploads would be caught up on at full speed.
             turn = max(self._paid_at, now - BURST_S)
             self._paid_at = turn + size_bytes / self._bytes_per_s
             return max(0.0, turn - now)

@@ -33,4 +33,5 @@ class Pace:
         self._due = max(self._due, time.monotonic() - 1)
         while (left := self._due - time.monotonic()) > 0 and not should_stop():  # noqa: ASYNC110  another thread sets the flag
             await asyncio.sleep(min(left, _LOOK_EVERY_S))
+        # After the wait: the first messages go at once, and those after them wait for their time to be over.
         self._due += messages / self._rate

@@ -43,10 +43,12 @@ class Window(Generic[Result]):
     def submit(self, call: Callable[[], Result], weight: int = 0) -> None:
         """Start a call. The caller asks `has_room` first: what to do with the results is its business."""
         self._calls.append((weight, self._executor.submit(call)))
+        # Only now: if the executor refuses the call, the window is as it was.
         self._weight += weight
 
     def take(self) -> Result:
         """Wait for the oldest call; return its result, or raise what it raised."""
+        # Removed before the wait: a call that raises is over, too, and must free its weight.
         weight, future = self._calls.popleft()
         self._weight -= weight
         return future.result()
@@ -71,6 +73,7 @@ def map_ahead(
         for item in items:
             if not window.has_room():
                 yield window.take()
+            # The default binds this item: the call may run when the loop is at a later one.
             window.submit(lambda item=item: call(item))  # type: ignore[misc]  # mypy infers no lambda with a default
         while len(window):
             yield window.take()

@@ -103,6 +103,7 @@ class SegmentScanner:
                     start = memoryview(cut + start)
                 header = self._begin(start)
                 yield ChunkBegin(header, self._position)
+                # A header that two blocks share is a piece of its own. Any other is part of the piece below.
                 if cut:
                     self._take(start)
                     yield ChunkBytes(start)

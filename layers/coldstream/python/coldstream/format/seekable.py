@@ -237,6 +237,7 @@ def _frame_size(view: memoryview, source: str, position: int) -> FrameSize:
             found=f"{descriptor:08b}",
         )
     at = 5 if is_single else 6
+    # A size of two bytes counts from 256 (RFC 8878, 3.1.1.1.4).
     content_bytes = int.from_bytes(view[at : at + size_bytes], "little") + (256 if size_flag == 1 else 0)
     at += size_bytes
     is_last = False
@@ -245,6 +246,7 @@ def _frame_size(view: memoryview, source: str, position: int) -> FrameSize:
         is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
         if kind == _UNKNOWN_BLOCK:
             raise BadVersionError(source, position, "block type in a frame", expected="0 to 2", found=kind)
+        # A repeated byte is stored once; its block's size says how often it is repeated.
         at += _BLOCK_HEADER_BYTES + (1 if kind == _REPEATED else size)
     at += _CHECKSUM_BYTES if descriptor & _CHECKSUM else 0
     if at > len(view):

@@ -42,6 +42,7 @@ def check_file_header(view: memoryview | bytes, expected: bytes, *, source: str,
     `view` lies at byte `position` of `source`. Raises TruncatedError, BadMagicError, BadVersionError.
     """
     found = bytes(view[: len(expected)])
+    # As much of the magic as there is: a file that ends inside it is truncated, and not of another kind.
     if found[:4] != expected[:4][: len(found)]:
         raise BadMagicError(source, position, "magic", expected=expected[:4], found=found[:4])
     if len(found) < len(expected):

@@ -142,6 +142,7 @@ class TrackingCheck:
         at, end = self._rest, len(piece)
         while at < end:
             if self._has_type:
+                # Trailers are of the delta kind, in which the value of every type has 8 bytes.
                 at += 1 + piece[at] + _VALUE.size
             elif piece[at] > TrackingType.TIMESTAMP:
                 self._unknown = piece[at]

@@ -148,6 +148,7 @@ class SegmentWriter:
             bloom=bloom,
             trailer=trailer,
         )
+        # After the chunk was made: one that cannot be made must not leave a new segment without chunks.
         if self._is_full:
             self.close()
             self._segment, self._index = self._open()

@@ -212,6 +212,7 @@ class Announcer:
                     report.quarantined.append(announcement.rolled)
             if len(left) < len(pending):
                 advance(len(pending) - len(left))
+                # Progress moves the deadline: a long backlog is no failure while it gets shorter.
                 deadline = time.monotonic() + timeout_s
                 backoff.reset()
             elif time.monotonic() > deadline:

@@ -49,12 +49,15 @@ def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callabl
         return
     unfinished = _unfinished(key, objects)
     ours = [upload_id for upload_id, parts in unfinished.items() if _fit(parts, slice_.size_bytes)]
+    # The one with most parts: what another replica has sent to it need not be sent again.
     upload_id = max(ours, key=lambda each: len(unfinished[each])) if ours else objects.create_upload(key)
     put = partial(objects.put_part, key, upload_id)
     parts, checksum = _send_parts(slice_, unfinished.get(upload_id, ()), put, on_bytes)
     try:
         objects.complete_upload(key, upload_id, parts, crc32=checksum)
     except (ObjectExistsError, BadCrcError):
+        # Nothing can come of this upload any more, and parts cost money until somebody ends it. After any other error
+        # it stays, to be continued.
         objects.abort_upload(key, upload_id)
         raise
     # Only now: until ours was complete, another replica's upload may have been the one to arrive first.
@@ -86,6 +89,7 @@ def _send_parts(
     known = {(part.number, part.size_bytes, part.crc32): part for part in uploaded}
     arrived: list[UploadedPart] = []
     whole_crc32 = 0
+    # Leaving the pool waits for the parts in flight, after an error too: the next attempt must not run beside them.
     with (
         ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="part") as pool,
         closing(slice_.parts(PART_BYTES)) as parts,
@@ -93,6 +97,7 @@ def _send_parts(
         window: Window[UploadedPart] = Window(pool, max_calls=PARTS_IN_FLIGHT)
         for number, data in enumerate(parts, 1):
             checksum = crc32(data)
+            # Combined from the CRCs of the parts: otherwise every byte would be summed twice.
             whole_crc32 = combine_crc32(whole_crc32, checksum, len(data))
             if (part := known.get((number, len(data), checksum))) is not None:
                 arrived.append(part)

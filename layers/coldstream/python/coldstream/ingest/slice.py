@@ -49,6 +49,7 @@ class SegmentSlice:
             while at < self.end:
                 missing_bytes = min(part_bytes - len(head), self.end - at)
                 data = os.pread(file.fileno(), missing_bytes, at)
+                # Of a regular file, pread returns less only at its end: then the file was cut after the slice was made.
                 if len(data) < missing_bytes:
                     raise TruncatedError(
                         str(self.path), at, "the file ends inside the slice", expected=missing_bytes, found=len(data)

@@ -47,6 +47,7 @@ class BrokerAddress:
         authority, _, path = rest.partition("/")
         if path:
             raise InvalidSettingError(_FIELD, "has a path; the vhost is not part of the address")
+        # From the right: an "@" that is not encoded is then part of the password, and not the end of it.
         credentials, at, places = authority.rpartition("@")
         username, _, password = credentials.partition(":")
         return cls(

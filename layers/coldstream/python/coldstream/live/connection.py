@@ -64,6 +64,7 @@ class LiveConnection:
                         raise
             except AccessDeniedError:
                 raise  # the other hosts are of the same cluster, and would refuse it too
+            # Before OSError, of which it is a subclass: the error of `asyncio.timeout` has no text to show.
             except TimeoutError:
                 problems.append(f"{place_text(host, port)}: no answer within {CONNECT_TIMEOUT_S:g} s")
             except (OSError, UnicodeError) as err:
@@ -96,6 +97,7 @@ class LiveConnection:
         """
         async with self.subscribe(stream, spec, credits=1, every_chunk=every_chunk) as chunks:
             try:
+                # Bounds the wait for the chunk alone: subscribing has a bound of its own.
                 async with asyncio.timeout(timeout_s):
                     return await anext(chunks)
             except TimeoutError:
@@ -193,6 +195,7 @@ class LiveConnection:
         refusals.check(handshake.response_code, user)
         if _MECHANISM not in handshake.mechanisms:
             raise LoginRefusedError(f"{user}: the broker offers no login by user name and password")
+        # SASL PLAIN (RFC 4616): an empty authorization id, then user and password, each after a NUL.
         secret = f"\0{self._address.username}\0{self._address.password}".encode()
         with wire.expect(schema.Tune) as arrival:  # before the request: Tune follows the answer at once
             authenticated = await wire.request(

@@ -35,6 +35,7 @@ def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
     if len(data) != header.data_bytes or len(trailer) not in {0, header.trailer_bytes}:
         found_bytes = len(view) - CHUNK_HEADER_BYTES
         raise BadLengthError(source, 0, "data of a delivered chunk", expected=header.data_bytes, found=found_bytes)
+    # The CRC covers the data alone, neither the header nor the trailer.
     found = crc32(data)
     if found != header.crc:
         raise BadCrcError(source, 0, "CRC-32 of a delivered chunk's data", expected=header.crc, found=found)

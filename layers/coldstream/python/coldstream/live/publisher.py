@@ -153,6 +153,7 @@ class Publisher:
     def confirmed(self, entries: int) -> None:
         """Note that so many entries, the oldest first, are safe."""
         self._entries_confirmed += entries
+        # A confirm may end inside a frame, or cover several: a frame is safe only with its last entry.
         while self._sent and self._sent[0][0] <= self._entries_confirmed:
             _, size_bytes, self._safe_id = self._sent.popleft()
             self._bytes_open -= size_bytes
@@ -166,6 +167,7 @@ class Publisher:
 
     def lost(self, error: UnavailableError) -> None:
         """Raise `error` in every call from now on."""
+        # The first error stays: a connection that is lost later would hide why the broker refused.
         self._error = self._error or error
         self._news.set()
 

@@ -95,6 +95,8 @@ class Subscriptions:
                 schema.UnsubscribeResponse,
             )
         except UnavailableError as err:
+            # The broker may still send under this id, so it cannot be given to another. A connection that leaks its ids
+            # ends up without any; one that is lost is opened again.
             self.wire.fail("a subscription does not end", err)
             return
         if answer.response_code not in (refusals.OK, refusals.NO_SUCH_SUBSCRIPTION):
@@ -149,6 +151,7 @@ class Subscription:
             )
             refusals.check(answer.response_code, f"subscription to {self.stream!r}")
         except BaseException:
+            # Also after a timeout or a cancellation: the broker may have begun the subscription all the same.
             await self._leave()
             raise
         return self
@@ -201,8 +204,11 @@ class Subscription:
                     source, 0, "chunk id", expected=f"at least {self._next_offset}", found=chunk.header.chunk_id
                 )
         except CorruptionError as err:
+            # Queued, not raised: the reader of the connection calls this, and one bad chunk would end every
+            # subscription.
             self.end(err)
             return
+        # Memory is bounded by the credits, so a broker that does not keep to them has to be stopped.
         if self._arrived.qsize() >= self._credits:
             self.end(UnavailableError(f"{source}: the broker sends more chunks than it has credits for"))
             return
@@ -232,8 +238,10 @@ class Subscription:
 
     async def _leave(self) -> None:
         self._ended = True
+        # Whoever asks for another chunk after this would otherwise wait for ever: nothing is queued any more.
         self._error = self._error or UnavailableError(f"the subscription to {self.stream!r} has ended")
         if self._number is not None:
+            # Taken before the await: a second call would otherwise end the subscription that has got the id since.
             number, self._number = self._number, None
             await self._subscriptions.remove(number)
 

@@ -134,6 +134,7 @@ class Wire:
     def start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run a task that ends with the connection at the latest."""
         task = asyncio.create_task(work)
+        # The event loop has only weak references to tasks: without this, one may be collected while it runs.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -218,6 +219,7 @@ class Wire:
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await self.request(lambda number: schema.Close(number, code=1, reason="OK"), schema.CloseResponse)
         finally:
+            # Also if the goodbye is cancelled: neither the socket nor a task may outlive this call.
             self.fail("the connection is closed")
             tasks = list(self._tasks)
             for task in tasks:
@@ -292,6 +294,7 @@ class Wire:
                     sink.lost(UnavailableError(f"{self.place}: stream {stream!r} has changed its members, or is gone"))
         else:
             arrival = self._waiting.get((type(frame), frame.corr_id))
+            # An answer whose request has timed out or was cancelled finds nobody, and is dropped.
             if arrival is not None and not arrival.done():
                 arrival.set_result(frame)
 
@@ -304,4 +307,5 @@ class Wire:
         if encoded.startswith(_CONFIRM):
             sink.confirmed(entries)
         else:
+            # The first entry's code stands for all: whatever the others have, the publisher is at its end.
             sink.refused(int.from_bytes(encoded[17:19]), entries)

@@ -55,6 +55,7 @@ class ChildProcess:
         assert self._process.stdin is not None
         self._stdin = self._process.stdin
         self._first: SimpleQueue[Message | None] = SimpleQueue()
+        # Read from the start on: a child whose messages nobody takes stands still once the pipe is full.
         self._reader = threading.Thread(target=self._read, args=(on_message,), name=f"read {module}", daemon=True)
         self._reader.start()
         with suppress(OSError):  # if it died at once, `ready` says so
@@ -109,6 +110,7 @@ class ChildProcess:
                 is_first = False
             else:
                 on_message(message)
+        # `ready` still waits if the child ended without a message.
         self._first.put(None)
 
 

@@ -55,6 +55,7 @@ def deploy(
     template: Template, environment: Mapping[str, str], *, stack_name: str, parameters: Mapping[str, str]
 ) -> Deployment:
     """Create the template's resources. Raises UnavailableError if the endpoint fails or refuses them."""
+    # Filled step by step, so that `undeploy` finds what exists of a deployment that failed halfway.
     elsewhere: dict[str, str] = {}
     try:
         body = _stack_body(template.body, environment, stack_name, elsewhere)
@@ -82,6 +83,7 @@ def undeploy(stack_name: str, environment: Mapping[str, str], elsewhere: Mapping
         cloudformation = client("cloudformation", environment)
         for resource in cloudformation.list_stack_resources(StackName=stack_name)["StackResourceSummaries"]:
             if resource["ResourceType"] == "AWS::S3::Bucket":
+                # A bucket that holds objects cannot be deleted, and its stack would stay.
                 _empty(client("s3", environment), resource["PhysicalResourceId"])
         cloudformation.delete_stack(StackName=stack_name)
     for name, resource_type in elsewhere.items():
@@ -157,6 +159,7 @@ def _create_stack(
 ) -> dict[str, str]:
     """Create the stack, wait until it is complete, and return its outputs."""
     cloudformation = client("cloudformation", environment)
+    # `default=str`: YAML reads the unquoted version of a policy, 2012-10-17, as a date, and JSON has none.
     cloudformation.create_stack(
         StackName=stack_name,
         TemplateBody=json.dumps(body, default=str),

@@ -61,6 +61,7 @@ def main() -> None:
         api.shutdown()
         api.server_close()
     for thread in threads:
+        # The event at hand is finished first. If a handler hangs, `ParentProcess` ends the process after GRACE_S.
         thread.join()
 
 

@@ -182,6 +182,7 @@ class HttpApi(ThreadingHTTPServer):
 
 class _ApiRequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are two writes: Nagle's algorithm would hold back the second until the first is acknowledged.
     disable_nagle_algorithm = True
     server: HttpApi
 
@@ -205,6 +206,7 @@ class _ApiRequestHandler(BaseHTTPRequestHandler):
             response = self.server.answer(Request(self.command, self.path, headers, body, source_ip))
         self.send_response(response.status)
         for name, value in response.headers:
+            # A function's own length may be wrong, and the client would then misread every response after this one.
             if name.lower() != "content-length":
                 self.send_header(name, value)
         self.send_header("content-length", str(len(response.body)))

@@ -41,6 +41,7 @@ class Invoker:
     def __init__(self, config: FunctionConfig) -> None:
         self._config = config
         self._lock = threading.Lock()
+        # Lambda takes a path for the module, too, such as `package/app.handler`.
         module, _, name = config.handler.rpartition(".")
         self._handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), name)
 

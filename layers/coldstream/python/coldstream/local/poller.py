@@ -53,6 +53,7 @@ def poll(
                 _handle(batch, queue, sqs=sqs, function=function, invoke=invoke, report=report)
         except (BotoCoreError, ClientError):
             traceback.print_exc()
+            # An endpoint that is away fails at once, and without this it would be asked without a pause.
             stop.wait(WAIT_S)
 
 
@@ -76,6 +77,7 @@ def _handle(
         traceback.print_exc()
         failed, error = set(sent), f"{type(err).__name__}: {err}"
     seconds = time.perf_counter() - started
+    # If a call fails, the rest of the batch comes back after HIDDEN_S and is handled again: at least once, as on AWS.
     for message in batch:
         handle = {"QueueUrl": queue.url, "ReceiptHandle": message["ReceiptHandle"]}
         if message["MessageId"] in failed:

@@ -52,5 +52,6 @@ def read_body(environ: Environ) -> bytes:
     body = Request(environ).get_data()
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
+    # The chunks are joined by now, and whoever believed this header would look for them.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     return body

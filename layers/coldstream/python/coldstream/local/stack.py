@@ -78,6 +78,7 @@ class EmulatedStack:
         try:
             self._start()
         except BaseException:
+            # Ctrl-C, too: nobody calls `__exit__` if this raises, and processes would go on.
             self.stop()
             raise
         return self
@@ -161,6 +162,7 @@ class EmulatedStack:
             self._emulator = None
 
     def _start(self) -> None:
+        # Before anything is created: otherwise a port that is taken would show only at the end.
         check_port(self._port)
         endpoint_url = self._inherited.get(ENDPOINT)
         if not endpoint_url:
@@ -174,6 +176,7 @@ class EmulatedStack:
         self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
         for deployed in self._deployed():  # added one by one, so that `stop` finds those that ran if a later one fails
             self._functions[deployed.config.name] = self._run(deployed, aws, self._port)
+        # Waited for only now: all processes import their handlers at the same time.
         urls = [process.ready()["url"] for process in self._functions.values()]
         outputs = dict(self._deployment.outputs)
         outputs.update(dict.fromkeys(self._template.api_outputs, next(filter(None, urls), "")))
@@ -191,6 +194,7 @@ class EmulatedStack:
             for deployed in self._deployed():
                 dead = self._functions[deployed.config.name]
                 if not dead.is_alive():
+                    # It reads the pipe to its end: the last reports come before those of the next process.
                     dead.stop()
                     self._functions[deployed.config.name] = self._run(deployed, aws, port)
                     self._died.append(deployed.config.name)

@@ -168,6 +168,7 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
             continue
         own = resource["Properties"]
         properties = {**defaults, **own}
+        # SAM joins lists and maps with those of the globals; any other property of a function replaces the global one.
         layers = [*defaults.get("Layers", []), *own.get("Layers", [])]
         events = own.get("Events", {}).values()
         yield TemplateFunction(

@@ -134,6 +134,7 @@ def _wildcard(text: str) -> Wildcard:
     if not _ESCAPES.fullmatch(text):
         raise InvalidInputError("pattern", f"{text[:80]!r} has a % that is not the start of %XX: a % itself is %25")
     try:
+        # Split before decoding: `%2A` is a star in the name, and must not become a wildcard.
         return Wildcard(tuple(unquote(part, errors="strict") for part in text.split("*")))
     except UnicodeDecodeError as err:
         raise InvalidInputError("pattern", f"{text[:80]!r} does not stand for UTF-8") from err

@@ -268,7 +268,7 @@ def _with_entry(head: Head, entry: FragmentEntry, *, gaps: int) -> Head:
         revision=head.revision + 1,
         first_offset=entry.first_offset if is_first else head.first_offset,
         next_offset=next_offset,
-        epoch=entry.epoch if next_offset == entry.next_offset else head.epoch,
+        epoch=entry.epoch if next_offset == entry.next_offset else head.epoch,  # an append's; a late entry leaves it
         first_timestamp=entry.first_timestamp if is_first else head.first_timestamp,
         greatest_timestamp=greatest((head.greatest_timestamp, entry.greatest_timestamp)),
         fragments=head.fragments + 1,

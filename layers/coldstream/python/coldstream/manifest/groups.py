@@ -135,6 +135,7 @@ class Group:
         latest: TimestampMs | None = None
         for entry in self.entries:
             for point in entry.sparse.points:
+                # An entry's first point has its own timestamp there, as no chunk of the entry comes before it.
                 before = greatest((latest, point.greatest_before if point.ordinal else None))
                 yield replace(
                     point,

@@ -22,6 +22,7 @@ def with_reason(gap: Gap, missing: Iterable[Missing]) -> Gap:
     Of records that begin at the same offset the longest comes first, and a loss comes before a quarantine.
     """
     about = [one for one in missing if one.first_offset < gap.next_offset and gap.first_offset < one.next_offset]
+    # A total order: transactions compare the reasons of gaps, so the same records must give the same text.
     about.sort(key=lambda one: (one.first_offset, -one.next_offset, isinstance(one, Quarantine), one.reason))
     reached = gap.first_offset
     reasons: dict[str, None] = {}

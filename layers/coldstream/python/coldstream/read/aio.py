@@ -54,6 +54,7 @@ class AsyncReader(BaseReader):
     async def _steps(self) -> AsyncIterator[RangeBatch]:
         batches = self._batches()
         try:
+            # None is the end: a future cannot carry StopIteration, and the task would fail or wait for ever.
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
         finally:

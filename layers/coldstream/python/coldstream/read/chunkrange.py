@@ -56,8 +56,10 @@ def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
             pass
         case Encoding.ZSTD_SEEKABLE:
             content = decompress_frames(content, part.data_bytes, source=source, position=position)
+            # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
             source, position = f"{source}, decompressed from byte {position} on,", 0
     chunks = list(iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)))
+    # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
     found = chunks[-1].header.next_offset if chunks else part.first_offset
     if found != part.next_offset:
         raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)

@@ -112,6 +112,8 @@ class ResolverClient:
 
     def _get(self, path: str, model: type[Body], **parameters: str | int | None) -> Body:
         given = {name: value for name, value in parameters.items() if value is not None}
+        # Encoded as SigV4's canonical form has it (%20, %2F): botocore signs the query as it stands here, and API
+        # Gateway refuses the signature of any other form.
         url = f"{self._url}{path}?{urlencode(given, quote_via=quote, safe='')}"
 
         def headers() -> dict[str, str]:
@@ -123,6 +125,8 @@ class ResolverClient:
             return headers
 
         def read(response: urllib3.BaseHTTPResponse) -> Body:
+            # Bounded: whatever answers at this URL need not be a resolver. What is cut off here is no JSON, so it
+            # raises below, and the connection is not used again.
             content = response.read(MAX_BODY_BYTES)
             if response.status != HTTPStatus.OK:
                 err = _error(response.status, content, self._url + path)
@@ -132,6 +136,7 @@ class ResolverClient:
             try:
                 return model.model_validate_json(content)
             except ValidationError as err:
+                # Not retryable: a page of something else, such as the login of a proxy, stays what it is.
                 raise InvalidSettingError(
                     "resolver URL", f"{self._url}{path} does not answer as a resolver does"
                 ) from err

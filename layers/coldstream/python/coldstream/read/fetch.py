@@ -31,6 +31,7 @@ _TRY_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS
 class UrlRefusedError(UnavailableError):
     """A presigned URL has expired or is no longer valid. The resolver's next answer has a new one."""
 
+    # The same URL would be refused again, so the reader asks for a new one instead.
     retryable = False
 
     def __init__(self, key: str, status: int, what: str) -> None:
@@ -89,6 +90,7 @@ def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
     # Before reading: a server that ignores `Range` would send the whole object, into memory that nobody has planned.
     if response.status != HTTPStatus.PARTIAL_CONTENT or announced is None or announced > size:
         raise ColdstreamError(f"{what}, but not with the {size} bytes asked for")
+    # Not decoded: the range counts stored bytes, whatever Content-Encoding an object has.
     data = response.read(decode_content=False)
     if len(data) != size:
         raise UnavailableError(f"{what} with {len(data)} bytes, not {size}")

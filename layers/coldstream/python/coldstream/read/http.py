@@ -40,6 +40,7 @@ class HttpClient:
         # keep them open.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
+        # `get` retries. urllib3's own retries would multiply the attempts, and `close` would not end their waits.
         self._pool = urllib3.PoolManager(
             num_pools=8,
             maxsize=connections,

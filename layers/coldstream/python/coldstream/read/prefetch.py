@@ -74,6 +74,7 @@ class Prefetcher:
         self._fetches.cancel()
         self._waiting.clear()
         self._cursor = None
+        # It replaces the page that is under way, whose answer nobody looks at.
         self._ask(start)
 
     def take(self) -> RangeBatch | Gap | Offset:
@@ -95,6 +96,7 @@ class Prefetcher:
                 if not self._fetches.has_room(part.data_bytes):
                     return
                 self._waiting.popleft()
+                # `partial` takes the expiry now. A lambda would read it in its thread, and get that of a later page.
                 self._fetches.submit(partial(self._fetcher.fetch, part, self._good_until), part.data_bytes)
             if self._page is None:
                 return

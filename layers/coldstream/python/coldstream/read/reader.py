@@ -215,8 +215,10 @@ class Reader(BaseReader):
         for batch in self._batches():
             for chunk in batch.chunks:
                 for message in messages(chunk, source=batch.range.key, from_offset=self.from_offset):
+                    # Before the yield: a position noted while the message is handled has to include it.
                     self.position = Offset(message.offset + 1)
                     yield message
+                # A tracking chunk holds no message, and was read all the same.
                 self.position = chunk.header.next_offset
 
 

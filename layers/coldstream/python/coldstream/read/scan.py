@@ -92,12 +92,14 @@ def plan_scan(
                 # A start before the first archived offset means that one.
                 at = max(at, found.entries[0].first_offset)
                 for entry in found.entries:
+                    # A hole: the next query begins at `at`, and answers with the gap.
                     if entry.first_offset > at or (end is not None and at >= end):
                         break
                     if entry.next_offset > at:
                         # From `at`: while a compaction is under way, a merged entry overlaps those it replaces.
                         yield from _slices(entry, at, end, slice_bytes, not_before)
                         at = entry.next_offset
+        # A cursor is exact. `AtOffset` before the first archived offset means that one, which would hide a hole.
         spec = Cursor(stream.incarnation, at)
 
 
@@ -159,6 +161,7 @@ def _slices(
         if joined is None:
             joined = part
         elif joined.next_offset == part.first_offset and joined.data_bytes + part.data_bytes <= slice_bytes:
+            # Only steps with none left out in between: a slice is one range of bytes.
             joined = replace(
                 joined,
                 end=part.end,

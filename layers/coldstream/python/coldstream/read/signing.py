@@ -45,6 +45,7 @@ class Signer:
             if credentials is None:
                 raise AccessDeniedError("no AWS credentials found to sign the request with")
             request = AWSRequest(method="GET", url=url)
+            # Frozen: another thread may refresh the credentials, and a key with the next one's token is refused.
             SigV4Auth(credentials.get_frozen_credentials(), "execute-api", self._region).add_auth(request)
         except BotoCoreError as err:
             raise AccessDeniedError(f"cannot sign the request: {err}") from err

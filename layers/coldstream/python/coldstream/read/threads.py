@@ -64,6 +64,7 @@ class FetchThreads(Executor):
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
+                # An end for each thread, put under the lock: a job that came after them would never run.
                 for _ in self._threads:
                     self._jobs.put(None)
             unsettled = list(self._unsettled)

@@ -103,6 +103,7 @@ class BrokerReplay(ABC):
         if is_complete:
             self.sent_to = self.request.end  # also if a gap ends the request
         await self.flush()
+        # Only after the flush: if that fails, what was sent last may not be there.
         self.summary.is_complete = is_complete
         self.tell(now=True)
 
@@ -130,5 +131,6 @@ class BrokerReplay(ABC):
         try:
             await retry_while_progressing(self.connect_and_publish, lambda: self.summary.confirmed_to, what)
         finally:
+            # Also after an error or an interrupt: the next run begins at what is kept.
             self.keep()
         self.summary.seconds = time.monotonic() - began

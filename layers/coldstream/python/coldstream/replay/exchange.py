@@ -64,6 +64,7 @@ class _ExchangeReplay(BrokerReplay):
         self._file = None if target.progress is None else ProgressFile(target.progress, request, target.exchange)
         done_to = request.start if self._file is None else self._file.read()
         self.summary.resumed_at = self.summary.confirmed_to = min(done_to, request.end)
+        # Not connected, and replaced before the first use: a bad URI is an error here, before anything is sent.
         self._publisher = self._new_publisher()
 
     def _new_publisher(self) -> ExchangePublisher:
@@ -73,6 +74,7 @@ class _ExchangeReplay(BrokerReplay):
     async def connect_and_publish(self) -> None:
         self._publisher = publisher = self._new_publisher()
         async with publisher:
+            # Set before the new publisher is asked: it has nothing open, so all up to `sent_to` counts as confirmed.
             self.sent_to = self.summary.confirmed_to
             try:
                 await self.publish(self.sent_to)
@@ -101,6 +103,7 @@ class _ExchangeReplay(BrokerReplay):
                         return
                     self.tell()
                 await self._send(message)
+                # After the send: `safe_to` takes whatever is before `sent_to` and not open for confirmed.
                 self.sent_to = Offset(message.offset + 1)
         self.sent_to = part.end
 

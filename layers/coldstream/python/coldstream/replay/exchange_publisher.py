@@ -123,6 +123,7 @@ class ExchangePublisher:
         self._open[self._tag] = offset, len(body)
         self._open_bytes += len(body)
         try:
+            # `mandatory`: without it the broker drops what it cannot route, and confirms it without a word.
             self._channel.basic_publish(self._exchange, key, body, properties, mandatory=True)
         except (
             exceptions.AMQPConnectionError,
@@ -182,6 +183,7 @@ class ExchangePublisher:
             return
         tags = [answer.delivery_tag]
         if answer.multiple:
+            # Tags rise in `_open`, so the walk may end at the first that is greater.
             tags = list(takewhile(lambda tag: tag <= answer.delivery_tag, self._open))
         for tag in tags:
             _, size_bytes = self._open.pop(tag)
@@ -217,6 +219,7 @@ class ExchangePublisher:
     async def _wait_for_news(self) -> None:
         """Wait for a confirm, an answer or an error. Raises the error; UnavailableError after CONFIRM_TIMEOUT_S."""
         self._check()
+        # No await between the check and this: news that came in between would be cleared unseen.
         self._news.clear()
         try:
             async with asyncio.timeout(CONFIRM_TIMEOUT_S):

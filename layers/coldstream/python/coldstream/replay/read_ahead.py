@@ -45,4 +45,5 @@ def read_ahead(
     try:
         yield steps()
     finally:
+        # Not `with pool`, which would first read every slice that is queued, though nobody takes it.
         pool.shutdown(cancel_futures=True)

@@ -134,6 +134,7 @@ class _StreamReplay(BrokerReplay):
     async def send_slice(self, part: ScanSlice, chunks: list[Chunk], start: Offset) -> None:
         for number, frame in self._frames(part, chunks, max(start, part.start)):
             await self.pace.wait(frame.messages, self.should_stop)
+            # The wait may have been long: a stop that came meanwhile must not send another frame.
             if self.should_stop():
                 return
             await self._publishers[number].send(frame.data, frame.entries, frame.last_id)
@@ -176,6 +177,8 @@ class _StreamReplay(BrokerReplay):
                 continue
             number = 0 if key is None else partition_of(key.of(message), len(self._publishers))
             publishing_id = message.offset + 1
+            # The broker sees only the last id of a run: one message that it lacks would take those before it in the run
+            # along, and publish them twice.
             if publishing_id > self._publishers[number].sequence:
                 yield from ((number, entry) for entry in runs[number].add(publishing_id, raw))
         for number, run in enumerate(runs):

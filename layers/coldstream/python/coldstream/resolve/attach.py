@@ -89,6 +89,7 @@ def _at_offset(
                 if exactly:
                     return Gap(offset, first.first_offset)
             return Attachment(page.entries, rough_place(first, AtOffset(offset)), page.head)
+        # None means that the log has grown since the page was read: the next read may find `offset` in it.
         found = past_tail(table, _check_head(stream, page.head), offset)
         if found is not None:
             return found
@@ -99,6 +100,7 @@ def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
     for _ in range(READS):
         end = table.log_end(stream.incarnation, PAGE_ENTRIES)
         tail = _tail(stream, end.head)
+        # The head must end where the last entry does: otherwise half of an append shows.
         if not end.entries or end.entries[-1].next_offset != tail or _unbroken(end) != end:
             continue
         nearest_first: list[FragmentEntry] = []
@@ -230,6 +232,7 @@ def _read(table: ManifestReads, stream: StreamId, offset: Offset, limit: int) ->
             if page.head is not None:
                 _check_head(stream, page.head)
             first = page.entries[0]
+            # A link to an offset past `offset` names an entry that exists and did not show.
             if first.first_offset <= offset or first.prior_offset is None or first.prior_offset <= offset:
                 return _unbroken(page)
         elif _tail(stream, page.head) <= offset:

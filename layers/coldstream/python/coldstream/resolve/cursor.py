@@ -38,6 +38,7 @@ class Cursor:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError("too long")
             content = json.loads(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
+            # `isinstance` would take JSON's `true` for an offset, and `to_text` would give it back unchanged.
             if not isinstance(content, dict) or type(content.get("i")) is not str or type(content.get("o")) is not int:
                 raise ValueError("fields are missing")
             if not 0 <= content["o"] <= MAX_OFFSET:
@@ -46,6 +47,6 @@ class Cursor:
             cursor = cls(incarnation(content["i"]), Offset(content["o"]))
             if cursor.to_text() != text:
                 raise ValueError("another version, or unknown fields")
-        except (ValueError, RecursionError, InvalidNameError) as err:
+        except (ValueError, RecursionError, InvalidNameError) as err:  # RecursionError: nested too deep
             raise InvalidQueryError("cursor", f"{text[:80]!r} is not a cursor of this API") from err
         return cursor

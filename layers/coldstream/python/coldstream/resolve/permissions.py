@@ -58,6 +58,7 @@ class Permissions:
             raise NotPermittedError(f"reading stream {name!r} in vhost {vhost!r} is not permitted")
 
     def _grants(self, table: ManifestReads) -> tuple[Grant, ...]:
+        # Taken before the Query: a slow answer must not keep a revoked grant for longer than GRANTS_KEPT_S.
         now = self.clock()
         if self._cached is None or now >= self._cached[1]:
             self._cached = (table.grants(), now + GRANTS_KEPT_S)

@@ -70,6 +70,7 @@ def exact_place(objects: ObjectReads, entry: FragmentEntry, spec: AtOffset | AtT
         for at in range(0, len(data), FRAGMENT_INDEX_RECORD_BYTES)
     ]
     found = _exact(places, spec)
+    # The manifest and the index describe the same chunk at the point: if not, one of them is wrong.
     if places[0] != _place(point) or found is None or not point.position <= found.position < _end(entry):
         raise BadSequenceError(entry.key, start, "index record", expected=_place(point), found=places[0])
     return found

@@ -116,6 +116,7 @@ class Resolver:
         check_name("name", name)
         if incarnation is not None:
             return StreamId(vhost, name, check_incarnation(incarnation))
+        # Taken before the Query: a slow answer must not keep a name for longer than NAMES_KEPT_S.
         now = self.clock()
         cached = self._newest.get((vhost, name))
         if cached is not None and now < cached[1]:

@@ -47,6 +47,7 @@ def batches(
     # Chunks of one range share its memory. Plain values are found in all of it at once, and a batch takes them from
     # there, so no batch spans two ranges.
     for _, group in groupby(user_chunks, lambda chunk: id(chunk.data.obj)):
+        # The list keeps its memory alive while the next chunk is made, so no two groups in a row have the same `id`.
         shared = list(group)
         memory = cast("bytes", shared[0].data.obj)
         plain = _plain(shared, memory) if decoded else [None] * len(shared)

@@ -166,6 +166,7 @@ def known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddlewar
 def invalid(err: RequestValidationError) -> Response[str]:
     """Report what Powertools found wrong with the parameters."""
     first = err.errors()[0]
+    # Our own answer failed validation: that is no fault of the client.
     if first["loc"][0] == "response":
         return failed(err)
     field = str(first["loc"][-1])

@@ -58,6 +58,7 @@ def _before_parse(
     problem = _problem(operation_model, response_dict["status_code"], response_dict["headers"], response_dict["body"])
     if problem is None:
         return
+    # Nobody will read this stream: left open, it would keep its connection out of the pool.
     if not isinstance(response_dict["body"], bytes):
         response_dict["body"].close()
     response_dict.update(status_code=int(HTTPStatus.INTERNAL_SERVER_ERROR), body=b"")
@@ -105,4 +106,5 @@ def _before_retry(
         http.raw.close()
         metadata["HTTPStatusCode"] = int(HTTPStatus.INTERNAL_SERVER_ERROR)
         parsed["Error"] = {"Code": BROKEN_ANSWER, "Message": f"an answer without {field}"}
+    # botocore's retry handler looks at the HTTP response, not at what was parsed from it.
     http.status_code = metadata["HTTPStatusCode"]

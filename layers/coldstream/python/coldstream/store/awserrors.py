@@ -117,6 +117,7 @@ def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError 
         return AccessDeniedError(message)
     if code == "TransactionCanceledException":
         return ConflictError(message)
+    # TransactionInProgressException: an earlier request with the same token is still being worked on, and may pass.
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code == "TransactionInProgressException":
         return lost(message)
     return ColdstreamError(message)

@@ -45,5 +45,6 @@ def is_next_copy(quarantine: Quarantine) -> Condition:
 
 
 def _is(name: str, value: int | str | None) -> Condition:
+    # None is stored as no attribute, and `=` never holds for a missing attribute.
     condition: Condition = attribute(name).does_not_exist() if value is None else attribute(name) == value
     return condition

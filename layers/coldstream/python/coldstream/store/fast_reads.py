@@ -58,7 +58,7 @@ class FastTable(DynamoReads):
         self._url = urlsplit(aws.dynamodb_url)
         self._signer = _Signer(aws, "dynamodb")
         self._idle: list[HTTPConnection] = []  # threads share it: append and pop of a list are atomic
-        weakref.finalize(self, _close, self._idle)
+        weakref.finalize(self, _close, self._idle)  # a bound method would keep `self` alive
 
     def _call(self, operation: Operation, parameters: Mapping[str, Any], what: str) -> Mapping[str, Any]:
         body = json.dumps(parameters).encode()
@@ -76,6 +76,7 @@ class FastTable(DynamoReads):
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
+            # Inside the block: a connection with a broken answer is closed, and never lent again.
             found = _read_answer(status, answer.headers, content)
         if status != HTTPStatus.OK:
             raise _refusal(status, found, operation, what)
@@ -95,6 +96,7 @@ class FastTable(DynamoReads):
             if connection is not None:
                 connection.close()
             raise UnavailableError(f"{what}: {type(err).__name__}: {err}") from err
+        # `http.client` drops the socket if the server announced that it closes: there is nothing to keep then.
         if connection.sock is not None:
             self._idle.append(connection)
 
@@ -118,7 +120,7 @@ class FastTable(DynamoReads):
         except BaseException:
             connection.close()  # the socket is open if only TLS failed
             raise
-        connection.sock.settimeout(READ_TIMEOUT_S)
+        connection.sock.settimeout(READ_TIMEOUT_S)  # the constructor's was for connecting
         return connection
 
     @cached_property
@@ -201,6 +203,7 @@ def _close(connections: list[HTTPConnection]) -> None:
 
 def _trace() -> dict[str, str]:
     """Return the header by which AWS traces a request, and detects a loop of functions, as the SDK does."""
+    # Read for each request: Lambda sets it anew for each invocation.
     trace = os.environ.get("_X_AMZN_TRACE_ID")
     return {"X-Amzn-Trace-Id": quote(trace, safe="-=;:+&[]{}\"',")} if trace else {}
 
@@ -230,6 +233,7 @@ def _refusal(status: int, answered: Mapping[str, Any], operation: Operation, wha
 
     from coldstream.store.awserrors import from_aws  # noqa: PLC0415
 
+    # DynamoDB puts a namespace before the code, and spells `message` with a capital in some refusals.
     code = str(answered.get("__type", status)).rpartition("#")[2]
     message = answered.get("message", answered.get("Message", ""))
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}

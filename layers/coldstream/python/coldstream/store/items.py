@@ -114,6 +114,7 @@ def relink_actions(relink: Relink) -> list[Action]:
     """Return the update of an entry's item that gives it new links."""
     links = (("prior_offset", relink.prior_offset), ("prior_timestamp", relink.prior_timestamp))
     return [
+        # The index orders entries by this: left as it was, lookups by time would begin at the wrong entry.
         attribute("time").set(time_key(relink.running_timestamp, relink.next_offset)),
         *(attribute(name).remove() if link is None else attribute(name).set(link) for name, link in links),
     ]

@@ -24,6 +24,7 @@ def iter_pages(
     while True:
         page = table.log_from_offset(incarnation, offset, page_entries)
         yield page
+        # The head sorts after the last entry, so the page that shows it is the last one.
         if page.head is not None or not page.entries:
             return
         offset = page.entries[-1].next_offset

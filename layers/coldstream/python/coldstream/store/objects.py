@@ -73,6 +73,7 @@ class S3Objects:
         def get() -> RangeRead:
             answer = self._client.get_object(Bucket=self._bucket, Key=key, Range=byte_range.http, **condition)
             with closing(answer["Body"]) as body:
+                # A store that ignores `Range` sends the whole object, and `body.read()` would load all of it.
                 if "ContentRange" not in answer:
                     raise ColdstreamError(f"GET {key}: this store does not know ranges")
                 return _range_read(answer["ContentRange"], answer["ETag"], body.read(), byte_range)
@@ -94,6 +95,7 @@ class S3Objects:
             raise ValueError(f"PUT {key}: the body has {found} bytes, not {size_bytes}")
 
         def put() -> None:
+            # A failed attempt leaves the file where it broke off, and the next one would send only the rest.
             body.seek(0)
             self._client.put_object(
                 Bucket=self._bucket,
@@ -185,6 +187,7 @@ class S3Objects:
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         """Drop an upload and its parts."""
+        # An upload that is gone was completed or aborted already: aborting twice must not fail.
         with suppress(ConflictError), _border("end of an upload to", key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
@@ -245,12 +248,14 @@ class S3Objects:
         there = self.info(key)
         if there is None:
             raise ObjectNotFoundError(key)
+        # The HEAD had no condition, so a copy that replaced the requested one is told apart only here.
         if if_match not in {None, there.etag}:
             raise ReplacedError("GET", key)
         return RangeRead(b"", there.size_bytes, there.etag)
 
 
 def _client(connections: int) -> S3Client:
+    # Not boto3's default session: the whole process shares that one, and threads must not make clients from it at once.
     session = boto3.session.Session()
 
     def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
@@ -283,6 +288,7 @@ def _client(connections: int) -> S3Client:
 def _range_read(content_range: str, etag: str, data: bytes, requested: ByteRange) -> RangeRead:
     """Return the answer to a GET. Raises an error of the SDK unless it is the whole of the requested range."""
     total = content_range.rpartition("/")[2]
+    # HTTP allows `*` for an unknown size. Zero then fails the comparison below.
     size_bytes = int(total) if total.isdecimal() else 0
     end = min(requested.end, size_bytes)
     if content_range != f"bytes {requested.start}-{end - 1}/{size_bytes}":

@@ -53,6 +53,7 @@ class DynamoReads(ABC):
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         """Return the log from the entry that holds `offset`; one Query."""
+        # The key of an entry is its next offset: the first key above `offset` is that of the entry which holds it.
         between = sortkeys.log_key(Offset(offset + 1)), sortkeys.LOG_HEAD
         # One item more than the limit, so that the head shows after the last entry.
         return _log_page(self._query(incarnation, _BETWEEN, *between, limit=limit + 1), limit)
@@ -74,6 +75,7 @@ class DynamoReads(ABC):
         try:
             answer = self._call("TransactGetItems", {"TransactItems": gets}, f"read of {incarnation}")
         except ConflictError:
+            # A writer holds one of these items, so there is no one moment to read.
             return None
         found = [attributes_of(one["Item"]) for one in answer["Responses"] if "Item" in one]
         return _log_page(found, len(next_offsets)) if len(found) == len(keys) else None
@@ -117,6 +119,7 @@ class DynamoReads(ABC):
         self, incarnation: Incarnation, kind: type[Missing], offset: Offset, limit: int
     ) -> tuple[Missing, ...]:
         """Return what begins at or before `offset`, nearest first; one Query."""
+        # BETWEEN includes its upper bound, but no key equals this one: every key goes on after its first offset.
         between = sortkeys.missing_from(kind, Offset(0)), sortkeys.missing_from(kind, Offset(offset + 1))
         found = self._query(incarnation, _BETWEEN, *between, limit=limit, backwards=True)
         return tuple(map(attributes.missing_of, found))
@@ -162,6 +165,7 @@ class DynamoReads(ABC):
         answer = self._page(sortkeys.REGISTRY, *after, limit=limit + 1)
         found = _items(answer)
         page = found[:limit]
+        # A page may end at a megabyte, before it reaches the limit.
         more = len(found) > limit or "LastEvaluatedKey" in answer
         return StreamPage(tuple(map(attributes.stream_of, page)), page[-1]["item"] if more else None)
 
@@ -180,6 +184,7 @@ class DynamoReads(ABC):
         while True:
             page = self._page(partition, condition, *values, start=start)
             yield from _items(page)
+            # An empty page need not be the last. Only a page without this key is.
             if (start := page.get("LastEvaluatedKey")) is None:
                 return
 
@@ -217,7 +222,7 @@ class DynamoReads(ABC):
                 **{name: {"S": value} for name, value in zip((":a", ":b"), values, strict=False)},
             },
             "ScanIndexForward": not backwards,
-            "ConsistentRead": index is None,
+            "ConsistentRead": index is None,  # DynamoDB refuses it for an index
         }
         given = {"Limit": limit, "IndexName": index, "ExclusiveStartKey": start}
         parameters |= {name: value for name, value in given.items() if value is not None}

@@ -68,6 +68,7 @@ class DynamoTable(DynamoReads):
         try:
             self._write(lambda: binding.save(condition=Item.item.does_not_exist()), call)
         except LostRaceError:
+            # Another writer bound it first. The read is strongly consistent, so both writers return the same cluster.
             return self.bound_cluster(vhost, name)
         return cluster
 
@@ -85,7 +86,7 @@ class DynamoTable(DynamoReads):
         return True
 
     def _write(self, write: Callable[[], object], call: str) -> None:
-        self._connection()
+        self._connection()  # for its hooks: a client that PynamoDB makes itself would accept broken answers
         try:
             write()
         except PynamoDBException as err:
@@ -122,6 +123,7 @@ def _from_transaction(err: PynamoDBException, call: str) -> ColdstreamError:
     if not codes:
         return _from_pynamodb(err, call)
     message = f"{call}: transaction cancelled: {', '.join(sorted(codes))}"
+    # Checked first: after a failed condition the same change can never pass, even if another item was only throttled.
     if codes & {"ConditionalCheckFailed", "TransactionConflict"}:
         return LostRaceError(message)
     if any(is_try_later(code) for code in codes):

@@ -34,6 +34,7 @@ def fill(transaction: TransactWrite, model: type[Item], change: Change) -> None:
     """Add the actions of a change to a transaction on the table of `model`."""
     head = change.head
     transaction.save(items.head_item(model, head), condition=conditions.follows(head))
+    # In the same transaction: a stream with a head and no registration would never be listed.
     if head.revision == 1:
         transaction.save(items.registry_item(model, head.stream))
     for write in change.writes:

@@ -58,5 +58,6 @@ class DiskAccess:
         first = await self.on_log(DiskLog.first_user_chunk)
         if first is None:
             return None
+        # Another turn of the disk: by now all may be released, and then the first chunk stands for both.
         another = await self.on_log(DiskLog.some_user_chunk, turn)
         return first.header, (another or first).header

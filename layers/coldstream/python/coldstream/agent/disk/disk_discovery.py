@@ -53,13 +53,16 @@ class DiskDiscovery:
             if changed is not None and not archivers.is_excluded(changed):
                 with suppress(OSError):  # the archiver's next look pins what is missing, and reports why it cannot
                     self._pins(changed).pin_new()
+            # An asyncio queue is not for threads: a plain put from here would not wake the loop.
             loop.call_soon_threadsafe(changes.put_nowait, name)
 
         self._watch = SegmentWatch(self._data, on_change)
+        # Before the directories are first listed: what comes in between is told, or is on the list already.
         self._watch.start()
         try:
             await self._follow(archivers, changes)
         finally:
+            # In a thread, as it joins another one, which may be linking a file on a slow disk.
             await asyncio.to_thread(self._watch.stop)
 
     async def _follow(self, archivers: ArchiverPool, changes: asyncio.Queue[str]) -> None:

@@ -34,6 +34,7 @@ class DiskLog:
     def of(cls, pins: Iterable[Pin], walks: Mapping[Offset, SegmentWalk], *, is_own: bool) -> DiskLog:
         """Make one of pins, oldest first, and of their walks by first offset."""
         segments: list[DiskSegment] = []
+        # From the newest back: a segment is frozen, and refers to the one after it.
         for pin in reversed(list(pins)):
             segments.append(DiskSegment(pin, walks[pin.first_offset], segments[-1] if segments else None))
         return cls(tuple(reversed(segments)), is_own)

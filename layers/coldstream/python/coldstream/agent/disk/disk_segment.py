@@ -53,6 +53,7 @@ class DiskSegment:
         """Return the next segment of the same log, None if it is not on this disk."""
         if self.after is None:
             return None
+        # What the broker has now is one log, so between two of its files no border has to be compared.
         if self.pin.is_live and self.after.pin.is_live:
             return self.after
         walk = self.walked()
@@ -95,6 +96,7 @@ class DiskSegment:
         """Tell whether the archive covers all of the segment, and nothing more can come."""
         if self.pin.is_active or (self.after is not None and self.after.first_offset > archived_to):
             return False
+        # Of two live files the name decides, without a walk: the broker names a file by where the one before ends.
         if self.after is not None and self.pin.is_live and self.after.pin.is_live:
             return True
         # The name of the next segment is not this one's end if that is another log's, which may begin before it.

@@ -68,6 +68,8 @@ class StreamPins:
         failures: dict[Offset, OSError] = {}
         replaced: set[Offset] = set()  # the pin is not the file that the broker has under that name
         for (offset, path), next_offset in zip_longest(live.items(), list(live)[1:]):
+            # A file ends where the next one begins. An archived one would be pinned again at each look, only to be
+            # released.
             if next_offset is not None and next_offset <= archived_to:
                 continue
             try:
@@ -100,6 +102,8 @@ class StreamPins:
         with suppress(OSError):
             self.directory.mkdir(parents=True, exist_ok=True)
             for offset, path in segment_files(self._source).items():
+                # Older ones are left to `refresh`, which knows what is archived: this would pin again what was just
+                # released.
                 if offset > newest:
                     os.link(path, self.directory / path.name)
 
@@ -160,6 +164,7 @@ class StreamPins:
                 continue
             segments += 1
             size_bytes += found.st_size
+            # One name is left, which is the pin's: the broker has deleted its own.
             if found.st_nlink == 1:
                 orphaned_bytes += found.st_size
         return PinSpace(segments, size_bytes, orphaned_bytes)
@@ -197,6 +202,7 @@ def segment_files(directory: Path) -> dict[Offset, Path]:
 def check_links(data_directory: Path, pins_directory: Path) -> None:
     """Try whether the broker's files can be pinned. Raises InvalidSettingError, which says what to do."""
     pins_directory.mkdir(parents=True, exist_ok=True)
+    # The broker makes the directory with its first stream; until then its parent shows the file system.
     existing = data_directory if data_directory.exists() else data_directory.parent
     if existing.stat().st_dev != pins_directory.stat().st_dev:
         raise InvalidSettingError(
@@ -207,6 +213,7 @@ def check_links(data_directory: Path, pins_directory: Path) -> None:
     if sample is None:
         return
     link = pins_directory / "try.link"
+    # An agent that was killed between link and unlink has left one.
     link.unlink(missing_ok=True)
     try:
         os.link(sample, link)

@@ -94,6 +94,8 @@ class SegmentWalk:
             self.size_bytes = os.fstat(fd).st_size
             if self.last is not None and self._header_at(fd, self.last.position) != self.last.header:
                 self._restart()
+                # The first size may be from before the truncation: by it, a chunk that is half written could pass for
+                # whole.
                 self.size_bytes = os.fstat(fd).st_size
             while (header := self._header_at(fd, self.end.position)) is not None:
                 # The size is older than the header. A chunk that reaches past it may still be half written.
@@ -106,6 +108,7 @@ class SegmentWalk:
     def border_at_or_before(self, offset: Offset) -> Border:
         """Return the last border that is not past `offset`, and forget those before it."""
         passed = bisect_right(self.borders, offset, key=lambda border: border.at.offset)
+        # Archiving never goes back, and without this the list would grow as long as the file does.
         del self.borders[: max(0, passed - 1)]
         return self.borders[0]
 

@@ -99,6 +99,7 @@ class SegmentWatch:
         if self._thread.is_alive():
             os.eventfd_write(self._stop_fd, 1)  # the thread waits for it beside the events
             self._thread.join()
+        # After the join: the thread polls this descriptor, whose number another file could get.
         os.close(self._stop_fd)
         self._stop_fd = -1
 
@@ -107,6 +108,8 @@ class SegmentWatch:
             while not self._is_stopping:
                 # Cleared before the scan, as the scan takes events too, and one of those may ask for the next scan.
                 self._must_scan = False
+                # Watch first, then scan: what changes between the two is an event. The other way round, nothing would
+                # tell it.
                 is_complete = self._watch_all()
                 self._scan()
                 self._wait(self._events_scan_s if is_complete and self._inotify is not None else self._scan_s)
@@ -235,9 +238,11 @@ class SegmentWatch:
         Two changes within one tick of the clock leave the same modification time, and the second may come after the
         scan that saw the first.
         """
+        # Taken before the times are read: what events tell during the scan is for the next one.
         told, self._told = self._told, set()
         if self._has_lost_events:
             self._has_lost_events = False
+            # Nobody knows which events are lost, so everything is told again, even what events have told.
             told, self._changed = set(), set(self._times)
         times = {name: _modified_ns(self._directory / name) for name in self._stream_directories()}
         changed = {name for name in times.keys() | self._times.keys() if times.get(name) != self._times.get(name)}

@@ -108,6 +108,7 @@ async def _check_vhost(options: AgentOptions, vhost: str, names: list[str]) -> l
     """
     user = options.broker.username
     grant = f"rabbitmqctl set_permissions -p '{vhost}' '{user}' '^$' '^$' '.*'"
+    # Bounded, as a connection has 256 subscriptions, and whoever finds none free gives up after a while.
     turns = asyncio.Semaphore(STREAMS_AT_ONCE)
 
     async def check_stream(connection: LiveConnection, name: str) -> Check | None:

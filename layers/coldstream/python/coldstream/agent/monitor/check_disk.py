@@ -85,6 +85,7 @@ def _is_locked(state: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
+        # No lock file, or none that may be read: no agent is seen to run.
         pass
     return False
 

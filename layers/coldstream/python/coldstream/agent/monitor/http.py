@@ -90,6 +90,7 @@ class StatusServer:
     def stop(self) -> None:
         """End at once: requests under way are cut off with the process."""
         if self._thread.is_alive():
+            # Only with a thread: `shutdown` waits for the end of `serve_forever`, and would wait for ever without one.
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
@@ -152,6 +153,7 @@ def _json(status: HTTPStatus, content: dict[str, Any]) -> _Answer:
 
 
 class _Server(ThreadingHTTPServer):
+    # A client that reads slowly must not keep the agent from ending.
     daemon_threads = True
     block_on_close = False
     request_queue_size = MAX_CONNECTIONS
@@ -182,6 +184,7 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own."""
+        # Before the thread starts: a quick one would remove the connection before it is there, and it would stay.
         self._connections.admit(request, str(client_address[0]))
         try:
             super().process_request(request, client_address)

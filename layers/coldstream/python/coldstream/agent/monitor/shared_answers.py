@@ -31,6 +31,7 @@ class SharedAnswers(Generic[Answer]):
             if answer is not None and begun_at > called_at:
                 return answer
             begun_at, answer = time.monotonic(), make()
+            # Out and in again, so that it becomes the newest: a dict keeps the place of a key that is only replaced.
             self._answers.pop(kind, None)
             self._answers[kind] = begun_at, answer
             while len(self._answers) > self._kinds:  # kinds are content types, which clients choose: bound them

@@ -23,6 +23,7 @@ def snapshot(
     """Look at the disk, and put together what to show; `known` is what the broker says of the stream's retention."""
     identity, log = progress.identity, disk.log
     space = disk.pins.space()
+    # Read once: this runs in a thread, and the event loop moves it meanwhile.
     reached = progress.archived_to
     try:
         age = unarchived_age(log, reached)

@@ -164,6 +164,7 @@ class BrokerConnections:
                 if not connection.is_lost:
                     return connection
                 await self._drop(vhost, connection)
+            # With the lock held: those that waited for an attempt that failed get its error, and do not try in turn.
             self._check_failure(vhost)
             connection = LiveConnection(self._address, vhost, name="coldstream agent")
             try:

@@ -110,11 +110,13 @@ class StreamIdentity:
             self._file.forget()
 
     def _record(self, proof: Proof, chunk: ChunkHeader) -> None:
+        # Two tasks prove at once: an answer that comes late, about an earlier chunk, must not take `committed_to` back.
         if proof.verdict is Verdict.COMMITTED and chunk.next_offset > self.committed_to:
             witness = Witness(chunk.chunk_id, chunk.epoch)
             self._save(replace(self._remembered, committed_to=chunk.next_offset, committed_by=witness))
 
     def _save(self, after: RememberedStream) -> None:
+        # No await between the caller's read of `_remembered` and this: one task would undo what another has saved.
         before = self._remembered
         try:
             # Losses are in no other place, before and after: a proof can be had again, a forgotten loss cannot.

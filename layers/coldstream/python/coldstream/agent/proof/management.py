@@ -109,6 +109,7 @@ class ManagementClient:
     def close(self) -> None:
         """Abort the requests under way, and refuse new ones."""
         self._is_closed = True
+        # Over a copy: the threads whose requests are aborted here take their clients out of the set.
         for client in list(self._clients):
             client.close()
 
@@ -153,7 +154,9 @@ class ManagementClient:
         """Request a list, and return it parsed; for a page past the last one, `parse` gets None."""
 
         def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
+            # One byte more than is allowed, to tell a body that is just as long from one that is longer.
             body = response.read(MAX_PAGE_BYTES + 1)
+            # The API answers 400 to a page past the last one, as when queues were deleted since the page before.
             if response.status == HTTPStatus.BAD_REQUEST and may_be_past_the_end:
                 return parse(None)
             self._check(response.status, body)

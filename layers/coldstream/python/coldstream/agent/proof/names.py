@@ -104,6 +104,7 @@ def guess_names(directory: str) -> dict[str, list[str]]:
 
 def _guesses(names: str) -> Iterator[tuple[str, str]]:
     borders = [at for at in range(1, len(names) - 1) if names[at] == "_"]
+    # Every plain guess comes before any other one, as the caller takes only the first MAX_GUESSES.
     for plain in (True, False):
         for border in borders:
             vhost, name = names[:border], names[border + 1 :]

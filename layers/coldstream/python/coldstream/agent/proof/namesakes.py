@@ -65,6 +65,7 @@ class Namesakes:
 
         Call it in a thread, as it lists a directory. Raises OSError.
         """
+        # The event loop changes `_known` while this runs in a thread: only look it up here, and never iterate over it.
         return self._data is not None and any(
             _may_belong_to(path.name, stream)
             and Incarnation(path.name) not in self._known.get(_key(path.name), {})

@@ -36,6 +36,7 @@ class StreamProving:
         progress, identity = self._progress, self._progress.identity
         while True:
             await progress.pinned.wait()
+            # Before the log is read: a segment that is pinned during the proof makes another round.
             progress.pinned.clear()
             try:
                 found = await progress.disk.on_log(chunk_to_prove, progress.archived_to, now_ms())

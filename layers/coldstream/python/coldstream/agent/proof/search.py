@@ -168,6 +168,7 @@ class NameSearch:
             except NotFoundError as err:
                 log.debug("%s is not %s: %s", stream.incarnation, stream, err)
             except LoginRefusedError:
+                # Refused for all streams alike, so it says nothing about this one.
                 raise
             except BrokerRefusedError as err:
                 log.debug("%s may be %s: %s", stream.incarnation, stream, err)

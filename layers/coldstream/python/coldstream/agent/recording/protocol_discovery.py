@@ -88,6 +88,7 @@ class ProtocolDiscovery:
     async def _resume(self, archivers: ArchiverPool) -> None:
         """Have what an earlier run left archived."""
         for path in await asyncio.to_thread(lambda: sorted(self._state.stream_files.glob("*.json"))):
+            # In each round: with many spools to recover, /healthz would otherwise take the agent for stalled.
             archivers.turn()
             incarnation = Incarnation(path.stem)
             stream = await asyncio.to_thread(self._recover, incarnation)
@@ -107,6 +108,7 @@ class ProtocolDiscovery:
             for stream in self._leftovers:
                 if (stream.vhost, stream.name) not in names:
                     archivers.end_stream(stream.vhost, stream.name)
+            # Once is enough: what the list does have is followed from now on, by a task that ends it.
             self._leftovers = []
         for vhost, name in names:
             if (vhost, name) not in self._tasks and self._options.rules.takes(vhost, name):
@@ -125,11 +127,14 @@ class ProtocolDiscovery:
                 self._refused.pop((vhost, name), None)
                 if current is not None:
                     stream, anchor = current
+                    # The broker has one incarnation at a time, so what is here of the others gets nothing more.
                     archivers.end_stream(vhost, name, but=stream.incarnation)
                     backoff.reset()
                     await self._record(archivers, stream, anchor)
             except InvalidNameError as err:
                 log.error("%r in vhost %r cannot be archived: %s", name, vhost, err)  # noqa: TRY400  no bug
+                # The entry in `_tasks` stays: another task would find the same name, and log the same error, at each
+                # scan.
                 return
             except NotFoundError:  # not declared yet, or deleted
                 self._refused.pop((vhost, name), None)
@@ -138,6 +143,7 @@ class ProtocolDiscovery:
                     # The management API lists it again when it is declared again, and that starts another task.
                     del self._tasks[vhost, name]
                     return
+                # The options name it, so it may be declared at any moment, and must not wait a minute to be found.
                 max_pause_s = self._options.scan_s
             except Exception as err:  # noqa: BLE001  not even a bug may end it for good
                 if isinstance(err, BrokerRefusedError):
@@ -151,6 +157,7 @@ class ProtocolDiscovery:
         Its archiver goes on after that, until `end_stream`: another look may find the same incarnation.
         """
         incarnation = stream.incarnation
+        # Before the archiver starts, which reads the file once: without the names it would begin to search for them.
         await asyncio.to_thread(self._remember, stream, is_archived_now=incarnation in archivers)
         archiver = archivers.start(incarnation, self._pins(incarnation), is_backfill=False)
         if archiver is None:

@@ -110,10 +110,14 @@ class StreamRecorder:
                 self._on_failure(failure)
                 if isinstance(failure, StreamNotFoundError | BrokerRefusedError):
                     return
+                # By progress alone: a connection that opens and fails at once would otherwise be opened again without a
+                # pause.
                 if self.next_offset > before:
                     backoff.reset()
                 await asyncio.sleep(backoff.next_delay_s())
         finally:
+            # Not `close`, which waits for the disk: the task may be cancelled, and the next run's `recover` closes the
+            # segment.
             self._writer.abandon()
 
     async def _attempt(self) -> ColdstreamError:
@@ -131,6 +135,7 @@ class StreamRecorder:
                 await self._writer.close(but_held=not self._check.is_confirmed)
                 return err
         except OSError as err:
+            # After an error nobody knows how much has reached the disk: the next attempt has to read it from there.
             self._must_recover = True
             failure = UnavailableError(f"{self._stream} cannot be written to the spool: {err}")
             failure.__cause__ = err
@@ -157,6 +162,7 @@ class StreamRecorder:
         taken_bytes = 0
         while not taken_bytes or (chunks.waiting and taken_bytes < BATCH_BYTES):
             try:
+                # After the first chunk, `waiting` says that another is here: only the first may have to be waited for.
                 async with asyncio.timeout(None if taken_bytes else idle_s):
                     chunk = await anext(chunks)
             except TimeoutError:

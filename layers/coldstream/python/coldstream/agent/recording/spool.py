@@ -60,6 +60,7 @@ class SegmentSpool:
         """Cut what is open after its last whole user chunk, CRCs checked, and close it; remove it if it has none."""
         self.abandon()
         self._directory.mkdir(parents=True, exist_ok=True)
+        # The directory's own name has to survive a crash, or all that is synced inside it is gone with it.
         _sync(self._directory.parent)
         closed: list[ClosedSegment] = []
         for part, first_offset in self._open_segments():
@@ -68,6 +69,7 @@ class SegmentSpool:
                 part.unlink()
                 continue
             with part.open("r+b") as file:
+                # Cut and synced before the rename, so that a closed name always means a whole file.
                 file.truncate(end_position)
                 os.fsync(file.fileno())
             closed.append(ClosedSegment(self._publish(part), first_offset, last.next_offset))
@@ -77,6 +79,7 @@ class SegmentSpool:
         """Append whole chunks of the offsets [first_offset, next_offset) to the open segment, or to a new one."""
         if self._file is None:
             path = self._directory / (file_name(first_offset, "segment") + _PART)
+            # Only a new file: to go on in one that is there would write after bytes that nobody has checked.
             self._file = FileIO(path, "xb")
             self._first_offset = first_offset
             _write(self._file, SEGMENT_HEADER)
@@ -142,6 +145,7 @@ class SegmentSpool:
 def _write(file: FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
+        # A raw file may take less than it is given, for one when the disk is nearly full.
         view = view[file.write(view) :]
 
 

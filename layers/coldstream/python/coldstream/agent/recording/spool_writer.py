@@ -104,6 +104,7 @@ class SpoolWriter:
         After a crash `recover` goes back to before the hole unless a segment after it was closed, and it is lost again.
         """
         await self.close()
+        # Only after the close: if that fails, recording goes back to before the hole, and finds it again.
         on_lost()
         self.next_offset = self._written_to = offset
 
@@ -120,6 +121,7 @@ class SpoolWriter:
     async def append(self, chunk: bytes, header: ChunkHeader) -> None:
         """Take the user chunk at `next_offset`, and the held tracking chunks before it."""
         if self._is_border_before(header):
+            # What is held came after the last user chunk, and so lies on the far side of the border.
             await self.close(but_held=True)
         await self._append_held()
         await self._append(chunk, header.records)
@@ -166,6 +168,7 @@ class SpoolWriter:
     async def wait_for_room(self) -> None:
         """Wait while the spool is full. What is open is closed then: archiving it is what makes room."""
         while self._spool_bytes > self._max_spool_bytes:
+            # Measured again: writes only count up, and nobody tells this writer when the archiver makes room.
             self._spool_bytes = await _on_disk(self._spool.size_bytes)
             if self._spool_bytes > self._max_spool_bytes:
                 await self.close()

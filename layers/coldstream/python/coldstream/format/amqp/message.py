@@ -290,6 +290,7 @@ def _unpack(
                 message = _DataMessage()
                 message.body = block[here + 9 : after]
             elif section == _DATA32_NUMBER and U32(block, here + 8)[0] == length - 8 > _MAX_DATA8_BYTES:
+                # A short body in this form is left to `_AnyMessage`: here `raw` is rebuilt in the shortest form.
                 message = _DataMessage()
                 message.body = block[here + 12 : after]
             else:
@@ -307,6 +308,8 @@ def _unpack(
             at += here
             block_bytes = _BLOCK_BYTES
         else:
+            # Not one whole entry: take a block as large as the entry. A sub-batch's bit 31 makes its length too large,
+            # and `rest` goes on with it.
             block_bytes = SIMPLE_HEADER_BYTES + length
             if length > MAX_MESSAGE_BYTES or at + block_bytes > size:
                 break
@@ -320,6 +323,8 @@ _HEADS = struct.Struct(
     "I"  # the first four bytes of its message
     "B"  # the next byte: for a data section of up to 255 bytes, the length of the body
 )
+# A head is read by up to 12 bytes, also at the very end of a block, and must not run past it. As zeros, the padding is
+# an entry that ends too late.
 _PADDING = bytes(_HEADS.size + 3)
 
 _DATA8 = b"\x00\x53\x75\xa0"  # u8 length, body

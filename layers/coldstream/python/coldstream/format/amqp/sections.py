@@ -82,6 +82,7 @@ def locate(message: bytes, *, source: str) -> Sections:
     while at < size:
         try:
             (head,) = U32(message, at)
+            # A value begins at its constructor, after three bytes; its size counts from after the size's own field.
             if head in _NARROW:
                 code, start, end = _NARROW[head], at + 3, at + 5 + message[at + 4]
             elif head in _WIDE:
@@ -89,6 +90,8 @@ def locate(message: bytes, *, source: str) -> Sections:
             else:
                 code, start, end = _unusual(message, at, source)
         except (IndexError, struct.error) as err:
+            # First of all: bytes that are no AMQP may be too short for a section's head, and must not count as damaged
+            # AMQP.
             _check_magic(message, source)
             raise TruncatedError(source, at, "section of an AMQP message") from err
         if end > size:

@@ -89,6 +89,7 @@ def skip(data: bytes, start: int) -> int:
         code = data[at]
         at += 1
         if code == _DESCRIBED:
+            # Two values follow instead of one: the descriptor, and what it describes.
             values += 1
             continue
         values -= 1
@@ -128,6 +129,7 @@ def _empty(value: Value) -> _Reader:
 
 
 def _empty_list(_whole: _Input, at: int, _depth: int) -> tuple[Value, int]:
+    # A new list each time, which `_empty` would not make: callers own what they get.
     return [], at
 
 
@@ -144,6 +146,7 @@ def _number(layout: str) -> _Reader:
 def _fixed(width: int, convert: Callable[[bytes], Value]) -> _Reader:
     def read(whole: _Input, at: int, _depth: int) -> tuple[Value, int]:
         end = at + width
+        # A slice past the end is no error in Python, only shorter: nothing else would notice.
         if end > len(whole.data):
             raise _overrun(whole, at, end)
         try:
@@ -212,6 +215,7 @@ def _list(prefix: struct.Struct) -> _Reader:
             else:
                 value, at = _READERS[code](whole, at + 1, depth)
                 values.append(value)
+        # The size is the first half of the prefix, and counts the bytes after itself.
         _check_end(whole, begin, at, begin + prefix_bytes // 2 + size)
         return values, at
 
@@ -229,6 +233,7 @@ def _map(prefix: struct.Struct) -> _Reader:
             )
         keys, items = values[::2], values[1::2]
         try:
+            # AMQP allows lists and maps as keys, which a dict does not: such a map comes out as pairs.
             return dict(zip(keys, items, strict=True)), end
         except TypeError:
             return tuple(zip(keys, items, strict=True)), end
@@ -255,6 +260,7 @@ def _array(prefix: struct.Struct) -> _Reader:
             raise _unknown(whole, at, code)
         at += 1
         if code >> 4 == _NO_CONTENT:
+            # Counted for the whole value: with a bound for each array, arrays within an array would multiply it.
             whole.empty_elements += count
             if whole.empty_elements > MAX_EMPTY_ELEMENTS:
                 raise BadCountError(

@@ -189,6 +189,8 @@ class BucketDirectory:
             except ObjectExistsError:
                 there = self._objects.info(key)
                 if there is None or there.crc32 != _crc32(body) or there.size_bytes != body.seek(0, SEEK_END):
+                    # A run that is killed between the two requests leaves no file: they have to come before the span's
+                    # *done* mark.
                     self._objects.delete(key)
                     self._put_new(key, body)
         file.unlink()

@@ -68,6 +68,7 @@ class _JsonLines:
     def __init__(self, path: Path, columns: list[str], *, zipped: bool) -> None:
         self._columns = columns
         self._raw = path.open("wb")
+        # Without name and time: a file that is written again must have the same bytes.
         self._file = gzip.GzipFile("", "wb", 6, self._raw, mtime=0) if zipped else self._raw
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -76,4 +77,4 @@ class _JsonLines:
 
     def close(self) -> None:
         self._file.close()
-        self._raw.close()
+        self._raw.close()  # GzipFile does not close the file that it writes to

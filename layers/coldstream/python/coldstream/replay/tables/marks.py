@@ -73,6 +73,7 @@ class Marks:
     def finish(self, span: OffsetSpan, facts: dict[str, Any]) -> None:
         """Mark a span as done; `facts` are for people who look into the table."""
         content = json.dumps({"start": span.start, "end": span.end} | facts, ensure_ascii=False).encode()
+        # No matter who creates it: another run that finished this span has written the same files.
         self._place.create(f"{self._directory}{span.start:020}-{span.end:020}.done", content)
         insort(self.done, span)
 

@@ -122,7 +122,7 @@ class _SpanWriter:
         if self._file is None:
             return
         self._file.close()
-        self._open_files.pop_all()
+        self._open_files.pop_all()  # else the stack would keep every file of the span to its end
         self._file = None
         name = f"{self._directory}{file_name(self._stem, len(self.names), self._table.form)}"
         self._table.directory.put(name, self._path)

@@ -65,6 +65,7 @@ class MemoryObjects:
         self._count("PutObject")
         _check_crc32(key, data, crc32)
         with self._lock:
+            # Under the lock, as S3 does it: of two writers of one key, only one may find it free.
             self._put_new(key, data)
 
     def uploads(self, key: str) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ class MemoryObjects:
     def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
         """Return key and id of the unfinished multipart uploads under a prefix."""
         self._count("ListMultipartUploads")
-        uploads = tuple(self._uploads.items())
+        uploads = tuple(self._uploads.items())  # a copy: threads may add uploads meanwhile
         return tuple((upload.key, upload_id) for upload_id, upload in uploads if upload.key.startswith(prefix))
 
     def create_upload(self, key: str) -> str:

@@ -63,7 +63,7 @@ class MemoryTable:
         self._registry: dict[str, StreamId] = {}
         self._clusters: dict[str, Cluster] = {}
         self._grants: dict[str, Grant] = {}
-        self._lock = RLock()
+        self._lock = RLock()  # a `Visibility` may call `apply` from inside `apply`
 
     def settle(self) -> None:
         """Show everything that was written."""
@@ -217,6 +217,8 @@ class MemoryTable:
             shown = self._weak(stream.incarnation)
             if shown is not None:
                 conflict = shown.conflict(changed(before.items(), after.items()))
+                # The policy, which `conflict` asks, may have written to the table: then `after` is made from an old
+                # state.
                 if conflict is not None or before is not self._partitions.get(stream.incarnation, before):
                     raise LostRaceError(f"transaction conflict: {conflict} of {stream} is being written")
                 shown.begin(before.items(), after.items())

@@ -75,7 +75,7 @@ class ShownPartition:
 
     def conflict(self, keys: Iterable[str]) -> str | None:
         """Return one of these items that another transaction is still writing, None if there is none."""
-        for key in sorted(keys):
+        for key in sorted(keys):  # sorted, so that a seeded policy decides alike in each run
             if key in self._before:
                 if self._visibility.pick(key, 2) == 0:
                     return key
@@ -103,6 +103,7 @@ class ShownPartition:
         """Read the items of a range of keys, both ends included, one after the other, each as it is at that moment."""
         passed: str | None = None
         while True:
+            # Looked up anew for each item: a transaction between two of them may add and remove keys.
             keys = (key for key in self._items().keys() | self._before.keys() if first <= key <= last)
             if backwards:
                 passed = max((key for key in keys if passed is None or key < passed), default=None)
