@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from coldstream.agent import stream_delivery
+from coldstream.agent.disk.slices import next_slices
 from coldstream.agent.disk.stream_disk import ReleasableSegment
 from coldstream.agent.rules import Rules
 from coldstream.format.chunk import ChunkHeader
@@ -260,6 +262,23 @@ async def test_a_replica_that_was_removed_ends_when_all_of_it_is_archived(rig, s
         await rig.until(lambda: starts(stream)[-1] in rig.pins)
         end = stream.next_offset
         stream.remove()
+        await rig.until(lambda: archiver.state == "deleted" and not rig.pins)
+    assert chunks_archived(rig) == committed(stream, end)
+    assert rig.bus.lost == []
+
+
+async def test_a_replica_that_is_removed_after_its_slices_were_cut_is_archived_to_its_end(rig, stream, monkeypatch):
+    stream.publish(40)
+    last, end = starts(stream)[-1], stream.next_offset
+
+    def removed_after(log, archived_to, now):
+        found = next_slices(log, archived_to, now)
+        if found == [] and archived_to == last and stream.segments:
+            stream.remove()
+        return found
+
+    monkeypatch.setattr(stream_delivery, "next_slices", removed_after)
+    async with rig.running() as archiver:
         await rig.until(lambda: archiver.state == "deleted" and not rig.pins)
     assert chunks_archived(rig) == committed(stream, end)
     assert rig.bus.lost == []

@@ -91,6 +91,12 @@ class StreamDelivery:
             return True
         # Both have to say so: a replica that moves away takes its directory with it, and the stream lives on.
         if not progress.is_live and await progress.identity.is_gone():
+            await progress.look()  # the slices may have been cut before the deletion
+            again = await progress.disk.on_log(next_slices, progress.archived_to, now_ms())
+            if again != slices:
+                # The segment that was being written to has rolled by the deletion, and was not tried yet. To end the
+                # stream here would give it up as lost, although the broker may still prove it.
+                return True
             return await self._archive_proven() or await self._finish_deleted()
         progress.state = StreamState.FOLLOWING
         return False
