@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from coldstream.retry import Backoff, retrying, retrying_async
+from coldstream.retry import Backoff, retrying
 
 
 @pytest.fixture
@@ -48,18 +48,6 @@ def test_other_errors_come_out_at_once(delays: list[float]) -> None:
     with pytest.raises(ValueError, match="no use"):
         retrying(OSError, attempts=3, first_delay_s=0.1, max_delay_s=1)(call)
     assert delays == []
-
-
-async def test_coroutines_are_repeated_likewise() -> None:
-    answers = iter([OSError(), "done"])
-
-    async def call() -> str:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    assert await retrying_async(OSError, attempts=2, first_delay_s=0.001, max_delay_s=0.001)(call) == "done"
 
 
 def test_delays_of_a_loop_grow_to_their_bound_and_start_again() -> None:

@@ -1,7 +1,7 @@
 """Retries, with growing delays, jitter, and a bound.
 
-`retrying` and `retrying_async` repeat one call, by tenacity. `Backoff` paces a loop that has no single call to repeat:
-one that polls, or one that reconnects for as long as its process runs.
+`retrying` repeats one call, by tenacity. `Backoff` paces a loop that has no single call to repeat: one that polls, or
+one that reconnects for as long as its process runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenacity import (
-    AsyncRetrying,
     Retrying,
     retry_if_exception,
     retry_if_exception_type,
@@ -30,16 +29,6 @@ def retrying(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s:
     `first_delay_s` and doubles up to `max_delay_s`: writers that collided once must not collide again in step.
     """
     return Retrying(
-        retry=_condition(on),
-        stop=stop_after_attempt(attempts),
-        wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
-        reraise=True,
-    )
-
-
-def retrying_async(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> AsyncRetrying:
-    """Return `retrying` for a coroutine function."""
-    return AsyncRetrying(
         retry=_condition(on),
         stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),

@@ -1,25 +1,9 @@
-"""Chains of entries: how far they cover offsets without a hole, and which entry may follow which."""
+"""Which entry may come after which in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coldstream.errors import LostRaceError
 from coldstream.manifest.entry import FragmentEntry
-from coldstream.units import Offset
-
-
-def chain_end(entries: Iterable[FragmentEntry], first_offset: Offset) -> Offset:
-    """Return how far entries, in the order of the log, cover the offsets from `first_offset` on without a hole.
-
-    Entries may overlap. One that comes after a hole still counts if it also covers the hole: the merged entry of a
-    compaction covers the entries that are removed already.
-    """
-    reached = first_offset
-    for entry in entries:
-        if entry.first_offset <= reached < entry.next_offset:
-            reached = entry.next_offset
-    return reached
 
 
 def check_neighbours(before: FragmentEntry, entry: FragmentEntry) -> None:
