@@ -68,10 +68,7 @@ class SliceDelivery:
             rolled = announcement.rolled
             if await self._outcome(announcement) is SliceOutcome.ARCHIVED:
                 self._metrics.archived(stream, rolled.size_bytes)
-                # Ends here, because the condition of the loop is always true for a contested slice.
-                if is_contested:
-                    return
-                continue
+                return
             quarantined += 1
             # Of a contested slice one copy is enough: a second one would contradict the archive just the same.
             if is_contested or quarantined == MAX_QUARANTINES:
