@@ -11,6 +11,7 @@ from coldstream.agent.disk.pins import StreamPins
 from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.services import Services
 from coldstream.agent.state_directory import StateDirectory
+from coldstream.agent.stream_state import StreamState
 from coldstream.manifest.stream import Incarnation
 
 
@@ -53,7 +54,7 @@ class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
                 task.result()  # an archiver ends by no exception; one that does is a bug, which has to end the agent
                 archiver = self._archivers.pop(incarnation)
                 del self._tasks[incarnation]
-                if archiver.state == "excluded":
+                if archiver.state is StreamState.EXCLUDED:
                     # Remembered, or each scan would start another archiver, only to find out the same.
                     self._excluded.add(incarnation)
                 self._services.metrics.forget(incarnation)

@@ -11,6 +11,7 @@ from coldstream.agent.monitor.problems import AgentProblems
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
 from coldstream.agent.options import AgentOptions
 from coldstream.agent.services import Services
+from coldstream.agent.stream_state import StreamState
 from coldstream.errors import ColdstreamError
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import now_ms
@@ -76,7 +77,9 @@ class StatusReporter:
         A refused login is a problem of its own, and the cause of the others.
         """
         reasons = {name: why for (_, name), why in refused.items()}
-        reasons |= {stream.labels[1]: str(stream.last_failure) for stream in streams if stream.state == "refused"}
+        reasons |= {
+            stream.labels[1]: str(stream.last_failure) for stream in streams if stream.state == StreamState.REFUSED
+        }
         if reasons and not is_login_refused:
             name, why = next(iter(reasons.items()))
             self._problems.report(

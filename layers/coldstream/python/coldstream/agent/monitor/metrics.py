@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, 
 from prometheus_client.registry import Collector
 
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
+from coldstream.agent.stream_state import StreamState
 from coldstream.errors import (
     AccessDeniedError,
     ConflictError,
@@ -58,7 +59,7 @@ _COUNTERS = {
     "lost_offsets": "Offsets that were gone before they were archived; the archive has a gap there, with the reason.",
 }
 
-NAMES_TO_COME = frozenset({"starting", "empty", "refused"})
+NAMES_TO_COME = frozenset({StreamState.STARTING, StreamState.EMPTY, StreamState.REFUSED})
 """States in which a stream without names is no news: its names are looked for, or its refusal is counted already."""
 
 
