@@ -212,7 +212,7 @@ async def test_offsets_that_retention_deletes_before_they_are_read_are_reported(
 
     await asyncio.to_thread(prepare)
     async with Run(broker, name, tmp_path, max_spool_bytes=5000) as run:
-        await run.until(10)
+        await run.until(1)  # not all ten: if the broker makes two chunks of them, the first one fills the spool
         await asyncio.to_thread(publish_until_retained)
         async with asyncio.timeout(60):
             while not run.lost or run.closed[-1].first_offset < run.lost[0][1]:
