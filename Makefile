@@ -67,10 +67,10 @@ test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emul
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 
-test-oldest-spark:
+test-oldest-spark: .venv-spark40/.ready java
 	@.venv-spark40/bin/python -m pytest $(SPARK40_TESTS)
 
-test-localstack:
+test-localstack: setup java emulators
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest $(LOCALSTACK_TESTS) -k "not memory and not settled"
 
 soak: setup broker  ## Run everything while parts are killed and fail: MINUTES=10, SEED of the first run, HISTORIES=20000
