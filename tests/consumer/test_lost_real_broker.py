@@ -29,6 +29,7 @@ from tests.support.broker import Broker
 
 SEGMENT_BYTES = 100_000
 WAIT_S = 60.0
+_STORIES = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ class Story:
     """A stream of which the broker keeps one segment, and an agent that comes and goes."""
 
     def __init__(self, stack: EmulatedStack, broker: Broker, source: SegmentSource, state: Path) -> None:
-        self.name = f"lost-{source}"
+        self.name = f"lost-{source}-{next(_STORIES)}"
         self.stack = stack
         self.broker = broker
         self.source = source
@@ -65,10 +66,30 @@ class Story:
             for number in itertools.islice(self._numbers, chunks):
                 streams.publish(self.name, [b"%d" % number + bytes(500)] * 20, publisher="publisher")
 
-    def fill_last_segment(self) -> None:
-        """Have a few chunks in it: how many came before depends on how fast the agent was."""
-        while max(self.broker.stream_directory(self.name).glob("*.segment")).stat().st_size < 40_000:
+    def archive_some(self) -> None:
+        """Have the first messages archived by an agent, and publish more after it has gone."""
+        self.declare()
+        self.publish(5)
+        with self.agent("state", segment_bytes=20_000):
+            deadline = time.monotonic() + WAIT_S
+            while self.archived_to() < 80:
+                assert time.monotonic() < deadline, "nothing is archived"
+                self.publish(1)
+        self.publish(40)
+
+    def publish_until_last_segment_has(self, at_least: int, less_than: int) -> None:
+        """Publish until the last segment's size is in a range: it depends on how fast the agent was.
+
+        Only what is less than SEGMENT_BYTES stays as it is. A full segment rolls with the next command of any kind, and
+        a subscription is one (osiris_writer:handle_batch/2): a tracking chunk begins the next segment, and retention
+        deletes every message there is.
+        """
+        while not at_least <= self.last_segment_bytes < less_than:
             self.publish(1)
+
+    @property
+    def last_segment_bytes(self) -> int:
+        return max(self.broker.stream_directory(self.name).glob("*.segment")).stat().st_size
 
     @property
     def starts(self) -> list[int]:
@@ -116,22 +137,32 @@ class Story:
         )
 
 
+class Reader(threading.Thread):
+    """Takes the stream's messages by a consumer, until that raises."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self.given: list[int] = []
+        self.told: list[ColdstreamError] = []
+        self._story = story
+
+    def run(self) -> None:
+        with self._story.consumer() as consumer:
+            try:
+                self.given.extend(message.offset for message in consumer.messages())
+            except ColdstreamError as err:
+                self.told.append(err)
+
+
 @pytest.fixture(params=list(SegmentSource), ids=str)
 def story(request: pytest.FixtureRequest, stack: EmulatedStack, broker: Broker, tmp_path: Path) -> Story:
     return Story(stack, broker, request.param, tmp_path)
 
 
 def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothing_rolls(story: Story) -> None:
-    story.declare()
-    story.publish(5)
-    with story.agent("state", segment_bytes=20_000):
-        deadline = time.monotonic() + WAIT_S
-        while story.archived_to() < 80:
-            assert time.monotonic() < deadline, "nothing is archived"
-            story.publish(1)
+    story.archive_some()
     tail = story.archived_to()
-    story.publish(40)
-    story.fill_last_segment()
+    story.publish_until_last_segment_has(40_000, SEGMENT_BYTES)
     begins = story.starts[0]
     assert tail < begins
     assert len(story.starts) == 1, "something is left that has rolled"
@@ -140,23 +171,13 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert live[0] > begins, "the segment does not begin with a tracking chunk"
         live = [offset for offset, _ in streams.read(story.name, 40)]
 
-    given: list[int] = []
-    told: list[ColdstreamError] = []
-
-    def read() -> None:
-        with story.consumer() as consumer:
-            try:
-                given.extend(message.offset for message in consumer.messages())
-            except ColdstreamError as err:
-                told.append(err)
-
-    waiting = threading.Thread(target=read)
-    waiting.start()
+    reader = Reader(story)
+    reader.start()
     # Another state directory: the pins of the segment that was written to then are gone as well.
     with story.agent("another state", segment_bytes=64 << 20):
-        waiting.join(WAIT_S)
-        assert not waiting.is_alive(), "the consumer waits"
-        (err,) = told
+        reader.join(WAIT_S)
+        assert not reader.is_alive(), "the consumer waits"
+        (err,) = reader.told
         if story.source is SegmentSource.PROTOCOL:
             # Nothing shows that what the broker has is the life that was archived: the chunk that would is deleted.
             assert isinstance(err, IncarnationError)
@@ -168,13 +189,38 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert (err.first_offset, err.next_offset) == (story.archived_to(), begins)
         assert err.reason is not None
         assert "retention" in err.reason
-        assert given
+        assert reader.given
         described = story.description()
         assert described is not None
         assert described.after == Gap(Offset(err.first_offset), Offset(err.next_offset), err.reason)
         with story.consumer(on_gap="skip") as consumer:
             messages = consumer.messages()
-            taken = [next(messages).offset for _ in range(len(given) + len(live))]
-            assert taken == given + live
+            taken = [next(messages).offset for _ in range(len(reader.given) + len(live))]
+            assert taken == reader.given + live
             (gap,) = consumer.gaps
             assert (gap.first_offset, gap.next_offset) == (err.first_offset, err.next_offset)
+
+
+def test_a_consumer_is_told_with_the_next_message_if_retention_has_left_none(story: Story) -> None:
+    story.archive_some()
+    story.publish_until_last_segment_has(SEGMENT_BYTES, 2 * SEGMENT_BYTES)
+
+    reader = Reader(story)
+    reader.start()
+    deadline = time.monotonic() + WAIT_S
+    while story.last_segment_bytes >= SEGMENT_BYTES or len(story.starts) > 1:
+        assert time.monotonic() < deadline, "messages are left"
+        time.sleep(0.1)
+    (begins,) = story.starts
+    with story.agent("another state", segment_bytes=64 << 20):
+        story.publish(1)
+        reader.join(WAIT_S)
+        assert not reader.is_alive(), "the consumer waits"
+    (err,) = reader.told
+    assert reader.given
+    assert reader.given[-1] < begins
+    if story.source is SegmentSource.PROTOCOL:
+        assert isinstance(err, IncarnationError)
+        return
+    assert isinstance(err, GapError)
+    assert (err.first_offset, err.next_offset) == (story.archived_to(), begins)
