@@ -141,7 +141,7 @@ class Reader(threading.Thread):
     """Takes the stream's messages by a consumer, until that raises."""
 
     def __init__(self, story: Story) -> None:
-        super().__init__()
+        super().__init__(daemon=True)  # a consumer that waits for ever fails its test, and must not hold up the others
         self.given: list[int] = []
         self.told: list[ColdstreamError] = []
         self._story = story
@@ -179,7 +179,7 @@ def test_a_consumer_is_told_what_was_lost_while_the_agent_was_away_though_nothin
         assert not reader.is_alive(), "the consumer waits"
         (err,) = reader.told
         if story.source is SegmentSource.PROTOCOL:
-            # Nothing shows that what the broker has is the life that was archived: the chunk that would is deleted.
+            # Nothing shows that the broker has the incarnation that was archived: the chunk that would is deleted.
             assert isinstance(err, IncarnationError)
             with story.consumer() as consumer:
                 messages = consumer.messages()
