@@ -13,7 +13,6 @@ from coldstream.manifest.change import (
     MAX_ITEMS,
     DeleteGap,
     EntryVersion,
-    PutEvent,
     PutGap,
     Relink,
     ReplaceGap,
@@ -227,7 +226,6 @@ def test_an_entry_makes_a_gap_unless_it_touches_its_neighbours(new: FragmentEntr
 
 def test_the_journal_says_what_was_committed() -> None:
     change = plan_commit(Neighbourhood(Head(STREAM, revision=6)), FRAGMENTS[0], NOW)
-    (written,) = change.of(PutEvent)
-    event = written.event
+    event = change.event
     assert event.kind is JournalKind.FRAGMENT_COMMITTED
     assert (event.revision, event.first_offset, event.next_offset) == (7, 0, 10)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.errors import LostRaceError
+from coldstream.errors import LostRaceError, StaleGenerationError, StreamDeletedError
 from coldstream.manifest.change import (
     MAX_BYTES,
     MAX_ITEMS,
@@ -16,7 +16,6 @@ from coldstream.manifest.change import (
     DeleteEntry,
     DeleteTombstone,
     EntryVersion,
-    PutEvent,
     PutTombstone,
     Relink,
     ReplaceEntry,
@@ -65,7 +64,7 @@ def changes(group: Group) -> list[Change]:
     planned = [replacement(group)]
     unfinished = after_replacement(planned[0], group.entries)
     while unfinished is not None:
-        planned.append(plan_removal(planned[-1].head, unfinished, due_at=DUE))
+        planned.append(plan_removal(planned[-1].head, unfinished, at=AT, due_at=DUE))
         unfinished = unfinished.after(planned[-1])
     return planned
 
@@ -90,8 +89,7 @@ def test_all_others_are_removed_the_highest_first_in_changes_of_a_transaction(en
 
 def test_the_first_change_says_what_happened_and_buries_what_it_replaces() -> None:
     change = replacement(group_of(2))
-    (written,) = change.of(PutEvent)
-    event = written.event
+    event = change.event
     assert event.kind is JournalKind.FRAGMENTS_COMPACTED
     assert (event.revision, event.at, event.key) == (51, 1000, "merged")
     assert (event.first_offset, event.next_offset, event.detail) == (0, 2, "2 to 1, identity")
@@ -115,10 +113,10 @@ def test_the_last_change_relies_on_the_merged_entry_or_gives_it_the_links_of_the
     unfinished = after_replacement(change, group.entries)
     assert unfinished is not None
     merged = EntryVersion.of(unfinished.merged)
-    last = plan_removal(change.head, unfinished, due_at=DUE)
+    last = plan_removal(change.head, unfinished, at=AT, due_at=DUE)
     assert (last.of(RequireEntry), last.of(Relink)) == ((RequireEntry(merged),), ())
     moved = replace(group.entries[0], prior_timestamp=TimestampMs(99))
-    last = plan_removal(change.head, replace(unfinished, leftovers=(moved, *group.entries[1:])), due_at=DUE)
+    last = plan_removal(change.head, replace(unfinished, leftovers=(moved, *group.entries[1:])), at=AT, due_at=DUE)
     assert last.of(RequireEntry) == ()
     assert [(one.before, one.prior_timestamp) for one in last.of(Relink)] == [(merged, 99)]
 
@@ -129,7 +127,7 @@ def test_large_entries_are_removed_in_changes_of_as_many_bytes_as_a_transaction_
     unfinished: Unfinished | None = Unfinished(merged_of(group_of(200)), large, 199)
     head, removed = replace(HEAD, compacting=Offset(200)), 0
     while unfinished is not None:
-        change = plan_removal(head, unfinished, due_at=DUE)
+        change = plan_removal(head, unfinished, at=AT, due_at=DUE)
         assert 0 < sum(entry_bytes(large[one.next_offset - 1]) for one in deleted(change)) <= MAX_BYTES
         head, removed = change.head, removed + len(deleted(change))
         unfinished = unfinished.after(change)
@@ -158,7 +156,7 @@ def test_what_is_planned_grows_with_the_group_and_no_faster(entries: int) -> Non
     unfinished: Unfinished | None = Unfinished(merged_of(group), leftovers, entries - 1 - len(deleted(change)))
     changes = 1
     while unfinished is not None:
-        change = plan_removal(change.head, unfinished, due_at=DUE)
+        change = plan_removal(change.head, unfinished, at=AT, due_at=DUE)
         unfinished = unfinished.after(change)
         changes += 1
     assert leftovers.looks <= 4 * entries
@@ -192,6 +190,25 @@ def test_nothing_is_begun_while_another_compaction_is_not_finished() -> None:
         replacement(group_of(2), replace(HEAD, compacting=Offset(90)))
 
 
+def test_a_merged_object_that_may_be_collected_is_put_anew() -> None:
+    with pytest.raises(StaleGenerationError):
+        replacement(group_of(2), replace(HEAD, generation=2))
+    assert replacement(group_of(2), replace(HEAD, generation=1)).head.generation == 1
+
+
+def test_a_deleted_stream_is_not_compacted_but_what_was_begun_is_finished() -> None:
+    with pytest.raises(StreamDeletedError):
+        replacement(group_of(2), replace(HEAD, deleted_at=AT))
+    group = group_of(60)
+    change = replacement(group)
+    unfinished = after_replacement(change, group.entries)
+    assert unfinished is not None
+    finished = plan_removal(replace(change.head, deleted_at=AT), unfinished, at=AT, due_at=DUE)
+    assert finished.head.compacting is None
+    assert finished.event.kind is JournalKind.COMPACTION_CONTINUED
+    assert (finished.event.first_offset, finished.event.next_offset) == (0, 12)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"chunks": 11}, {"messages": 4}, {"data_bytes": 1}, {"first_timestamp": 5}, {"next_offset": 4}, {"records": 2}],
@@ -223,6 +240,6 @@ def test_what_is_unfinished_is_told_by_the_head_and_read_from_the_log() -> None:
 
 def test_a_sweep_takes_tombstones_away() -> None:
     graves = [Tombstone(str(number), DUE, Offset(0), Offset(1), 1) for number in range(MAX_SWEPT)]
-    change = plan_sweep(HEAD, graves)
+    change = plan_sweep(HEAD, graves, at=AT)
     assert change.items == MAX_ITEMS
     assert (change.head.revision, change.writes) == (51, tuple(map(DeleteTombstone, graves)))

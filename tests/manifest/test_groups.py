@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from coldstream.format.fragment import MAX_FRAGMENT_BYTES
-from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk
+from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk, StorageClass
 from coldstream.manifest.frames import Frames
-from coldstream.manifest.groups import Group, Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, Group, plan_groups
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.units import MIB, ChunkId, Epoch, Offset, TimestampMs
 from tests.manifest.samples import fragment
@@ -18,7 +18,7 @@ from tests.manifest.samples import fragment
 NEVER = TimestampMs(1 << 60)
 
 
-def planned(log: list[FragmentEntry], policy: Policy) -> list[tuple[int, int]]:
+def planned(log: list[FragmentEntry], policy: CompactionPolicy) -> list[tuple[int, int]]:
     return [(int(group.first_offset), int(group.next_offset)) for group in plan_groups(log, policy)]
 
 
@@ -45,7 +45,7 @@ def log_of(*sizes: int, packed: tuple[int, ...] = ()) -> list[FragmentEntry]:
 def test_neighbours_are_merged_up_to_the_target_and_large_ones_left(
     sizes: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
-    assert planned(log_of(*sizes), Policy(NEVER, 100 * MIB)) == expected
+    assert planned(log_of(*sizes), CompactionPolicy(NEVER, 100 * MIB)) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_neighbours_are_merged_up_to_the_target_and_large_ones_left(
 def test_one_that_is_most_of_its_group_is_left_and_those_beside_it_are_groups_of_their_own(
     sizes: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
-    assert planned(log_of(*sizes), Policy(NEVER, 100 * MIB)) == expected
+    assert planned(log_of(*sizes), CompactionPolicy(NEVER, 100 * MIB)) == expected
 
 
 def test_what_has_to_be_compressed_is_never_too_large_and_does_not_draw_in_what_is_compressed() -> None:
-    policy = Policy(NEVER, 100 * MIB, Encoding.ZSTD_SEEKABLE)
+    policy = CompactionPolicy(NEVER, 100 * MIB, Encoding.ZSTD_SEEKABLE)
     assert planned(log_of(10, 45, packed=(0,)), policy) == [(0, 2)]
     assert planned(log_of(45, 10, 10, packed=(0,)), policy) == [(1, 3)]
     assert planned(log_of(10, 45, 10, packed=(1,)), policy) == [(0, 1), (2, 3)]
@@ -78,7 +78,7 @@ def test_what_has_to_be_compressed_is_never_too_large_and_does_not_draw_in_what_
 def test_a_log_that_grows_between_runs_is_rewritten_a_few_times_and_not_each_time(
     encoding: Encoding, size: int
 ) -> None:
-    policy = Policy(NEVER, 64 * MIB, encoding)
+    policy = CompactionPolicy(NEVER, 64 * MIB, encoding)
     log: list[FragmentEntry] = []
     rewritten_bytes = 0
     for number in range(200):
@@ -102,20 +102,20 @@ def test_a_log_that_grows_between_runs_is_rewritten_a_few_times_and_not_each_tim
 
 def test_nothing_is_merged_over_a_gap() -> None:
     log = [fragment(0, 10), fragment(10, 20), fragment(30, 40), fragment(40, 50), fragment(60, 70)]
-    assert planned(log, Policy(NEVER)) == [(0, 20), (30, 50)]
+    assert planned(log, CompactionPolicy(NEVER)) == [(0, 20), (30, 50)]
 
 
 def test_what_is_not_old_enough_is_left_also_between_others() -> None:
     log = [fragment(n, n + 1, time=time) for n, time in enumerate([1, 2, 99, 3, 4, 100])]
-    assert planned(log, Policy(TimestampMs(99))) == [(0, 2), (3, 5)]
+    assert planned(log, CompactionPolicy(TimestampMs(99))) == [(0, 2), (3, 5)]
 
 
 def test_merging_leaves_what_is_compressed() -> None:
-    assert planned(log_of(10, 10, 10, 10, 10, packed=(2,)), Policy(NEVER)) == [(0, 2), (3, 5)]
+    assert planned(log_of(10, 10, 10, 10, 10, packed=(2,)), CompactionPolicy(NEVER)) == [(0, 2), (3, 5)]
 
 
 def test_compressing_takes_large_ones_and_single_ones_and_leaves_what_is_done() -> None:
-    policy = Policy(NEVER, 100 * MIB, Encoding.ZSTD_SEEKABLE)
+    policy = CompactionPolicy(NEVER, 100 * MIB, Encoding.ZSTD_SEEKABLE)
     assert planned(log_of(200), policy) == [(0, 1)]
     assert planned(log_of(60, 60, packed=(0,)), policy) == [(1, 2)]
     assert planned(log_of(10, packed=(0,)), policy) == []
@@ -125,9 +125,9 @@ def test_compressing_takes_large_ones_and_single_ones_and_leaves_what_is_done() 
 def test_a_merged_fragment_is_one_that_the_format_can_describe() -> None:
     half = MAX_FRAGMENT_BYTES // 2 // MIB
     log = [fragment(0, 1, size=half), fragment(1, 2, size=half - 1), fragment(2, 3, size=1)]
-    assert planned(log, Policy(NEVER, 1 << 40)) == [(0, 3)]
+    assert planned(log, CompactionPolicy(NEVER, 1 << 40)) == [(0, 3)]
     crowded = [replace(log[0], chunks=MIB // 8), replace(log[1], chunks=MIB // 8), fragment(2, 3, size=half)]
-    assert planned(crowded, Policy(NEVER, 1 << 40)) == [(1, 3)]
+    assert planned(crowded, CompactionPolicy(NEVER, 1 << 40)) == [(1, 3)]
 
 
 def test_a_group_is_of_neighbours() -> None:
@@ -179,3 +179,15 @@ def test_the_last_user_chunk_of_a_group_is_where_it_comes_to_lie() -> None:
     merged = group.merged(key="k", generation=1, object_bytes=1, crc32=0, frames=Frames((17, 20, 30, 40)))
     assert merged.last_user_chunk == replace(last, position=500 + 2 * MIB)
     assert merged.encoding is Encoding.ZSTD_SEEKABLE
+
+
+def test_what_is_in_a_colder_class_is_left_and_ends_a_group() -> None:
+    log = log_of(10, 10, 10, 10, 10)
+    log[2] = replace(log[2], storage_class=StorageClass.STANDARD_IA)
+    assert planned(log, CompactionPolicy(NEVER)) == [(0, 2), (3, 5)]
+
+
+@pytest.mark.parametrize("erased", [(), (1,), (0, 1, 2)])
+def test_a_merged_fragment_is_erased_if_any_of_its_fragments_is(erased: tuple[int, ...]) -> None:
+    log = [replace(entry, erased=number in erased) for number, entry in enumerate(log_of(10, 10, 10))]
+    assert Group(tuple(log)).merged(key="m", generation=1, object_bytes=1, crc32=0).erased == bool(erased)

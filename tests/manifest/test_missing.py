@@ -9,7 +9,6 @@ import pytest
 
 from coldstream.manifest.change import (
     MAX_ITEMS,
-    PutEvent,
     PutLoss,
     PutQuarantine,
     ReplaceGap,
@@ -109,8 +108,7 @@ def test_a_loss_is_counted_and_written_down() -> None:
     assert change is not None
     assert (change.head.revision, change.head.losses, change.head.quarantined) == (5, 3, 0)
     assert change.of(PutLoss) == (PutLoss(loss(5, 9)),)
-    (written,) = change.of(PutEvent)
-    event = written.event
+    event = change.event
     assert (event.revision, event.kind, event.at) == (5, JournalKind.SEGMENT_LOST, NOW)
     assert (event.first_offset, event.next_offset) == (5, 9)
     assert (event.key, event.detail) == (None, "the disk was full")
@@ -121,8 +119,7 @@ def test_a_quarantine_is_counted_and_written_down() -> None:
     assert change is not None
     assert (change.head.revision, change.head.losses, change.head.quarantined) == (2, 0, 1)
     assert change.of(PutQuarantine) == (PutQuarantine(quarantine(5, 9)),)
-    (written,) = change.of(PutEvent)
-    event = written.event
+    event = change.event
     assert event.kind is JournalKind.SEGMENT_QUARANTINED
     assert (event.key, event.detail) == ("quarantine/x", "bad CRC")
 

@@ -66,6 +66,10 @@ class StreamPattern:
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read a pattern. Raises InvalidInputError."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as err:
+            raise InvalidInputError("pattern", f"{text[:80]!r} is not text that UTF-8 can hold") from err
         match = _PATTERN.fullmatch(text)
         if match is None:
             raise InvalidInputError(
@@ -103,7 +107,7 @@ class Grant:
 
     def matches(self, vhost: str, name: str) -> bool:
         """Tell whether the grant covers a stream."""
-        return _pattern(self.streams).matches(vhost, name)
+        return pattern_of(self.streams).matches(vhost, name)
 
 
 def patterns_in(scopes: Iterable[str]) -> tuple[StreamPattern, ...]:
@@ -141,5 +145,6 @@ def _wildcard(text: str) -> Wildcard:
 
 
 @lru_cache(maxsize=1000)
-def _pattern(text: str) -> StreamPattern:
+def pattern_of(text: str) -> StreamPattern:
+    """Return the pattern that a text is; those of an archive are read again and again. Raises InvalidInputError."""
     return StreamPattern.from_text(text)

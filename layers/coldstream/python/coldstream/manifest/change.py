@@ -5,6 +5,9 @@ version of its item that the plan was made on, and a plan that relies on an item
 version. The transaction is refused as a whole unless every item still has its version and the head its revision. As
 every change raises the revision, a change that passes was planned on exactly the state that the head had.
 
+Every change has one event, and the event's item holds the change (`manifest.recorded`): so the journal alone gives the
+table back (`manifest.state`).
+
 A store applies a change with one `match` over the kinds of `Write`. Each write is one item of the transaction, and no
 two writes of a change are of the same item: DynamoDB refuses a transaction with two.
 """
@@ -15,7 +18,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Loss, Quarantine, Tombstone
+from coldstream.manifest.entry import (
+    Erasure,
+    FragmentEntry,
+    Gap,
+    Head,
+    Hold,
+    JournalEvent,
+    Loss,
+    Quarantine,
+    Tombstone,
+)
 from coldstream.units import Offset, TimestampMs
 
 MAX_ITEMS = 100
@@ -32,7 +45,7 @@ _POINT_BYTES = 48
 class EntryVersion:
     """An entry's item as it was read: everything of it that can change under one `next_offset`.
 
-    Compaction puts another object there, and commits give it other links. Nothing else of it ever changes.
+    Compaction, erasure, repair and another storage class put another object there, and commits give it other links.
     """
 
     next_offset: Offset
@@ -143,6 +156,54 @@ class PutQuarantine:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteLoss:
+    """Delete a loss, which must exist."""
+
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceQuarantine:
+    """Put a quarantine in the place of the one of the key and the copies of `before`."""
+
+    before: Quarantine
+    quarantine: Quarantine
+
+    def __post_init__(self) -> None:
+        _check_same_item(self.before.first_offset, self.quarantine.first_offset)
+        _check_same_item(self.before.next_offset, self.quarantine.next_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQuarantine:
+    """Delete the quarantine of the key and the copies of `before`."""
+
+    before: Quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class PutHold:
+    """Add a hold, whose id must be new."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteHold:
+    """Delete a hold, which must exist."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class PutErasure:
+    """Add an erasure, whose id must be new, or put it in the place of the one that is as far as `before`."""
+
+    before: Erasure | None
+    erasure: Erasure
+
+
+@dataclass(frozen=True, slots=True)
 class PutTombstone:
     """Write a tombstone, whether or not it exists."""
 
@@ -151,16 +212,9 @@ class PutTombstone:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTombstone:
-    """Delete a tombstone, which must exist."""
+    """Delete a tombstone, which must exist, and not take other versions of its object by now."""
 
     tombstone: Tombstone
-
-
-@dataclass(frozen=True, slots=True)
-class PutEvent:
-    """Add an event to the journal."""
-
-    event: JournalEvent
 
 
 Write = (
@@ -174,10 +228,15 @@ Write = (
     | DeleteGap
     | RequireGap
     | PutLoss
+    | DeleteLoss
     | PutQuarantine
+    | ReplaceQuarantine
+    | DeleteQuarantine
+    | PutHold
+    | DeleteHold
+    | PutErasure
     | PutTombstone
     | DeleteTombstone
-    | PutEvent
 )
 
 _Kind = TypeVar("_Kind")
@@ -187,16 +246,22 @@ _Kind = TypeVar("_Kind")
 class Change:
     """One transaction on a stream: it replaces the head of the revision `head.revision - 1`, and does all writes.
 
-    At revision 1 there must be no head; the store then registers the stream as well.
+    `event` goes into the journal, with the change itself. At revision 1 there must be no head; the store then registers
+    the stream as well.
     """
 
     head: Head
+    event: JournalEvent
     writes: tuple[Write, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.event.revision != self.head.revision:
+            raise ValueError(f"a change to revision {self.head.revision} with the event of {self.event.revision}")
 
     @property
     def items(self) -> int:
-        """Items of the transaction, with the head and, at revision 1, the registration; at most MAX_ITEMS."""
-        return len(self.writes) + (2 if self.head.revision == 1 else 1)
+        """Items of the transaction, with head, event and, at revision 1, the registration; at most MAX_ITEMS."""
+        return len(self.writes) + (3 if self.head.revision == 1 else 2)
 
     @property
     def new_entry(self) -> FragmentEntry | None:

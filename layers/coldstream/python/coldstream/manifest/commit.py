@@ -27,7 +27,6 @@ from coldstream.manifest.change import (
     DeleteGap,
     EntryVersion,
     PutEntry,
-    PutEvent,
     PutGap,
     PutLoss,
     PutQuarantine,
@@ -48,10 +47,11 @@ from coldstream.manifest.entry import (
     Missing,
     Quarantine,
 )
+from coldstream.manifest.floors import check_floors
 from coldstream.manifest.history import check_epochs
 from coldstream.manifest.missing import is_known, is_of_same_item, with_reason
 from coldstream.manifest.sparse import greatest
-from coldstream.units import Epoch, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 
 MAX_RELINKS = MAX_ITEMS - 8
 """Successors that the change which adds an entry may relink, beside entry, head, registration and event, up to two
@@ -80,9 +80,11 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     """Plan adding `entry`, or, if too many successors need new links first, the next batch of links.
 
     The caller writes the change and, unless it adds the entry, plans again on `after_raise`. Raises OverlapError if the
-    log already covers part of the entry, ContradictionError if the entry is of another history than its neighbours:
-    reading and planning again would change neither. Raises LostRaceError if the neighbourhood shows half of a change.
+    log already covers part of the entry, ContradictionError if the entry is of another history than its neighbours, and
+    a RemovedError if the head does not admit it (`manifest.floors`): reading and planning again would change nothing.
+    Raises LostRaceError if the neighbourhood shows half of a change.
     """
+    check_floors(around.head, entry)
     _check_chain(around, entry)
     for other in around.after:
         if other.first_offset < entry.next_offset:
@@ -101,8 +103,12 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
             revision=around.head.revision + 1,
             greatest_timestamp=greatest((around.head.greatest_timestamp, entry.greatest_timestamp)),
         )
-        farthest = fitting((around.after[number] for number in reversed(range(len(relinks)))), MAX_ITEMS - 1)
-        return Change(head, _raised_only(relinks[-farthest:]))
+        farthest = fitting((around.after[number] for number in reversed(range(len(relinks)))), MAX_ITEMS - 2)
+        # Of the entry that is on its way, which need never come.
+        raised = JournalEvent(
+            head.revision, JournalKind.LINKS_RAISED, at, entry.first_offset, entry.next_offset, key=entry.key
+        )
+        return Change(head, raised, _raised_only(relinks[-farthest:]))
     gap_writes = _gap_writes(around, entry)
     new_gaps = sum(isinstance(write, PutGap) - isinstance(write, DeleteGap) for write in gap_writes)
     head = _with_entry(around.head, entry, gaps=new_gaps)
@@ -115,7 +121,7 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
         key=entry.key,
     )
     required = (RequireEntry(EntryVersion.of(other)) for other in (around.before, settled) if other is not None)
-    return Change(head, (PutEvent(event), PutEntry(entry), *relinks, *gap_writes, *required))
+    return Change(head, event, (PutEntry(entry), *relinks, *gap_writes, *required))
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:
@@ -147,7 +153,11 @@ def plan_missing(
     )
     head = replace(head, revision=head.revision + 1)
     if not is_new:
-        return None if is_checked and explained == list(gaps) else Change(head, gap_writes)
+        if is_checked and explained == list(gaps):
+            return None
+        kind = JournalKind.GAPS_EXPLAINED
+        event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, detail=new.reason)
+        return Change(head, event, gap_writes)
     write: Write
     match new:
         case Loss():
@@ -160,7 +170,7 @@ def plan_missing(
             else:
                 head = replace(head, quarantined_again=head.quarantined_again + 1)
     event = JournalEvent(head.revision, kind, new.at, new.first_offset, new.next_offset, key=key, detail=new.reason)
-    return Change(head, (PutEvent(event), *gap_writes, write))
+    return Change(head, event, (*gap_writes, write))
 
 
 def is_append(head: Head, entry: FragmentEntry) -> bool:
@@ -193,10 +203,16 @@ def _check_chain(around: Neighbourhood, entry: FragmentEntry) -> None:
 
 def _linked(entry: FragmentEntry, before: FragmentEntry | None, head: Head) -> FragmentEntry:
     if is_append(head, entry):
-        return replace(entry, prior_offset=head.next_offset, prior_timestamp=head.greatest_timestamp)
+        return replace(entry, prior_offset=_tail(head), prior_timestamp=head.greatest_timestamp)
     if before is None:
-        return replace(entry, prior_offset=None, prior_timestamp=None)
+        # What was removed before it counts as it did for the entry that is the first one now.
+        return replace(entry, prior_offset=None, prior_timestamp=head.floor_timestamp)
     return replace(entry, prior_offset=before.next_offset, prior_timestamp=before.running_timestamp)
+
+
+def _tail(head: Head) -> Offset | None:
+    """Return where the last entry ends; None for a log without entries, even if its head remembers a tail."""
+    return None if head.first_offset is None else head.next_offset
 
 
 def _tail_epoch(head: Head, entry: FragmentEntry) -> Epoch | None:
@@ -251,7 +267,7 @@ def _gap_writes(around: Neighbourhood, entry: FragmentEntry) -> tuple[PutGap | R
 def _holes(around: Neighbourhood, entry: FragmentEntry) -> Iterator[Gap]:
     """Yield the holes between the entry and its neighbours."""
     if is_append(around.head, entry):
-        prior_offset = around.head.next_offset
+        prior_offset = _tail(around.head)
     else:
         prior_offset = None if around.before is None else around.before.next_offset
     if prior_offset is not None and prior_offset < entry.first_offset:

@@ -27,7 +27,6 @@ from coldstream.manifest.change import (
     DeleteEntry,
     DeleteTombstone,
     EntryVersion,
-    PutEvent,
     PutTombstone,
     Relink,
     ReplaceEntry,
@@ -36,21 +35,19 @@ from coldstream.manifest.change import (
     fitting,
 )
 from coldstream.manifest.entry import FragmentEntry, Head, JournalEvent, JournalKind, Tombstone
+from coldstream.manifest.floors import check_generation, check_not_deleted
 from coldstream.manifest.groups import Group
 from coldstream.units import Offset, TimestampMs
-
-GRACE_MS = 8 * 24 * 3600 * 1000
-"""Time from the tombstone to the deletion of the object: a presigned URL is valid for at most seven days."""
 
 FIRST_REMOVALS = (MAX_ITEMS - 5) // 2
 """Entries that the first change can remove, each with a tombstone, beside the head, the event, the merged entry, the
 tombstone of the one that it replaces, and the group's first entry."""
 
-MAX_REMOVALS = (MAX_ITEMS - 2) // 2
-"""Entries that a later change can remove, each with a tombstone, beside the head and the merged entry."""
+MAX_REMOVALS = (MAX_ITEMS - 3) // 2
+"""Entries that a later change can remove, each with a tombstone, beside the head, the event and the merged entry."""
 
-MAX_SWEPT = MAX_ITEMS - 1
-"""Tombstones that one change can delete, beside the head."""
+MAX_SWEPT = MAX_ITEMS - 2
+"""Tombstones that one change can delete, beside the head and the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +98,13 @@ def plan_replacement(
     """Plan the first change: replace the group's last entry by the merged one, and remove some of the others.
 
     `log` holds the entries from the group's first offset to its next offset. Raises LostRaceError if they are no longer
-    the group, or another compaction is unfinished; ValueError if `merged` does not follow from the group.
+    the group, or another compaction is unfinished; StreamDeletedError; StaleGenerationError if the merged object may be
+    collected by now; ValueError if `merged` does not follow from the group.
     """
     if head.compacting is not None:
         raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
+    check_not_deleted(head)
+    check_generation(head, merged)
     if [_identity(entry) for entry in log] != [_identity(entry) for entry in group.entries]:
         raise LostRaceError(f"offsets {group.first_offset} to {group.next_offset - 1} are in other entries by now")
     # Commits may have relinked the first entry since the group was planned: the merged one must have the links of now.
@@ -139,8 +139,8 @@ def plan_replacement(
             object_bytes=head.object_bytes + merged.object_bytes,
             compacting=None if is_finished else merged.next_offset,
         ),
+        event,
         (
-            PutEvent(event),
             ReplaceEntry(EntryVersion.of(last), current),
             *_deletes(removed),
             *(() if is_finished else (RequireEntry(EntryVersion.of(log[0])),)),
@@ -156,7 +156,7 @@ def after_replacement(change: Change, log: Sequence[FragmentEntry]) -> Unfinishe
     return Unfinished(replacement.entry, log, left) if left else None
 
 
-def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> Change:
+def plan_removal(head: Head, unfinished: Unfinished, *, at: TimestampMs, due_at: TimestampMs) -> Change:
     """Plan the next change: remove the highest leftovers.
 
     When the first leftover goes, the merged entry takes over its links: while both were there, commits before them kept
@@ -175,12 +175,39 @@ def plan_removal(head: Head, unfinished: Unfinished, *, due_at: TimestampMs) -> 
         else:
             links = linked.prior_offset, linked.prior_timestamp, linked.running_timestamp
             merged_write = (Relink(version, *links),)
-    return Change(head, (*merged_write, *_deletes(removed), *_tombstones(removed, due_at)))
+    event = JournalEvent(
+        revision=head.revision,
+        kind=JournalKind.COMPACTION_CONTINUED,
+        at=at,
+        first_offset=removed[-1].first_offset,
+        next_offset=removed[0].next_offset,
+        key=merged.key,
+        detail=f"{len(removed)} removed, {unfinished.left - len(removed)} left",
+    )
+    return Change(head, event, (*merged_write, *_deletes(removed), *_tombstones(removed, due_at)))
 
 
-def plan_sweep(head: Head, deleted: Sequence[Tombstone]) -> Change:
-    """Plan deleting the tombstones, at most MAX_SWEPT, of objects that were deleted."""
-    return Change(replace(head, revision=head.revision + 1), tuple(map(DeleteTombstone, deleted)))
+def plan_sweep(
+    head: Head, deleted: Sequence[Tombstone], *, at: TimestampMs, required: Sequence[FragmentEntry] = ()
+) -> Change:
+    """Plan deleting the tombstones, one to MAX_SWEPT, of objects that were deleted.
+
+    Those whose objects are not deleted, because entries name them, are deleted with these entries `required`: that a
+    read showed one proves nothing. Both together are MAX_SWEPT at most.
+    """
+    event = JournalEvent(
+        revision=head.revision + 1,
+        kind=JournalKind.OBJECTS_DELETED,
+        at=at,
+        first_offset=min(one.first_offset for one in deleted),
+        next_offset=max(one.next_offset for one in deleted),
+        detail=f"{len(deleted)} objects",
+    )
+    writes: list[Write] = [
+        *map(DeleteTombstone, deleted),
+        *(RequireEntry(EntryVersion.of(entry)) for entry in required),
+    ]
+    return Change(replace(head, revision=head.revision + 1), event, tuple(writes))
 
 
 def _identity(entry: FragmentEntry) -> tuple[Offset, Offset, str]:

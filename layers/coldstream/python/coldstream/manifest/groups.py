@@ -23,7 +23,7 @@ DEFAULT_TARGET_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CompactionPolicy:
     """Which fragments to compact, and how.
 
     All chunks of a fragment must be older than `older_than`. Merged fragments have at most `target_bytes` of chunks.
@@ -113,6 +113,7 @@ class Group:
             encoding=Encoding.IDENTITY if frames is None else Encoding.ZSTD_SEEKABLE,
             frames=frames,
             generation=generation,
+            erased=any(entry.erased for entry in self.entries),
             first_epoch=next((entry.first_epoch for entry in self.entries if entry.last_user_chunk is not None), None),
             data_crc32=self._data_crc32(),
             prior_offset=first.prior_offset,
@@ -156,12 +157,13 @@ class Group:
         return None
 
 
-def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]:
+def plan_groups(log: Iterable[FragmentEntry], policy: CompactionPolicy) -> Iterator[Group]:
     """Cut a log, in order, into the groups that are worth compacting. Finish an interrupted compaction first.
 
     An entry that already has the target encoding is left alone if it has at least half the target size, or would be
     more than two thirds of its group. So whenever bytes are merged again, their fragment grows by at least half, and a
-    log that grows a little between runs has each byte rewritten a few times, not on every run.
+    log that grows a little between runs has each byte rewritten a few times, not on every run. Entries in a colder
+    storage class are left alone.
     """
     members: list[FragmentEntry] = []
     data_bytes = chunks = 0
@@ -180,15 +182,19 @@ def plan_groups(log: Iterable[FragmentEntry], policy: Policy) -> Iterator[Group]
     yield from _worth(members, policy)
 
 
-def _is_candidate(entry: FragmentEntry, policy: Policy) -> bool:
+def _is_candidate(entry: FragmentEntry, policy: CompactionPolicy) -> bool:
     if entry.greatest_timestamp >= policy.older_than:
+        return False
+    # A colder class is paid for months whether or not the object stays, two of them cannot even be read, and the merged
+    # object is written in S3's own class. So what was moved once is left where it is.
+    if entry.storage_class is not None:
         return False
     if entry.encoding is not policy.encoding:
         return policy.encoding is not Encoding.IDENTITY
     return entry.data_bytes * 2 < policy.target_bytes
 
 
-def _worth(entries: list[FragmentEntry], policy: Policy) -> Iterator[Group]:
+def _worth(entries: list[FragmentEntry], policy: CompactionPolicy) -> Iterator[Group]:
     """Yield the entries as one group or, if one of them is too large for the others, the groups before and after it."""
     encoded = [entry for entry in entries if entry.encoding is policy.encoding]
     largest = max(encoded, key=lambda entry: entry.data_bytes, default=None)

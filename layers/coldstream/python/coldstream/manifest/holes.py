@@ -1,4 +1,6 @@
-"""Holes: the offsets that no entry covers, before the first entry, between two, and after the last.
+"""Holes: the offsets that no entry covers, from the floor to the first entry, between two, and after the last.
+
+Of a deleted stream nothing is missing, and nothing below the floor is: it was removed on purpose.
 
 They follow from the head and the gap items alone, at any size of the stream. Those may show half of a change, so never
 release a copy because of them: walk the entries instead.
@@ -28,10 +30,13 @@ def holes(
 
 
 def _of_log(head: Head | None, gaps: Iterable[Gap]) -> Iterator[Gap]:
-    if head is None or head.first_offset is None or head.next_offset is None:
-        yield Gap(Offset(0), Offset(MAX_OFFSET))
+    if head is not None and head.is_deleted:
         return
-    yield Gap(Offset(0), head.first_offset)
+    floor = Offset(0) if head is None else head.floor
+    if head is None or head.first_offset is None or head.next_offset is None:
+        yield Gap(floor, Offset(MAX_OFFSET))
+        return
+    yield Gap(floor, head.first_offset)
     yield from sorted(gaps, key=lambda gap: gap.first_offset)
     yield Gap(head.next_offset, Offset(MAX_OFFSET))
 

@@ -1,0 +1,120 @@
+"""What is damaged is put right in one change, or given up with a reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coldstream.errors import HeldError, LostRaceError, StaleGenerationError
+from coldstream.manifest.change import EntryVersion, PutTombstone, Relink
+from coldstream.manifest.entry import Gap, Head, JournalKind, Loss
+from coldstream.manifest.holding import plan_hold
+from coldstream.manifest.repair import plan_items_repair, plan_range_removal, plan_repair
+from coldstream.units import Offset, TimestampMs
+from tests.manifest.world import AT, DUE, STREAM, World, entry, hold
+
+
+def give_up(world: World, number: int) -> None:
+    log = world.log
+    change = plan_range_removal(
+        world.head,
+        log[number - 1] if number else None,
+        log[number],
+        log[number + 1] if number + 1 < len(log) else None,
+        missing=list(world.state.missing.values()),
+        holds=list(world.state.holds.values()),
+        at=AT,
+        due_at=DUE,
+        reason="the object is gone",
+        by="alice",
+    )
+    world.apply(change)
+
+
+def test_an_entry_is_put_right_and_the_totals_follow() -> None:
+    world = World((0, 10), (10, 20))
+    right = world.log[0]
+    wrong = replace(right, messages=3, object_bytes=1)
+    world.state.entries[wrong.next_offset] = wrong
+    world.state = replace(world.state, head=replace(world.head, messages=13, object_bytes=183))
+    world.apply(plan_repair(world.head, wrong, right, AT, "messages 3, not 10"))
+    assert (world.head.messages, world.head.object_bytes) == (20, 364)
+    event = world.changes[-1].event
+    assert (event.kind, event.key, event.detail) == (JournalKind.ENTRY_REPAIRED, right.key, "messages 3, not 10")
+
+
+def test_an_entry_of_another_object_buries_the_old_one() -> None:
+    world = World((0, 10))
+    (before,) = world.log
+    after = replace(before, key="another", generation=1)
+    with pytest.raises(ValueError, match="when it is to be deleted"):
+        plan_repair(world.head, before, after, AT, "taken again")
+    world.apply(plan_repair(world.head, before, after, AT, "taken again", due_at=DUE))
+    assert [one.tombstone.key for one in world.changes[-1].of(PutTombstone)] == [before.key]
+    assert world.head.generation == 1
+    with pytest.raises(StaleGenerationError):
+        plan_repair(replace(world.head, generation=3), after, replace(after, key="x"), AT, "", due_at=DUE)
+
+
+def test_an_entry_of_other_offsets_is_no_repair() -> None:
+    world = World((0, 10))
+    with pytest.raises(ValueError, match="does not hold"):
+        plan_repair(world.head, world.log[0], entry(5, 10), AT, "")
+    with pytest.raises(LostRaceError):
+        plan_repair(replace(world.head, compacting=Offset(10)), world.log[0], entry(0, 10), AT, "")
+
+
+def test_totals_and_links_are_put_right() -> None:
+    world = World((0, 10), (10, 20))
+    right, head = world.log[1], world.head
+    wrong = replace(right, prior_timestamp=TimestampMs(99))
+    world.state.entries[right.next_offset] = wrong
+    world.state = replace(world.state, head=replace(head, chunks=77))
+    link = Relink(EntryVersion.of(wrong), right.prior_offset, right.prior_timestamp, right.running_timestamp)
+    world.apply(plan_items_repair(world.head, head, [link], AT, "chunks 77, not 2"))
+    assert world.log[1] == right
+    assert world.head == replace(head, revision=3)
+
+
+def test_a_range_that_is_given_up_is_a_gap_with_the_reason() -> None:
+    world = World((0, 10), (10, 20), (20, 30))
+    give_up(world, 1)
+    assert list(world.state.gaps.values()) == [Gap(Offset(10), Offset(20), "the object is gone")]
+    assert list(world.state.missing.values()) == [Loss(Offset(10), Offset(20), "the object is gone", AT)]
+    event = world.changes[-1].event
+    assert (event.kind, event.detail, event.by) == (JournalKind.RANGE_REMOVED, "the object is gone", "alice")
+    with pytest.raises(StaleGenerationError):
+        world.commit(entry(10, 20))
+    world.commit(entry(10, 20, generation=1))
+    assert world.spans == [(0, 10), (10, 20), (20, 30)]
+    world.check_replay()
+
+
+@pytest.mark.parametrize(
+    ("spans", "number", "gaps"),
+    [
+        ([(0, 10), (15, 20), (20, 30)], 1, [(10, 20)]),
+        ([(0, 10), (10, 20), (25, 30)], 1, [(10, 25)]),
+        ([(0, 10), (15, 20), (25, 30)], 1, [(10, 25)]),
+        ([(0, 10), (15, 20), (25, 30)], 0, [(20, 25)]),
+        ([(0, 10), (10, 20)], 0, []),
+    ],
+)
+def test_gaps_beside_a_range_that_is_given_up_join(
+    spans: list[tuple[int, int]], number: int, gaps: list[tuple[int, int]]
+) -> None:
+    world = World(*spans)
+    give_up(world, number)
+    assert [(gap.first_offset, gap.next_offset) for gap in world.state.gaps.values()] == gaps
+    assert world.head.floor == 0
+
+
+def test_neither_the_last_entry_nor_a_held_one_is_given_up() -> None:
+    world = World((0, 10), (10, 20), (20, 30))
+    with pytest.raises(ValueError, match="last entry"):
+        give_up(world, 2)
+    world.apply(plan_hold(world.head, hold(10, 11)))
+    with pytest.raises(HeldError):
+        give_up(world, 1)
+    assert Head(STREAM).generation == 0
