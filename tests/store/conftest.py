@@ -41,6 +41,18 @@ def objects(request: pytest.FixtureRequest) -> ObjectStore:
     return MemoryObjects() if request.param == "memory" else request.getfixturevalue("s3_objects")
 
 
+@pytest.fixture(params=["memory", "s3"])
+def versioned(request: pytest.FixtureRequest) -> ObjectStore:
+    """Every implementation of the port, with a bucket that keeps versions."""
+    return MemoryObjects(versioned=True) if request.param == "memory" else request.getfixturevalue("s3_versioned")
+
+
+@pytest.fixture(params=["memory", "s3"])
+def locking(request: pytest.FixtureRequest) -> ObjectStore:
+    """Every implementation of the port, with a bucket that has Object Lock."""
+    return MemoryObjects(object_lock=True) if request.param == "memory" else request.getfixturevalue("s3_locking")
+
+
 @pytest.fixture
 def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What this thread waits for, without waiting. Others poll, and have to wait."""

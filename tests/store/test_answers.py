@@ -65,6 +65,7 @@ READS: dict[str, Callable[[DynamoTable], object]] = {
     "gaps_before": lambda table: table.gaps_before(LIFE, Offset(50), 1),
     "log_end": lambda table: table.log_end(LIFE, 2),
     "log_at_once": lambda table: table.log_at_once(LIFE, [Offset(10), Offset(30)]),
+    "items_at_once": lambda table: table.items_at_once(LIFE, ["log#head"]),
     "missing": lambda table: list(table.missing(LIFE)),
     "missing_before": lambda table: table.missing_before(LIFE, Quarantine, Offset(15), 2),
     "missing_after": lambda table: table.missing_after(LIFE, Quarantine, Offset(5), 2),
@@ -197,6 +198,9 @@ CALLS: dict[str, Callable[[S3Objects], object]] = {
     "uploads": lambda objects: objects.uploads("key"),
     "create_upload": lambda objects: objects.create_upload("key"),
     "parts": lambda objects: objects.parts("key", "id"),
+    "keys": lambda objects: list(objects.keys("key")),
+    "versions": lambda objects: list(objects.versions("key")),
+    "put": lambda objects: objects.put("key", b"data"),
     "put_part": lambda objects: objects.put_part("key", "id", 1, b"data", crc32=crc32(b"data")),
     "complete_upload": lambda objects: objects.complete_upload("key", "id", [UploadedPart(1, 1, 1, '"e"')], crc32=1),
     "copy": lambda objects: objects.copy("key", "other", if_match='"e"'),
@@ -246,9 +250,12 @@ def test_a_stranger_cannot_say_that_nothing_is_there_or_all_is_done(
         call(objects)
 
 
+MODIFIED = "Tue, 14 Jul 2026 03:33:20 GMT"
+
+
 def test_a_head_has_the_length_of_a_body_that_is_not_sent(objects: S3Objects) -> None:
-    with Wire(objects._client, answer(200, Content_Length="1000", ETag='"e"')) as seen:
-        assert objects.info("key") == ObjectInfo(1000, '"e"', None)
+    with Wire(objects._client, answer(200, Content_Length="1000", ETag='"e"', Last_Modified=MODIFIED)) as seen:
+        assert objects.info("key") == ObjectInfo(1000, '"e"', None, TimestampMs(1_784_000_000_000))
     assert len(seen.sent) == 1
 
 

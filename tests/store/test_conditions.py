@@ -10,37 +10,56 @@ import pytest
 
 from coldstream.errors import LostRaceError
 from coldstream.manifest.change import (
-    Change,
     DeleteEntry,
     DeleteGap,
+    DeleteHold,
+    DeleteLoss,
+    DeleteQuarantine,
     DeleteTombstone,
     EntryVersion,
     PutEntry,
-    PutEvent,
+    PutErasure,
     PutGap,
+    PutHold,
     PutLoss,
     PutQuarantine,
     PutTombstone,
     Relink,
     ReplaceEntry,
     ReplaceGap,
+    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
 )
 from coldstream.manifest.commit import Neighbourhood, plan_commit
-from coldstream.manifest.entry import Gap, Head, JournalEvent, JournalKind, Loss, Quarantine, Tombstone
+from coldstream.manifest.entry import Erasure, ErasureState, Gap, Head, Hold, Loss, Quarantine, Tombstone
 from coldstream.store.ports import ManifestTable
 from coldstream.store.sortkeys import missing_key
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, entry
+from tests.support.changes import change_to
 
 LIFE = ORDERS.incarnation
 
 GAP = Gap(Offset(20), Offset(30), "the disk was full")
 UNTOLD = Gap(Offset(40), Offset(50))
 LOSS = Loss(Offset(20), Offset(30), "the disk was full", NOW)
+HOLD = Hold("case-7", Offset(0), None, "a lawsuit", "alice", NOW)
+ERASURE = Erasure(
+    id="erasure-1",
+    first_offset=Offset(0),
+    next_offset=Offset(60),
+    where="true",
+    reason="article 17",
+    by="alice",
+    at=NOW,
+    messages=0,
+    digest="",
+    state=ErasureState.RUNNING,
+    reached=Offset(10),
+)
 BAD = Quarantine(Offset(40), Offset(50), "bad CRC", NOW, "quarantine/x", '"etag"')
 GRAVE = Tombstone("data/x", NOW, Offset(0), Offset(10), 1082)
 
@@ -54,9 +73,11 @@ def filled(table: ManifestTable) -> tuple[Head, list[EntryVersion]]:
         head = change.head
     head = replace(head, revision=head.revision + 1)
     explained = ReplaceGap(replace(GAP, reason=None), GAP)
-    table.apply(Change(head, (explained, PutLoss(LOSS), PutTombstone(GRAVE))))
+    table.apply(
+        change_to(head, (explained, PutLoss(LOSS), PutTombstone(GRAVE), PutHold(HOLD), PutErasure(None, ERASURE)))
+    )
     head = replace(head, revision=head.revision + 1)
-    table.apply(Change(head, (PutQuarantine(BAD),)))
+    table.apply(change_to(head, (PutQuarantine(BAD),)))
     log = table.log_from_offset(LIFE, Offset(0), 10).entries
     return replace(head, revision=head.revision + 1), [EntryVersion.of(one) for one in log]
 
@@ -64,7 +85,7 @@ def filled(table: ManifestTable) -> tuple[Head, list[EntryVersion]]:
 def everything(table: ManifestTable) -> list[object]:
     graves = table.tombstones(LIFE, NOW, 10)
     log = table.log_from_offset(LIFE, Offset(0), 10)
-    return [log, table.gaps(LIFE, 10), list(table.missing(LIFE)), graves, list(table.journal(LIFE))]
+    return [log, table.gaps(LIFE, 10), graves, list(table.rows(LIFE))]
 
 
 Plan = Callable[[list[EntryVersion]], list[Write]]
@@ -92,6 +113,13 @@ HOLDS: dict[str, Plan] = {
     "another loss": lambda _: [PutLoss(replace(LOSS, next_offset=Offset(31)))],
     "another segment in quarantine": lambda _: [PutQuarantine(replace(BAD, next_offset=Offset(51)))],
     "a second copy in quarantine": lambda _: [PutQuarantine(replace(BAD, key="y", copies=2))],
+    "a deleted loss": lambda _: [DeleteLoss(replace(LOSS, reason="x"))],
+    "a replaced quarantine": lambda _: [ReplaceQuarantine(BAD, replace(BAD, key="y", copies=7))],
+    "a deleted quarantine": lambda _: [DeleteQuarantine(BAD)],
+    "another hold": lambda _: [PutHold(replace(HOLD, id="case-8"))],
+    "a deleted hold": lambda _: [DeleteHold(HOLD)],
+    "another erasure": lambda _: [PutErasure(None, replace(ERASURE, id="erasure-2"))],
+    "an erasure that goes on": lambda _: [PutErasure(ERASURE, replace(ERASURE, reached=Offset(20)))],
     "a deleted tombstone": lambda _: [DeleteTombstone(GRAVE)],
 }
 
@@ -128,9 +156,22 @@ FAILS: dict[str, Plan] = {
     "a second copy in quarantine before the first": lambda _: [
         PutQuarantine(replace(BAD, next_offset=Offset(51), copies=2)),
     ],
+    "a deleted loss that is gone": lambda _: [DeleteLoss(replace(LOSS, next_offset=Offset(31)))],
+    "a replaced quarantine of another key": lambda _: [ReplaceQuarantine(replace(BAD, key="y"), BAD)],
+    "a replaced quarantine of more copies": lambda _: [ReplaceQuarantine(replace(BAD, copies=2), BAD)],
+    "a deleted quarantine of another key": lambda _: [DeleteQuarantine(replace(BAD, key="y"))],
+    "a deleted quarantine that is gone": lambda _: [DeleteQuarantine(replace(BAD, next_offset=Offset(51)))],
+    "a hold that is there": lambda _: [PutHold(replace(HOLD, first_offset=Offset(5)))],
+    "a deleted hold that is gone": lambda _: [DeleteHold(replace(HOLD, id="case-8"))],
+    "an erasure that is there": lambda _: [PutErasure(None, ERASURE)],
+    "an erasure that is not there": lambda _: [
+        PutErasure(replace(ERASURE, id="erasure-2"), replace(ERASURE, id="erasure-2")),
+    ],
+    "an erasure that went on": lambda _: [PutErasure(replace(ERASURE, reached=Offset(5)), ERASURE)],
+    "an erasure that is done": lambda _: [PutErasure(replace(ERASURE, state=ErasureState.DONE), ERASURE)],
     "a deleted tombstone that is gone": lambda _: [DeleteTombstone(replace(GRAVE, key="data/y"))],
-    "an event that is there": lambda _: [
-        PutEvent(JournalEvent(2, JournalKind.FRAGMENT_COMMITTED, NOW, Offset(0), Offset(1))),
+    "a deleted tombstone that takes all versions by now": lambda _: [
+        DeleteTombstone(replace(GRAVE, all_versions=not GRAVE.all_versions))
     ],
 }
 
@@ -138,7 +179,7 @@ FAILS: dict[str, Plan] = {
 @pytest.mark.parametrize("what", HOLDS)
 def test_what_is_as_it_was_planned_on_is_changed(table: ManifestTable, what: str) -> None:
     head, log = filled(table)
-    table.apply(Change(head, tuple(HOLDS[what](log))))
+    table.apply(change_to(head, tuple(HOLDS[what](log))))
     assert table.head(LIFE) == head
 
 
@@ -151,7 +192,7 @@ def test_a_second_copy_takes_the_place_of_one_from_before_copies_were_counted(
     dynamodb.update_item(TableName=name, Key=key, UpdateExpression="REMOVE copies")
     assert list(dynamo_table.missing(LIFE)) == [LOSS, BAD]
     again = replace(BAD, key="y", copies=2)
-    dynamo_table.apply(Change(head, (PutQuarantine(again),)))
+    dynamo_table.apply(change_to(head, (PutQuarantine(again),)))
     assert list(dynamo_table.missing(LIFE)) == [LOSS, again]
 
 
@@ -160,8 +201,8 @@ def test_what_is_not_as_it_was_planned_on_is_refused_as_a_whole(table: ManifestT
     before = everything(table)
     marker = Tombstone("data/marker", NOW, Offset(0), Offset(1), 1)
     later = replace(head, revision=head.revision + 1)
-    changes = {what: Change(head, (*plan(log), PutTombstone(marker))) for what, plan in FAILS.items()}
-    changes["another revision"] = Change(later, (relink(log[1]), PutTombstone(marker)))
+    changes = {what: change_to(head, (*plan(log), PutTombstone(marker))) for what, plan in FAILS.items()}
+    changes["another revision"] = change_to(later, (relink(log[1]), PutTombstone(marker)))
     for what, change in changes.items():
         try:
             table.apply(change)

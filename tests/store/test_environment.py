@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
+from email.utils import formatdate
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
+from coldstream.store.clock import HEARD
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.fast_reads import FastObjects
 from coldstream.store.objects import S3Objects
@@ -113,14 +115,18 @@ def test_a_url_is_the_one_that_the_sdk_signs(
     url = aws.bucket_url("archive")
     assert url is not None
     fast, sdk = FastObjects("archive", url, aws), S3Objects("archive")
+    HEARD.hear(formatdate())
     for key in ("p/8a8df1d4_x/data/0.fragment", "a//b", "../a/./b", "ü x+%/~$&='()*"):
         ours, theirs = _in_one_second(fast, sdk, key)
-        assert ours == theirs
+        # The order of the parameters is nobody's: S3 sorts them before it verifies the signature.
+        assert ours.partition("?")[0] == theirs.partition("?")[0]
+        assert sorted(parse_qsl(ours.partition("?")[2])) == sorted(parse_qsl(theirs.partition("?")[2]))
 
 
 def _in_one_second(fast: FastObjects, sdk: S3Objects, key: str) -> tuple[str, str]:
     while True:
-        before = time.time()
+        before = HEARD.now()
         urls = [signer.presign_get(key, ByteRange(8, 100), expires_s=60) for signer in (fast, sdk)]
-        if int(before) == int(time.time()):
+        after = HEARD.now()
+        if before is not None and after is not None and before // 1000 == after // 1000:
             return urls[0], urls[1]

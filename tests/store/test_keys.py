@@ -3,9 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
+import pytest
+
+from coldstream.errors import InvalidNameError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
+from coldstream.store.parsed_keys import ControlKind, KeyKind, ParsedKey
 from coldstream.units import MAX_OFFSET, Offset
 
 LIFE = Incarnation("__orders_1763700000000000000")
@@ -65,3 +70,73 @@ def test_a_quarantined_segment_is_told_from_others_by_its_etag() -> None:
 def test_an_etag_cannot_lead_out_of_quarantine() -> None:
     key = KEYS.quarantined(LIFE, Offset(7), '"../../' + "x" * 500 + '"')
     assert key == f"archive/quarantine/{LIFE}/00000000000000000007-{'x' * 64}.segment"
+
+
+RANGE = Offset(7), Offset(MAX_OFFSET + 1)
+EU = replace(KEYS, cluster=Cluster("eu"))
+GRANT = Grant("arn:aws:iam::123456789012:role/r", "%2F/*")
+
+PARSED = {
+    KEYS.fragment(LIFE, Offset(5)): ParsedKey(KeyKind.FRAGMENT, LIFE, Offset(5), generation=0),
+    KEYS.fragment(LIFE, Offset(MAX_OFFSET), 12): ParsedKey(KeyKind.FRAGMENT, LIFE, Offset(MAX_OFFSET), generation=12),
+    KEYS.staged(LIFE, *RANGE): ParsedKey(KeyKind.STAGED, LIFE, *RANGE),
+    EU.staged(LIFE, *RANGE): ParsedKey(KeyKind.STAGED, LIFE, *RANGE, cluster=Cluster("eu")),
+    KEYS.quarantined(LIFE, Offset(7), '"a-2"'): ParsedKey(KeyKind.QUARANTINED, LIFE, Offset(7), tag="a-2"),
+    KEYS.quarantined(LIFE, Offset(7), '"a"') + ".json": ParsedKey(KeyKind.QUARANTINE_NOTE, LIFE, Offset(7), tag="a"),
+    KEYS.stream_note(LIFE): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.STREAM),
+    KEYS.floor_note(LIFE, 8, undeletion=True): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.FLOOR, revision=8),
+    KEYS.floor_note(LIFE, 9): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.FLOOR, revision=9),
+    KEYS.loss_note(LIFE, *RANGE): ParsedKey(KeyKind.CONTROL, LIFE, *RANGE, control=ControlKind.LOSS),
+    KEYS.hold_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.HOLD, id="a_1"),
+    KEYS.released_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.RELEASE, id="a_1"),
+    KEYS.erasure_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.ERASURE, id="a_1"),
+    **{
+        key: ParsedKey(KeyKind.CONTROL, control=kind, id=key[-69:-5])
+        for key, kind in (
+            (KEYS.grant_note(GRANT), ControlKind.GRANT),
+            (KEYS.policy_note("old"), ControlKind.POLICY),
+            (KEYS.cluster_note("/", "orders"), ControlKind.CLUSTER),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("key", PARSED)
+def test_every_key_is_read_back(key: str) -> None:
+    assert KEYS.parse(key) == PARSED[key]
+    assert Keys("archive/other/").parse(key) is None
+    assert Keys().parse(key.removeprefix("archive/")) == PARSED[key]
+
+
+@pytest.mark.parametrize("key", PARSED)
+def test_a_key_that_differs_in_any_character_is_another(key: str) -> None:
+    for at in range(len(key)):
+        for text in ("", "%", "+", " ", "\n", "\u0660", "/", key[at].swapcase() + key[at]):
+            other = key[:at] + text + key[at + 1 :]
+            assert other == key or KEYS.parse(other) != PARSED[key]
+    for end in ("\n", " ", "/", ".json.", "\0"):
+        assert KEYS.parse(key + end) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        KEYS.fragment(LIFE, Offset(5)).replace(".fragment", ".0.fragment"),
+        KEYS.fragment(LIFE, Offset(5)).replace(".fragment", ".01.fragment"),
+        KEYS.fragment(LIFE, Offset(5)).replace(".fragment", f".{'9' * 900}.fragment"),
+        KEYS.fragment(LIFE, Offset(MAX_OFFSET + 1)),
+        KEYS.staged(LIFE, Offset(0), Offset(MAX_OFFSET + 2)),
+        KEYS.fragment(LIFE, Offset(5)).replace("_1763", "_1764"),
+        KEYS.fragment(LIFE, Offset(5)).replace("0", "\u0660"),
+        KEYS.fragment(LIFE, Offset(5)).replace("/data/", "%2Fdata%2F"),
+    ],
+)
+def test_what_nobody_would_write_is_no_key(wrong: str) -> None:
+    assert KEYS.parse(wrong) is None
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\n", "x" * 129])
+def test_an_id_cannot_lead_out_of_its_place(name: str) -> None:
+    for key in (KEYS.hold_note, KEYS.released_note, KEYS.erasure_note):
+        with pytest.raises(InvalidNameError):
+            key(LIFE, name)

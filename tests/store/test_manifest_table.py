@@ -12,7 +12,6 @@ from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
 from coldstream.manifest.access import Grant
 from coldstream.manifest.change import (
     MAX_ITEMS,
-    Change,
     DeleteEntry,
     DeleteTombstone,
     EntryVersion,
@@ -22,9 +21,11 @@ from coldstream.manifest.change import (
     Relink,
     ReplaceEntry,
 )
+from coldstream.manifest.claiming import plan_claim, plan_claim_end
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import (
+    DeletionClaim,
     Encoding,
     Gap,
     Head,
@@ -33,9 +34,11 @@ from coldstream.manifest.entry import (
     Loss,
     Missing,
     Quarantine,
+    StorageClass,
     Tombstone,
 )
 from coldstream.manifest.frames import Frames
+from coldstream.manifest.policy import Policy
 from coldstream.manifest.sparse import SparseIndex, SparsePoint
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.ports import LogPage, ManifestTable, StreamPage
@@ -49,6 +52,7 @@ from coldstream.units import (
     TimestampMs,
 )
 from tests.store.samples import NOW, ORDERS, commit, entry
+from tests.support.changes import change_to
 
 LIFE = ORDERS.incarnation
 
@@ -109,6 +113,24 @@ def test_a_head_comes_back_as_it_was_committed(table: ManifestTable) -> None:
         head = change.head
     assert table.head(LIFE) == head
     assert head.records == 30
+
+
+def test_claims_of_deletions_come_back_with_the_head_and_with_the_journal(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    spans = [(Offset(0), Offset(10)), (Offset(5), Offset(MAX_OFFSET + 1))]
+    for span in spans:
+        head = table.head(LIFE)
+        assert head is not None
+        table.apply(plan_claim(head, [span], (), NOW))
+    head = table.head(LIFE)
+    assert head is not None
+    assert head.claims == (DeletionClaim(2, *spans[0], NOW), DeletionClaim(3, *spans[1], NOW))
+    assert [(one.first_offset, one.next_offset) for one in table.journal(LIFE, 1)] == spans
+    assert [change.head for _, change in table.recorded_changes(LIFE)][-1] == head
+    table.apply(plan_claim_end(head, head.claims[0], NOW))
+    after = table.head(LIFE)
+    assert after is not None
+    assert after.claims == head.claims[1:]
 
 
 def test_a_head_without_entries_keeps_its_unknowns(table: ManifestTable) -> None:
@@ -198,7 +220,7 @@ def test_a_relink_can_take_the_links_away(table: ManifestTable) -> None:
     assert head is not None
     (last,) = table.log_before(LIFE, Offset(20), 1)
     alone = Relink(EntryVersion.of(last), None, None, TimestampMs(1010))
-    table.apply(Change(replace(head, revision=head.revision + 1), (alone,)))
+    table.apply(change_to(replace(head, revision=head.revision + 1), (alone,)))
     found = table.log_from_offset(LIFE, Offset(10), 1).entries[0]
     assert (found.prior_offset, found.prior_timestamp) == (None, None)
 
@@ -251,7 +273,7 @@ def test_a_gap_keeps_its_reason(table: ManifestTable) -> None:
     head = table.head(LIFE)
     assert head is not None
     gap = Gap(Offset(10), Offset(20), "retention was faster: größer als der Rest")
-    table.apply(Change(replace(head, revision=2), (PutGap(gap),)))
+    table.apply(change_to(replace(head, revision=2), (PutGap(gap),)))
     assert table.gap(LIFE, Offset(10)) == gap
 
 
@@ -269,6 +291,30 @@ def test_gaps_are_found_from_an_offset_on_and_backwards(table: ManifestTable) ->
     assert table.gaps_before(LIFE, Offset(50), 1) == (gaps[1],)
     assert table.gaps_before(LIFE, Offset(10), 10) == ()
     assert table.gaps_before(LIFE, Offset(0), 10) == ()
+
+
+def test_policies_are_put_listed_and_taken_back(table: ManifestTable) -> None:
+    assert table.policies() == ()
+    plain = Policy("b", "*/*", max_bytes=0)
+    full = Policy("a.1", "%2F/\u540d*", -3, 1, 2, 3, 4, 5, StorageClass.DEEP_ARCHIVE, 6)
+    for policy in (plain, replace(full, priority=9), full):
+        table.put_policy(policy)
+    assert table.policies() == (full, plain)
+    assert table.delete_policy("b")
+    assert not table.delete_policy("b")
+    assert table.policies() == (full,)
+    assert table.grants() == ()
+
+
+def test_a_cursor_is_kept_until_it_is_deleted(table: ManifestTable) -> None:
+    assert table.cursor("scrub/1") is None
+    for data in (b"{}", bytes(range(256)), b""):
+        table.put_cursor("scrub/1", data)
+        assert table.cursor("scrub/1") == data
+    table.put_cursor("scrub/2", b"other")
+    table.delete_cursor("scrub/1")
+    table.delete_cursor("scrub/1")
+    assert (table.cursor("scrub/1"), table.cursor("scrub/2")) == (None, b"other")
 
 
 def test_grants_are_put_listed_and_taken_back(table: ManifestTable) -> None:
@@ -338,6 +384,17 @@ def test_entries_are_read_with_the_head_as_of_one_moment(table: ManifestTable) -
     assert page.entries[0] == table.log_from_offset(LIFE, Offset(0), 1).entries[0]
     assert page.head == table.head(LIFE)
     assert table.log_at_once(LIFE, [Offset(10), Offset(25)]) is None
+
+
+def test_items_of_any_kind_are_read_as_of_one_moment_and_absent_ones_are_left_out(table: ManifestTable) -> None:
+    filled(table, 0, 10, 20, 30)
+    keys = ["log#head", "log#" + f"{10:020}", "log#" + f"{11:020}", "event#" + f"{1:020}"]
+    found = table.items_at_once(LIFE, keys)
+    assert found is not None
+    assert list(found) == [keys[0], keys[1], keys[3]]
+    assert found["log#head"] == table.head(LIFE)
+    assert found[keys[1]] == table.log_from_offset(LIFE, Offset(0), 1).entries[0]
+    assert found[keys[3]] == next(table.journal(LIFE))
 
 
 def test_a_quarantine_is_found_by_exactly_its_offsets_and_is_the_last_one(table: ManifestTable) -> None:
@@ -493,7 +550,7 @@ def test_an_entry_is_never_overwritten(table: ManifestTable) -> None:
     head = table.head(LIFE)
     assert head is not None
     with pytest.raises(LostRaceError):
-        table.apply(Change(replace(head, revision=2), (PutEntry(replace(entry(0, 10), key="another")),)))
+        table.apply(change_to(replace(head, revision=2), (PutEntry(replace(entry(0, 10), key="another")),)))
     assert table.log_from_offset(LIFE, Offset(0), 1).entries == (written,)
 
 
@@ -519,7 +576,7 @@ def test_an_entry_is_replaced_and_others_deleted(table: ManifestTable) -> None:
     merged = replace(entry(0, 30, time=1020), key="merged")
     head = replace(next_head(table), compacting=Offset(30))
     _, second, third, _ = versions(table)
-    table.apply(Change(head, (ReplaceEntry(third, merged), DeleteEntry(second))))
+    table.apply(change_to(head, (ReplaceEntry(third, merged), DeleteEntry(second))))
     page = table.log_from_offset(LIFE, Offset(0), 10)
     assert [(e.first_offset, e.next_offset) for e in page.entries] == [(0, 10), (0, 30), (30, 40)]
     assert page.entries[1] == merged
@@ -537,8 +594,8 @@ def test_an_entry_that_is_not_there_is_neither_replaced_nor_deleted(table: Manif
     first, last = versions(table)
     nowhere = replace(last, next_offset=Offset(15))
     for change in (
-        Change(head, (ReplaceEntry(nowhere, entry(0, 15)), DeleteEntry(first), PutTombstone(grave))),
-        Change(head, (ReplaceEntry(last, entry(0, 20)), DeleteEntry(first), DeleteEntry(nowhere))),
+        change_to(head, (ReplaceEntry(nowhere, entry(0, 15)), DeleteEntry(first), PutTombstone(grave))),
+        change_to(head, (ReplaceEntry(last, entry(0, 20)), DeleteEntry(first), DeleteEntry(nowhere))),
     ):
         with pytest.raises(LostRaceError):
             table.apply(change)
@@ -552,13 +609,13 @@ def test_tombstones_are_found_when_they_are_due_in_that_order_until_they_are_del
         Tombstone(key, TimestampMs(due), Offset(0), Offset(10), 1 << 33)
         for due, key in [(900, "z~"), (1000, "a/ü"), (1000, "b"), (1001, "a"), (20_000, "a")]
     ]
-    table.apply(Change(next_head(table), tuple(map(PutTombstone, reversed(graves)))))
+    table.apply(change_to(next_head(table), tuple(map(PutTombstone, reversed(graves)))))
     assert table.tombstones(LIFE, TimestampMs(899), 10) == ()
     assert table.tombstones(LIFE, TimestampMs(1000), 10) == tuple(graves[:3])
     assert table.tombstones(LIFE, TimestampMs(1000), 2) == tuple(graves[:2])
     assert table.tombstones(LIFE, TimestampMs(1 << 60), 10) == tuple(graves)
     assert table.tombstones(Incarnation("__orders_1763700000000000001"), TimestampMs(1 << 60), 10) == ()
-    table.apply(Change(next_head(table), (DeleteTombstone(graves[0]), DeleteTombstone(graves[2]))))
+    table.apply(change_to(next_head(table), (DeleteTombstone(graves[0]), DeleteTombstone(graves[2]))))
     assert table.tombstones(LIFE, TimestampMs(1000), 10) == (graves[1],)
     assert len(list(table.missing(LIFE))) == 0
 
@@ -571,16 +628,16 @@ def test_a_change_of_a_hundred_items_happens(table: ManifestTable) -> None:
         table.apply(change)
         head = change.head
     relinks = tuple(Relink(one, Offset(0), TimestampMs(7), TimestampMs(1000)) for one in versions(table))
-    change = Change(replace(head, revision=head.revision + 1), relinks)
+    change = change_to(replace(head, revision=head.revision + 1), relinks[1:])
     assert change.items == MAX_ITEMS == 100
     table.apply(change)
-    assert {e.prior_timestamp for e in table.log_from_offset(LIFE, Offset(0), 100).entries} == {7}
+    assert {e.prior_timestamp for e in table.log_from_offset(LIFE, Offset(10), 100).entries} == {7}
 
 
 def test_a_change_of_more_items_is_a_mistake(table: ManifestTable) -> None:
     gaps = tuple(PutGap(Gap(Offset(n), Offset(n + 1))) for n in range(MAX_ITEMS))
     with pytest.raises(AssertionError):
-        table.apply(Change(Head(ORDERS, revision=2), gaps))
+        table.apply(change_to(Head(ORDERS, revision=2), gaps))
 
 
 def test_incarnations_do_not_see_each_other(table: ManifestTable) -> None:

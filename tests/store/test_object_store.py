@@ -6,13 +6,22 @@ Where an emulated S3 differs, tests/support/differences.py says so.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from zlib import crc32
 
 import pytest
 
-from coldstream.errors import BadCrcError, ColdstreamError, ConflictError, ObjectExistsError, ObjectNotFoundError
+from coldstream.errors import (
+    AccessDeniedError,
+    BadCrcError,
+    ColdstreamError,
+    ConflictError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+)
+from coldstream.store.object_values import SIGNATURE_MS
 from coldstream.store.ports import ObjectStore, UploadedPart
-from coldstream.units import MIB, ByteRange
+from coldstream.units import MIB, ByteRange, TimestampMs
 
 KEY = "prefix/0a1b2c3d___orders_1763700000000000000/data/00000000000000000000.fragment"
 DATA = bytes(range(256)) * 40
@@ -158,6 +167,28 @@ def test_deleting_twice_is_as_good_as_once(objects: ObjectStore) -> None:
     put(objects, data=b"free again")
 
 
+def test_a_deletion_for_a_claim_of_a_while_ago_is_carried_out(objects: ObjectStore) -> None:
+    put(objects)
+    report = objects.delete_many([KEY], signed_at=TimestampMs(objects.clock() - SIGNATURE_MS + 60_000))
+    assert (report.deleted, objects.info(KEY)) == ((KEY,), None)
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [
+        pytest.param(lambda objects, at: objects.delete(KEY, signed_at=at), id="one"),
+        pytest.param(lambda objects, at: objects.delete_many([KEY], signed_at=at), id="many"),
+    ],
+)
+def test_a_deletion_for_a_claim_that_is_over_is_refused(
+    objects: ObjectStore, delete: Callable[[ObjectStore, TimestampMs], object]
+) -> None:
+    put(objects)
+    with pytest.raises(AccessDeniedError):
+        delete(objects, TimestampMs(objects.clock() - SIGNATURE_MS - 60_000))
+    assert objects.info(KEY) is not None
+
+
 def test_an_object_that_is_not_the_one_expected_is_not_deleted(objects: ObjectStore) -> None:
     put(objects)
     with pytest.raises(ConflictError):
@@ -257,6 +288,20 @@ def test_keys_and_uploads_are_listed_by_their_prefix(objects: ObjectStore) -> No
     objects.create_upload("same/3")
     assert list(objects.keys("some/")) == ["some/1", "some/2"]
     assert set(objects.uploads_under("some/")) == uploads
+
+
+def test_unfinished_uploads_are_listed_with_exactly_their_keys(objects: ObjectStore) -> None:
+    names = ("some/a b", "some/a%20b", "some/a+b")
+    ids = {name: objects.create_upload(name) for name in names}
+    objects.create_upload("other/c")
+    found = {upload.key: upload.upload_id for upload in objects.unfinished_uploads("some/")}
+    assert found == ids
+
+
+def test_an_unfinished_upload_has_the_time_at_which_it_began(objects: ObjectStore) -> None:
+    objects.create_upload("some/key")
+    (upload,) = objects.unfinished_uploads("some/")
+    assert abs(upload.initiated_at - objects.clock()) < 60_000
 
 
 def test_an_aborted_upload_is_gone(objects: ObjectStore) -> None:

@@ -7,6 +7,7 @@ import hmac
 import io
 import os
 import re
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 from urllib.request import Request, urlopen
@@ -25,6 +26,7 @@ from coldstream.errors import (
     ReplacedError,
     UnavailableError,
 )
+from coldstream.store.clock import HEARD
 from coldstream.store.objects import S3Objects
 from coldstream.store.ports import UploadedPart
 from coldstream.units import ByteRange
@@ -179,7 +181,8 @@ def test_parts_are_listed_to_the_last_page_with_their_checksums(shared_objects: 
 
 def uploads_page(*uploads: tuple[str, str], following: str | None = None) -> Any:
     """A page of S3's list of uploads, keys and ids."""
-    listed = "".join(f"<Upload><Key>{key}</Key><UploadId>{upload_id}</UploadId></Upload>" for key, upload_id in uploads)
+    began = "<Initiated>2026-07-14T03:33:20.000Z</Initiated>"
+    listed = "".join(f"<Upload><Key>{key}</Key><UploadId>{one}</UploadId>{began}</Upload>" for key, one in uploads)
     more = "<IsTruncated>false</IsTruncated>"
     if following is not None:
         more = f"<IsTruncated>true</IsTruncated><NextKeyMarker>key</NextKeyMarker><NextUploadIdMarker>{following}"
@@ -301,7 +304,9 @@ def test_a_copy_is_sent_with_its_condition(shared_objects: S3Objects) -> None:
 
 
 def test_a_checksum_of_checksums_is_none_of_the_object(shared_objects: S3Objects) -> None:
-    head = answer(200, Content_Length="0", ETag='"etag-2"', x_amz_checksum_crc32="QAeDrg==-2")
+    modified = "Tue, 14 Jul 2026 03:33:20 GMT"
+    checksum = {"x_amz_checksum_crc32": "QAeDrg==-2"}
+    head = answer(200, Content_Length="0", ETag='"etag-2"', Last_Modified=modified, **checksum)
     with wire(shared_objects, head):
         info = shared_objects.info("key")
     assert info is not None
@@ -334,6 +339,7 @@ def test_a_presigned_url_names_the_endpoint_of_its_own_region(monkeypatch: pytes
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    HEARD.hear(formatdate())
     url = S3Objects("bucket").presign_get("key", ByteRange(0, 1), expires_s=60)
     assert url.startswith("https://bucket.s3.eu-central-1.amazonaws.com/key?")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ from coldstream.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.change import PutTombstone
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Encoding, Head, LastUserChunk, Loss, Missing, Quarantine, Tombstone
 from coldstream.manifest.frames import Frames
@@ -35,6 +36,7 @@ from coldstream.store.table import DynamoTable
 from coldstream.units import ChunkId, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, commit, entry
 from tests.store.wire import Wire, dynamodb_answer, dynamodb_error
+from tests.support.changes import change_to
 
 LIFE = ORDERS.incarnation
 FIRST = plan_commit(Neighbourhood(Head(ORDERS)), entry(0, 10), NOW)
@@ -67,7 +69,7 @@ ENTRY_ATTRIBUTES = {
 
 
 def wire(table: DynamoTable, *script: Any) -> Wire:
-    return Wire(table._item._get_connection().connection.client, *script)
+    return Wire(table._connection().client, *script)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,7 @@ def test_the_items_of_an_entry_of_frames_and_of_a_tombstone(dynamo_table: Dynamo
     head = dynamo_table.head(LIFE)
     assert head is not None
     grave = Tombstone("data/x.fragment", NOW, Offset(0), Offset(10), 1082)
-    dynamo_table.apply(Change(replace(head, revision=2), (PutTombstone(grave),)))
+    dynamo_table.apply(change_to(replace(head, revision=2), (PutTombstone(grave),)))
     assert item_of(dynamodb, dynamo_table, "tombstone#00000001763700000123#data/x.fragment") == {
         "stream": {"S": LIFE},
         "item": {"S": "tombstone#00000001763700000123#data/x.fragment"},
@@ -145,7 +147,9 @@ def test_the_items_of_head_gap_event_and_registry(dynamo_table: DynamoTable, dyn
         "first_offset": {"N": "10"},
         "next_offset": {"N": "20"},
     }
-    assert item_of(dynamodb, dynamo_table, "event#00000000000000000002") == {
+    event = item_of(dynamodb, dynamo_table, "event#00000000000000000002")
+    assert event.pop("change")["B"][:1] == b"\x01"
+    assert event == {
         "stream": {"S": LIFE},
         "item": {"S": "event#00000000000000000002"},
         "revision": {"N": "2"},
@@ -222,6 +226,7 @@ READS: list[tuple[str, bool, Callable[[DynamoTable], object]]] = [
     ("Query", True, lambda table: table.gaps_before(LIFE, Offset(50), 1)),
     ("Query", True, lambda table: table.log_end(LIFE, 2)),
     ("TransactGetItems", False, lambda table: table.log_at_once(LIFE, [Offset(10), Offset(30)])),
+    ("TransactGetItems", False, lambda table: table.items_at_once(LIFE, ["log#head"])),
     ("Query", True, lambda table: list(table.missing(LIFE))),
     ("Query", True, lambda table: table.missing_before(LIFE, Quarantine, Offset(15), 2)),
     ("Query", True, lambda table: table.missing_after(LIFE, Quarantine, Offset(5), 2)),
@@ -267,6 +272,7 @@ def test_the_journal_goes_on_where_a_page_ends(dynamo_table: DynamoTable, dynamo
     for first in (0, 10, 20):
         commit(dynamo_table, entry(first, first + 10))
     raw = item_of(dynamodb, dynamo_table, "event#00000000000000000001")
+    raw["change"] = {"B": b64encode(raw["change"]["B"]).decode()}
     key = {name: raw[name] for name in ("stream", "item")}
     early = {"Items": [raw], "Count": 1, "ScannedCount": 1, "LastEvaluatedKey": key}
     with wire(dynamo_table, dynamodb_answer(early)) as seen:
@@ -380,6 +386,22 @@ def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: 
         shared_table.apply(FIRST)
     assert type(caught.value) is error
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("lost", [SILENT, BROKEN, "InternalServerError"])
+@pytest.mark.parametrize("last", [UNREACHABLE, "ThrottlingException"])
+@pytest.mark.usefixtures("delays")
+def test_a_commit_whose_first_answer_was_lost_may_have_passed(dynamo_table: DynamoTable, lost: Any, last: Any) -> None:
+    """The SDK raises the error of its last attempt, which was not even sent."""
+
+    def failures(*kinds: Any) -> list[Any]:
+        statuses = {"InternalServerError": 500, "ThrottlingException": 400}
+        return [dynamodb_error(kind, status=statuses[kind]) if kind in statuses else kind for kind in kinds]
+
+    with wire(dynamo_table, *failures(lost, *[last] * 9)), pytest.raises(OutcomeUnknownError):
+        dynamo_table.apply(FIRST)
+    with wire(dynamo_table, *failures(*[last] * 9)), pytest.raises(UnavailableError):
+        dynamo_table.apply(FIRST)
 
 
 @pytest.mark.parametrize(("failure", "error"), FAILED_READS)

@@ -23,6 +23,16 @@
     ├── GapError                   the archive does not hold these offsets
     ├── ContradictionError         a segment is of another history than the archive; it is put aside
     ├── OverlapError               the manifest holds a part of a fragment; cut it again
+    ├── RemovedError               a change would bring back what was removed on purpose; never as it is
+    │   ├── StreamDeletedError     the stream is deleted; it can be undeleted until it is purged
+    │   ├── PurgedError            the purge of a deleted stream has begun; nothing brings it back
+    │   ├── BelowFloorError        offsets below the floor are removed for good; cut there
+    │   └── StaleGenerationError   that key may be collected already; put the object at a newer generation
+    ├── HeldError                  a legal hold protects these offsets; release it first
+    ├── OtherCopiesError           other objects hold what is to be erased; they must go first
+    ├── NotDeletedError            the stream is not deleted: there is nothing to undo or to purge
+    ├── NotRestoredError           the object is in a cold storage class; restore it first
+    ├── NotRecordedError           an earlier release wrote these changes, and the journal does not hold them
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at the object there
     │   ├── ReplacedError          the object at that key has been replaced
@@ -43,6 +53,7 @@ the original as the cause. `retryable` tells whether the same call may succeed l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -201,6 +212,108 @@ class OverlapError(ColdstreamError):
         self.first_offset = first_offset
         self.next_offset = next_offset
         super().__init__(f"{key}: the fragment of offsets {first_offset} to {next_offset - 1} overlaps {held}")
+
+
+class RemovedError(ColdstreamError):
+    """A change would bring back what was removed on purpose. The same change never passes."""
+
+
+class StreamDeletedError(RemovedError):
+    """The stream was deleted at `deleted_at`, and takes no fragments. Retry only after somebody undeleted it."""
+
+    def __init__(self, stream: str, deleted_at: int) -> None:
+        self.stream = stream
+        self.deleted_at = deleted_at
+        super().__init__(f"{stream} is deleted")
+
+
+class PurgedError(RemovedError):
+    """The deleted stream is being purged, or has been: its deletion can no longer be undone."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(f"{stream} is deleted for good: its purge has begun")
+
+
+class BelowFloorError(RemovedError):
+    """The fragment at `key` has offsets below the floor. Cut it at `floor`, if any of it lies above."""
+
+    def __init__(self, key: str, first_offset: int, next_offset: int, floor: int) -> None:
+        self.key = key
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.floor = floor
+        super().__init__(f"{key}: of offsets {first_offset} to {next_offset - 1}, those below {floor} are removed")
+
+
+class StaleGenerationError(RemovedError):
+    """The object at `key` may be collected already. Put the bytes at a key of `generation` or later, and try that."""
+
+    def __init__(self, key: str, found: int, generation: int) -> None:
+        self.key = key
+        self.found = found
+        self.generation = generation
+        super().__init__(f"{key} is of generation {found}, and only {generation} or later may be committed")
+
+
+class HeldError(ColdstreamError):
+    """The legal hold `hold_id` protects some of the offsets. Retry after somebody with the right released it."""
+
+    def __init__(self, hold_id: str, first_offset: int, next_offset: int, reason: str) -> None:
+        self.hold_id = hold_id
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+        super().__init__(f"hold {hold_id!r} protects some of offsets {first_offset} to {next_offset - 1}: {reason}")
+
+
+class OtherCopiesError(ColdstreamError):
+    """Other objects hold the bytes that are to be erased: `copies` describes each. Retry once they are gone."""
+
+    MAX_TOLD: ClassVar[int] = 5
+
+    def __init__(self, copies: Sequence[str]) -> None:
+        self.copies = tuple(copies)
+        more = len(self.copies) - self.MAX_TOLD
+        told = "; ".join((*self.copies[: self.MAX_TOLD], *([f"and {more} more"] if more > 0 else [])))
+        super().__init__(f"other copies of the bytes are in the bucket: {told}")
+
+
+class NotDeletedError(ColdstreamError):
+    """The stream is not deleted."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(f"{stream} is not deleted")
+
+
+class NotRestoredError(ColdstreamError):
+    """The object at `key` is in a cold storage class. Retry once a copy of it is restored, which takes hours.
+
+    `command` is what restores it, for people, None where that is not known.
+    """
+
+    def __init__(self, key: str, storage_class: str | None = None, command: str | None = None) -> None:
+        self.key = key
+        self.storage_class = storage_class
+        self.command = command
+        what = "an archived storage class" if storage_class is None else storage_class
+        how = "" if command is None else f": {command}"
+        super().__init__(f"the object at {key} is in {what}, and must be restored before it can be read{how}")
+
+
+class NotRecordedError(ColdstreamError):
+    """The journal of an incarnation does not hold the change to `revision`: an earlier release wrote it.
+
+    From the revision `since` on, None if there is none yet, every change is recorded.
+    """
+
+    def __init__(self, incarnation: str, revision: int, since: int | None) -> None:
+        self.incarnation = incarnation
+        self.revision = revision
+        self.since = since
+        known = "none is" if since is None else f"changes are recorded from revision {since} on"
+        super().__init__(f"{incarnation}: an earlier release wrote revision {revision} without its change; {known}")
 
 
 class ConflictError(ColdstreamError):

@@ -243,19 +243,20 @@ def iter_fragment_index(
             source, start, "size of a fragment's index", expected=len(trailer.index_range), found=len(view)
         )
     position = trailer.index_position
+    next_offset, data_end = trailer.next_offset, trailer.data_range.end  # once: an index has thousands of records
     # The lower bounds of the next record. The first record must equal the trailer's values.
     chunk_id, chunk_position = int(trailer.first_offset), FRAGMENT_HEADER_BYTES
     for number, (found_id, timestamp, found_position) in enumerate(_RECORD.iter_unpack(view[INDEX_HEADER_BYTES:])):
         in_order = found_id >= chunk_id and found_position >= chunk_position
         if number == 0:
             in_order = (found_id, timestamp, found_position) == (chunk_id, trailer.first_timestamp, chunk_position)
-        if not in_order or found_id >= trailer.next_offset or found_position >= trailer.data_range.end:
+        if not in_order or found_id >= next_offset or found_position >= data_end:
             raise BadSequenceError(
                 source,
                 position,
                 "chunk id and position in a fragment's index",
                 expected=(
-                    f"{chunk_id} to {trailer.next_offset - 1} and {chunk_position} to {trailer.data_range.end - 1},"
+                    f"{chunk_id} to {next_offset - 1} and {chunk_position} to {data_end - 1},"
                     " and the first those of the trailer"
                 ),
                 found=(found_id, found_position),

@@ -3,6 +3,10 @@
 The SDK does not compare a body with its Content-Length, takes unreadable JSON for an object without fields, and does
 not check who answered. So a cut answer to a GetItem would mean that there is no item, and a proxy's page that a PUT was
 done.
+
+An answer that is AWS's also says what time it is: `clock` hears it here, and `calls` that it came. And when all
+attempts of a call have failed, the SDK raises the error of the last one, which may not even have been sent. Whether an
+earlier one may have passed is noted here.
 """
 
 from __future__ import annotations
@@ -15,6 +19,10 @@ from zlib import crc32
 from botocore.awsrequest import AWSResponse
 from botocore.hooks import BaseEventHooks
 from botocore.model import OperationModel
+
+from coldstream.store.awserrors import EARLIER_MAY_HAVE_PASSED, NEVER_SENT
+from coldstream.store.calls import CALLS
+from coldstream.store.clock import HEARD
 
 BROKEN_ANSWER = "BrokenAnswer"
 """The error code that replaces a refused answer. Its status is 500, so that the SDK repeats the call."""
@@ -29,6 +37,8 @@ _ALWAYS_THERE = {
     "GetObject": "ETag",
     "HeadObject": "ETag",
     "ListMultipartUploads": "IsTruncated",
+    "ListObjectVersions": "IsTruncated",
+    "ListObjectsV2": "IsTruncated",
     "ListParts": "IsTruncated",
     "PutEvents": "FailedEntryCount",
     "PutObject": "ETag",
@@ -47,6 +57,7 @@ def refuse_broken_answers(events: BaseEventHooks) -> None:
     """
     for event, handler in (("before-parse", _before_parse), ("needs-retry", _before_retry)):
         events.register_first(f"{event}.*.*", handler, unique_id=f"coldstream-{event}")
+    CALLS.watch(events)
 
 
 def _before_parse(
@@ -57,6 +68,8 @@ def _before_parse(
 ) -> None:
     problem = _problem(operation_model, response_dict["status_code"], response_dict["headers"], response_dict["body"])
     if problem is None:
+        if response_dict["status_code"] < HTTPStatus.INTERNAL_SERVER_ERROR:
+            HEARD.hear(response_dict["headers"].get("date"))
         return
     # Nobody will read this stream: left open, it would keep its connection out of the pool.
     if not isinstance(response_dict["body"], bytes):
@@ -93,13 +106,23 @@ def _is_object(body: bytes) -> bool:
 
 
 def _before_retry(
-    operation: OperationModel, response: tuple[AWSResponse, dict[str, Any]] | None = None, **_: object
+    operation: OperationModel,
+    request_dict: dict[str, Any],
+    response: tuple[AWSResponse, dict[str, Any]] | None = None,
+    caught_exception: Exception | None = None,
+    **_: object,
 ) -> None:
-    """Set the status of a refused answer for the retry handler, which runs next."""
+    """Set the status of a refused answer for the retry handler, which runs next, and note what may have passed."""
+    context = request_dict["context"]  # one for all attempts of a call
     if response is None:
+        if not isinstance(caught_exception, NEVER_SENT):
+            context[EARLIER_MAY_HAVE_PASSED] = True
+        else:
+            vars(caught_exception)[EARLIER_MAY_HAVE_PASSED] = EARLIER_MAY_HAVE_PASSED in context
         return
     http, parsed = response
     metadata = parsed["ResponseMetadata"]
+    metadata[EARLIER_MAY_HAVE_PASSED] = EARLIER_MAY_HAVE_PASSED in context
     field = _ALWAYS_THERE.get(operation.name)
     is_success = metadata["HTTPStatusCode"] < HTTPStatus.MULTIPLE_CHOICES
     if is_success and field is not None and parsed.get(field, {}) == {}:
@@ -108,3 +131,5 @@ def _before_retry(
         parsed["Error"] = {"Code": BROKEN_ANSWER, "Message": f"an answer without {field}"}
     # botocore's retry handler looks at the HTTP response, not at what was parsed from it.
     http.status_code = metadata["HTTPStatusCode"]
+    if http.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        context[EARLIER_MAY_HAVE_PASSED] = True

@@ -6,7 +6,7 @@ are written out here. An unknown value is absent, never null. Numbers are Dynamo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
@@ -15,22 +15,30 @@ from coldstream.errors import BadVersionError, CorruptionError, InvalidInputErro
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster, cluster
 from coldstream.manifest.entry import (
+    DeletionClaim,
     Encoding,
+    Erasure,
+    ErasureState,
     FragmentEntry,
     Gap,
     Head,
+    Hold,
     JournalEvent,
     JournalKind,
     LastUserChunk,
     Loss,
     Missing,
     Quarantine,
+    Row,
+    StorageClass,
     Tombstone,
 )
 from coldstream.manifest.frames import Frames
+from coldstream.manifest.policy import Policy
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
-from coldstream.store.sortkeys import MISSING
+from coldstream.store.sortkeys import LOG_HEAD, MISSING
+from coldstream.units import Offset, TimestampMs
 
 _Value = TypeVar("_Value")
 _Named = TypeVar("_Named", bound=StrEnum)
@@ -43,20 +51,20 @@ Attributes = Mapping[str, Any]
 
 TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     **dict.fromkeys(("stream", "item", "time"), "S"),
-    # Entries, gaps, losses, quarantines, tombstones, events and the head.
+    # Entries, gaps, losses, quarantines, tombstones, events, holds, erasures and the head.
     **dict.fromkeys(("first_offset", "next_offset"), "N"),
     # Entries and the head.
     **dict.fromkeys(("first_timestamp", "greatest_timestamp", "chunks", "records", "messages"), "N"),
-    **dict.fromkeys(("data_bytes", "epoch"), "N"),
+    **dict.fromkeys(("data_bytes", "epoch", "generation"), "N"),
     # Entries, tombstones and the head.
     "object_bytes": "N",
     # Entries, quarantines, tombstones and events.
     "key": "S",
     # Entries.
     **dict.fromkeys(("last_timestamp", "prior_offset", "prior_timestamp", "crc32"), "N"),
-    **dict.fromkeys(("generation", "segment_offset", "first_epoch", "data_crc32"), "N"),
+    **dict.fromkeys(("segment_offset", "first_epoch", "data_crc32", "erased"), "N"),
     **dict.fromkeys(("last_user_chunk_id", "last_user_chunk_position", "last_user_chunk_timestamp"), "N"),
-    "encoding": "S",
+    **dict.fromkeys(("encoding", "storage_class"), "S"),
     **dict.fromkeys(("sparse_index", "frames"), "B"),
     # The head and the registry.
     **dict.fromkeys(("vhost", "name", "incarnation"), "S"),
@@ -66,17 +74,35 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     "revision": "N",
     # The head.
     **dict.fromkeys(("fragments", "gaps", "quarantined", "quarantined_again", "losses", "compacting"), "N"),
-    # Gaps, losses and quarantines.
+    **dict.fromkeys(("floor", "floor_timestamp", "holds", "erasures"), "N"),
+    **dict.fromkeys(("journal_from", "notes_from"), "N"),
+    **dict.fromkeys(("deleted_at", "purge_at", "purge_began_at", "purged_at"), "N"),
+    "claims": "S",
+    # Gaps, losses, quarantines, holds and erasures.
     "reason": "S",
     # Quarantines.
     "etag": "S",
     "copies": "N",
     # Tombstones.
-    "due_at": "N",
-    # Losses, quarantines, events and grants.
+    **dict.fromkeys(("due_at", "all_versions"), "N"),
+    # Losses, quarantines, events, holds, erasures and grants.
     "at": "N",
     # Events.
     **dict.fromkeys(("kind", "detail"), "S"),
+    "change": "B",
+    # Events, holds and erasures.
+    "by": "S",
+    # Holds and erasures.
+    "id": "S",
+    # Erasures, which have messages, too.
+    **dict.fromkeys(("where", "digest", "state"), "S"),
+    "reached": "N",
+    # Policies, which have a storage class, too.
+    "pattern": "S",
+    **dict.fromkeys(("priority", "max_age_ms", "max_bytes", "least_messages", "least_bytes", "least_age_ms"), "N"),
+    "storage_class_age_ms": "N",
+    # Cursors.
+    "data": "B",
 }
 """DynamoDB's type of every attribute; attributes that are not listed are of a later release, and ignored.
 
@@ -118,6 +144,8 @@ def entry_of(item: Attributes) -> FragmentEntry:
         sparse=SparseIndex.from_bytes(item.get("sparse_index", b""), source=_source(item)),
         frames=Frames.from_bytes(item["frames"], source=_source(item)) if "frames" in item else None,
         last_user_chunk=_value(LastUserChunk, item, **last) if last else None,
+        erased=item.get("erased") == 1,
+        storage_class=_one_of(StorageClass, item, "storage_class") if "storage_class" in item else None,
     )
 
 
@@ -138,12 +166,41 @@ def quarantine_of(item: Attributes) -> Quarantine:
 
 def tombstone_of(item: Attributes) -> Tombstone:
     """Read the tombstone of an item. Raises CorruptionError."""
-    return _value(Tombstone, item)
+    return _value(Tombstone, item, all_versions=item.get("all_versions") == 1)
 
 
 def head_of(item: Attributes) -> Head:
     """Read the head of an item. Raises CorruptionError."""
-    return _value(Head, item, stream=_value(StreamId, item, incarnation=item["stream"]))
+    stream = _value(StreamId, item, incarnation=item["stream"])
+    # Heads of earlier releases do not have it, and their journals no changes.
+    return _value(Head, item, stream=stream, journal_from=item.get("journal_from", 0), claims=_claims_of(item))
+
+
+def claims_text(head: Head) -> str | None:
+    """Write the claims of a head as its item has them, None if there are none."""
+    texts = (f"{one.revision}:{one.first_offset}:{one.next_offset}:{one.at}" for one in head.claims)
+    return " ".join(texts) or None
+
+
+def _claims_of(item: Attributes) -> tuple[DeletionClaim, ...]:
+    found = []
+    for text in item.get("claims", "").split():
+        try:
+            revision, first_offset, next_offset, at = map(int, text.split(":"))
+        except ValueError as err:
+            raise CorruptionError(_source(item), 0, f"malformed claim: {text}") from err
+        found.append(DeletionClaim(revision, Offset(first_offset), Offset(next_offset), TimestampMs(at)))
+    return tuple(found)
+
+
+def hold_of(item: Attributes) -> Hold:
+    """Read the hold of an item. Raises CorruptionError."""
+    return _value(Hold, item, next_offset=item.get("next_offset"))
+
+
+def erasure_of(item: Attributes) -> Erasure:
+    """Read the erasure of an item. Raises CorruptionError."""
+    return _value(Erasure, item, state=_one_of(ErasureState, item, "state"))
 
 
 def cluster_of(item: Attributes) -> Cluster:
@@ -156,7 +213,28 @@ def cluster_of(item: Attributes) -> Cluster:
 
 def event_of(item: Attributes) -> JournalEvent:
     """Read the event of an item. Raises CorruptionError."""
-    return _value(JournalEvent, item, kind=_one_of(JournalKind, item, "kind"))
+    offsets = {name: item.get(name) for name in ("first_offset", "next_offset")}
+    return _value(JournalEvent, item, kind=_one_of(JournalKind, item, "kind"), **offsets)
+
+
+def row_of(item: Attributes) -> Row:
+    """Read any item of a stream's partition. Raises CorruptionError, BadVersionError for a kind of a later release."""
+    if item["item"] == LOG_HEAD:
+        return head_of(item)
+    readers: Mapping[str, Callable[[Attributes], Row]] = {
+        "erasure": erasure_of,
+        "event": event_of,
+        "gap": gap_of,
+        "hold": hold_of,
+        "log": entry_of,
+        "loss": missing_of,
+        "quarantine": missing_of,
+        "tombstone": tombstone_of,
+    }
+    kind = item["item"].partition("#")[0]
+    if (read := readers.get(kind)) is None:
+        raise BadVersionError(_source(item), 0, "kind of item", expected=" or ".join(readers), found=kind)
+    return read(item)
 
 
 def stream_of(item: Attributes) -> StreamId:
@@ -168,6 +246,12 @@ def grant_of(item: Attributes) -> Grant:
     """Read the grant of an item. Raises CorruptionError."""
     principal, _, streams = item["item"].partition(" ")
     return _value(Grant, item, principal=principal, streams=streams)
+
+
+def policy_of(item: Attributes) -> Policy:
+    """Read the policy of an item. Raises CorruptionError."""
+    storage_class = _one_of(StorageClass, item, "storage_class") if "storage_class" in item else None
+    return _value(Policy, item, name=item["item"], storage_class=storage_class)
 
 
 def _value(shape: type[_Value], item: Attributes, **given: Any) -> _Value:

@@ -46,7 +46,10 @@ _NO_CREDENTIALS = (
     TokenRetrievalError,
 )
 
-_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+
+EARLIER_MAY_HAVE_PASSED = "EarlierMayHavePassed"
+"""What `answers` notes in the error of the last attempt, which is the one that the SDK raises."""
 
 _NO_ANSWER = (HTTPClientError, HTTPError, IncompleteReadError, ResponseParserError, SSLError)
 
@@ -99,8 +102,8 @@ def from_aws(
         return AccessDeniedError(message)
     if isinstance(err, NoRegionError):
         return InvalidSettingError("region", "none is set: AWS_DEFAULT_REGION or a profile must say which")
-    if isinstance(err, _NEVER_SENT):
-        return UnavailableError(message)
+    if isinstance(err, NEVER_SENT):
+        return lost(message) if vars(err).get(EARLIER_MAY_HAVE_PASSED) else UnavailableError(message)
     if isinstance(err, _NO_ANSWER):
         return lost(message)
     return ColdstreamError(message)
@@ -108,11 +111,12 @@ def from_aws(
 
 def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError | UnavailableError]) -> ColdstreamError:
     code = error_code(err)
-    status = err.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    metadata = err.response.get("ResponseMetadata", {})
+    status = metadata.get("HTTPStatusCode", 0)
     if code in _SETTINGS:
         return InvalidSettingError(_SETTINGS[code], message)
     if is_try_later(code) or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return UnavailableError(message)
+        return lost(message) if metadata.get(EARLIER_MAY_HAVE_PASSED) else UnavailableError(message)
     if code in _DENIED or status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return AccessDeniedError(message)
     if code == "TransactionCanceledException":

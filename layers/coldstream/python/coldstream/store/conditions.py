@@ -5,7 +5,7 @@ from __future__ import annotations
 from pynamodb.expressions.condition import And, Condition, Or
 
 from coldstream.manifest.change import EntryVersion
-from coldstream.manifest.entry import Gap, Head, Quarantine
+from coldstream.manifest.entry import Erasure, Gap, Head, Quarantine, Tombstone
 from coldstream.store.items import Item, attribute
 
 IS_NEW: Condition = Item.item.does_not_exist()
@@ -42,6 +42,26 @@ def is_next_copy(quarantine: Quarantine) -> Condition:
         return before
     # Earlier releases did not count copies: an item without the attribute is of one copy.
     return Or(before, And(IS_THERE, attribute("copies").does_not_exist()))
+
+
+def is_copy(quarantine: Quarantine) -> Condition:
+    """The quarantine has this key, and counts these copies."""
+    copies = _is("copies", quarantine.copies)
+    if quarantine.copies == 1:
+        copies = Or(copies, attribute("copies").does_not_exist())
+    return And(_is("key", quarantine.key), copies)
+
+
+def is_as_far(erasure: Erasure | None) -> Condition:
+    """The erasure is as far as this one; there is none if this is None."""
+    if erasure is None:
+        return IS_NEW
+    return And(_is("state", erasure.state), _is("reached", erasure.reached))
+
+
+def takes_versions_of(tombstone: Tombstone) -> Condition:
+    """The tombstone is there, and takes all versions if this one does."""
+    return And(IS_THERE, _is("all_versions", 1 if tombstone.all_versions else None))
 
 
 def _is(name: str, value: int | str | None) -> Condition:

@@ -15,6 +15,7 @@ import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from http import HTTPStatus
@@ -33,10 +34,11 @@ from awscrt.http import HttpHeaders, HttpRequest
 
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.retry import retrying
+from coldstream.store.clock import HEARD, AwsClock
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.ports import RangeRead
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
-from coldstream.units import ByteRange
+from coldstream.units import ByteRange, TimestampMs
 
 if TYPE_CHECKING:
     from coldstream.store.objects import S3Objects
@@ -78,6 +80,8 @@ class FastTable(DynamoReads):
             status, content = answer.status, answer.read()
             # Inside the block: a connection with a broken answer is closed, and never lent again.
             found = _read_answer(status, answer.headers, content)
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            HEARD.hear(answer.headers["Date"])
         if status != HTTPStatus.OK:
             raise _refusal(status, found, operation, what)
         always = _ALWAYS_THERE.get(operation)
@@ -149,8 +153,17 @@ class FastObjects:
         """Sign a URL for a range: its `Range` header is among the signed ones."""
         path = f"{self._url.path}/{quote(key)}"
         return f"{self._url.scheme}://{self._url.netloc}" + self._signer.path(
-            path, {"Host": self._url.netloc, "Range": byte_range.http}, expires_s
+            path, {"Host": self._url.netloc, "Range": byte_range.http}, expires_s, self.clock()
         )
+
+    @property
+    def clock(self) -> AwsClock:
+        """AWS's clock."""
+        return AwsClock(self.ask_time)
+
+    def ask_time(self) -> None:
+        """Have S3 say the time, by a HEAD; loads the SDK. A resolver reads the table first, and has heard by then."""
+        self._by_sdk.ask_time()
 
     @cached_property
     def _by_sdk(self) -> S3Objects:
@@ -177,7 +190,7 @@ class _Signer:
         config = AwsSigningConfig(**self._settings, signed_body_value=sha256(body).hexdigest())
         return dict(aws_sign_request(request, config).result().headers)
 
-    def path(self, path: str, headers: Mapping[str, str], expires_s: int) -> str:
+    def path(self, path: str, headers: Mapping[str, str], expires_s: int, now: TimestampMs) -> str:
         """Return the path of a GET with these headers, with a query that grants it. S3 encodes paths once."""
         request = HttpRequest("GET", path, HttpHeaders(list(headers.items())))
         config = AwsSigningConfig(
@@ -187,6 +200,7 @@ class _Signer:
             should_normalize_uri_path=False,
             signed_body_value=AwsSignedBodyValue.UNSIGNED_PAYLOAD,
             expiration_in_seconds=expires_s,
+            date=datetime.fromtimestamp(now / 1000, UTC),
         )
         signed: str = aws_sign_request(request, config).result().path
         return signed

@@ -17,21 +17,27 @@ from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
 from coldstream.manifest.access import Grant
-from coldstream.manifest.change import Relink
+from coldstream.manifest.change import Change, Relink
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Tombstone
+from coldstream.manifest.entry import Erasure, FragmentEntry, Gap, Head, Hold, Missing, Tombstone
+from coldstream.manifest.policy import Policy
+from coldstream.manifest.recorded import recorded
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.attributes import LAST_USER_CHUNK, TYPES
+from coldstream.store.attributes import LAST_USER_CHUNK, TYPES, claims_text
 from coldstream.store.reads import BY_TIME
 from coldstream.store.sortkeys import (
     ACCESS,
     CLUSTERS,
+    CURSORS,
     LOG_HEAD,
+    POLICIES,
     REGISTRY,
     TIME_OF_HEAD,
+    erasure_key,
     event_key,
     gap_key,
     grant_key,
+    hold_key,
     log_key,
     missing_key,
     names_key,
@@ -105,8 +111,9 @@ def entry_item(model: type[Item], incarnation: Incarnation, entry: FragmentEntry
         time=time_key(entry.running_timestamp, entry.next_offset),
         sparse_index=entry.sparse.to_bytes(),
         frames=None if entry.frames is None else entry.frames.to_bytes(),
+        erased=1 if entry.erased else None,
         **{LAST_USER_CHUNK[name]: content for name, content in last.items()},
-        **_attributes(entry, "sparse", "frames", "last_user_chunk"),
+        **_attributes(entry, "sparse", "frames", "last_user_chunk", "erased"),
     )
 
 
@@ -132,7 +139,8 @@ def missing_item(model: type[Item], incarnation: Incarnation, one: Missing) -> I
 
 def tombstone_item(model: type[Item], incarnation: Incarnation, one: Tombstone) -> Item:
     """Return the item of a tombstone."""
-    return model(incarnation, tombstone_key(one), **_attributes(one))
+    all_versions = 1 if one.all_versions else None
+    return model(incarnation, tombstone_key(one), all_versions=all_versions, **_attributes(one, "all_versions"))
 
 
 def head_item(model: type[Item], head: Head) -> Item:
@@ -143,13 +151,25 @@ def head_item(model: type[Item], head: Head) -> Item:
         time=TIME_OF_HEAD,
         vhost=head.stream.vhost,
         name=head.stream.name,
-        **_attributes(head, "stream"),
+        claims=claims_text(head),
+        **_attributes(head, "stream", "claims"),
     )
 
 
-def event_item(model: type[Item], incarnation: Incarnation, event: JournalEvent) -> Item:
-    """Return the item of an event."""
-    return model(incarnation, event_key(event.revision), **_attributes(event))
+def hold_item(model: type[Item], incarnation: Incarnation, hold: Hold) -> Item:
+    """Return the item of a hold."""
+    return model(incarnation, hold_key(hold.id), **_attributes(hold))
+
+
+def erasure_item(model: type[Item], incarnation: Incarnation, erasure: Erasure) -> Item:
+    """Return the item of an erasure."""
+    return model(incarnation, erasure_key(erasure.id), **_attributes(erasure))
+
+
+def event_item(model: type[Item], change: Change) -> Item:
+    """Return the item of a change's event, with the change."""
+    key = event_key(change.event.revision)
+    return model(change.head.stream.incarnation, key, change=recorded(change), **_attributes(change.event))
 
 
 def binding_item(model: type[Item], vhost: str, name: str, cluster: Cluster) -> Item:
@@ -160,6 +180,16 @@ def binding_item(model: type[Item], vhost: str, name: str, cluster: Cluster) -> 
 def grant_item(model: type[Item], grant: Grant) -> Item:
     """Return the item of a grant."""
     return model(ACCESS, grant_key(grant), **_attributes(grant, "principal", "streams"))
+
+
+def policy_item(model: type[Item], policy: Policy) -> Item:
+    """Return the item of a policy."""
+    return model(POLICIES, policy.name, **_attributes(policy, "name"))
+
+
+def cursor_item(model: type[Item], name: str, data: bytes) -> Item:
+    """Return the item of a cursor."""
+    return model(CURSORS, name, data=data)
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

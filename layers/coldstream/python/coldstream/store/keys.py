@@ -1,13 +1,18 @@
 """Keys of objects: the layout of the bucket.
 
     {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
+    {prefix}{hash8}_{incarnation}/control/stream.json
+    {prefix}{hash8}_{incarnation}/control/floor.{revision, 20 digits}.json
+    {prefix}{hash8}_{incarnation}/control/{hold|release|erasure}.{id}.json
+    {prefix}{hash8}_{incarnation}/control/loss.{first offset, 20 digits}-{next offset, 20 digits}.json
+    {prefix}control/{grants|policies|clusters}/{sha256, 64 hex digits}.json
     {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
 
 `hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key. An incarnation is, and its
 alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. The same holds for a
-cluster. Its staged segments lie one level deeper than those of agents without a cluster, so that policies can tell them
-apart.
+cluster and for the ids of holds and erasures. A cluster's staged segments lie one level deeper than those of agents
+without a cluster, so that policies can tell them apart. `parsed_keys` reads keys back.
 """
 
 from __future__ import annotations
@@ -16,11 +21,16 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
+from coldstream.errors import InvalidNameError
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.parsed_keys import ParsedKey, parse
+from coldstream.store.sortkeys import grant_key, names_key
 from coldstream.units import Offset
 
 _STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
+_NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +43,25 @@ class Keys:
     def fragment(self, incarnation: Incarnation, first_offset: Offset, generation: int = 0) -> str:
         """Return the key of a fragment; generation 0 is left out of it."""
         suffix = f".{generation}" if generation else ""
-        return f"{self.prefix}{_hash8(incarnation)}_{incarnation}/data/{first_offset:020}{suffix}.fragment"
+        return f"{self.fragments(incarnation)}{first_offset:020}{suffix}.fragment"
+
+    def fragments(self, incarnation: Incarnation) -> str:
+        """Return the prefix of all fragments of an incarnation."""
+        return f"{self.prefix}{directory_of(incarnation)}/data/"
 
     def staged(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
         """Return the key of a staged segment."""
         return f"{self.staging(incarnation)}{first_offset:020}-{next_offset:020}.segment"
 
     def staging(self, incarnation: Incarnation) -> str:
-        """Return the prefix of all staged segments of an incarnation."""
+        """Return the prefix of all segments of an incarnation that this cluster stages."""
         of_cluster = f"{self.cluster}/" if self.cluster else ""
         return f"{self.prefix}staging/{of_cluster}{incarnation}/"
+
+    @property
+    def all_staging(self) -> str:
+        """The prefix of all segments that are staged, of any incarnation and by any cluster."""
+        return f"{self.prefix}staging/"
 
     def staged_offsets(self, key: str) -> tuple[Offset, Offset] | None:
         """Read the first and the next offset of the segment at a key under `staging`; None for other keys."""
@@ -52,8 +71,79 @@ class Keys:
     def quarantined(self, incarnation: Incarnation, first_offset: Offset, etag: str) -> str:
         """Return the key of a segment that failed verification; the ETag tells the copies of replicas apart."""
         tag = re.sub(r"[^A-Za-z0-9-]", "", etag)[:64]
-        return f"{self.prefix}quarantine/{incarnation}/{first_offset:020}-{tag}.segment"
+        return f"{self.quarantine(incarnation)}{first_offset:020}-{tag}.segment"
+
+    def quarantine(self, incarnation: Incarnation) -> str:
+        """Return the prefix of all segments of an incarnation in quarantine."""
+        return f"{self.prefix}quarantine/{incarnation}/"
+
+    def control(self, incarnation: Incarnation) -> str:
+        """Return the prefix of all control objects of an incarnation."""
+        return f"{self.prefix}{directory_of(incarnation)}/control/"
+
+    def stream_note(self, incarnation: Incarnation) -> str:
+        """Return the key of the object that names the stream of an incarnation."""
+        return f"{self.control(incarnation)}stream.json"
+
+    def floor_note(self, incarnation: Incarnation, revision: int, *, undeletion: bool = False) -> str:
+        """Return the key of the object that says what the change to `revision` removed.
+
+        That of an `undeletion`, which is about to undo it, comes after it and before that of any later change.
+        """
+        return f"{self.control(incarnation)}floor.{revision:020}{'.undeletion' if undeletion else ''}.json"
+
+    def hold_note(self, incarnation: Incarnation, hold: str) -> str:
+        """Return the key of the object of a hold, by its id. Raises InvalidNameError."""
+        return f"{self.control(incarnation)}hold.{_note_id(hold)}.json"
+
+    def released_note(self, incarnation: Incarnation, hold: str) -> str:
+        """Return the key of the object that says that a hold was released. Raises InvalidNameError."""
+        return f"{self.control(incarnation)}release.{_note_id(hold)}.json"
+
+    def erasure_note(self, incarnation: Incarnation, erasure: str) -> str:
+        """Return the key of the object of an erasure, by its id. Raises InvalidNameError."""
+        return f"{self.control(incarnation)}erasure.{_note_id(erasure)}.json"
+
+    def loss_note(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
+        """Return the key of the object of a loss."""
+        return f"{self.losses(incarnation)}{first_offset:020}-{next_offset:020}.json"
+
+    def losses(self, incarnation: Incarnation) -> str:
+        """Return what the keys of a stream's losses begin with."""
+        return f"{self.control(incarnation)}loss."
+
+    @property
+    def archive_control(self) -> str:
+        """The prefix of the control objects that are of no stream."""
+        return f"{self.prefix}control/"
+
+    def grant_note(self, grant: Grant) -> str:
+        """Return the key of the object of a grant."""
+        return f"{self.archive_control}grants/{_sha256(grant_key(grant))}.json"
+
+    def policy_note(self, name: str) -> str:
+        """Return the key of the object of a policy."""
+        return f"{self.archive_control}policies/{_sha256(name)}.json"
+
+    def cluster_note(self, vhost: str, name: str) -> str:
+        """Return the key of the object that binds a stream to a cluster. Raises InvalidNameError."""
+        return f"{self.archive_control}clusters/{names_key(vhost, name).removesuffix('#')}.json"
+
+    def parse(self, key: str) -> ParsedKey | None:
+        """Read a key back; None unless it is, character for character, one that coldstream makes under this prefix."""
+        return parse(key.removeprefix(self.prefix)) if key.startswith(self.prefix) else None
 
 
-def _hash8(incarnation: Incarnation) -> str:
-    return sha256(incarnation.encode()).hexdigest()[:8]
+def directory_of(incarnation: Incarnation) -> str:
+    """Return the directory of an incarnation's fragments and control objects, below the prefix."""
+    return f"{_sha256(incarnation)[:8]}_{incarnation}"
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _note_id(text: str) -> str:
+    if not _NOTE_ID.fullmatch(text):
+        raise InvalidNameError("id", f"{text[:80]!r} is not 1 to 128 characters of A-Z a-z 0-9 _ -")
+    return text

@@ -1,23 +1,70 @@
 """The two ports to AWS: a manifest table and an object store, with everything that coldstream asks of them.
 
 Each has an implementation on AWS (`table`, `objects`) and an in-memory double (`memory`); tests/store holds one
-contract suite that runs on all of them.
+contract suite that runs on all of them. The port to the bucket is in `object_ports`, and the values that pass through
+it in `object_values`; import all of them from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
+from coldstream.manifest.entry import (
+    Erasure,
+    FragmentEntry,
+    Gap,
+    Head,
+    Hold,
+    JournalEvent,
+    Missing,
+    Quarantine,
+    Row,
+    Tombstone,
+)
+from coldstream.manifest.policy import Policy
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.units import ByteRange, Offset, TimestampMs
+from coldstream.store.object_ports import ObjectReads, ObjectStore
+from coldstream.store.object_values import (
+    BucketCapabilities,
+    DeleteFailure,
+    DeleteReport,
+    ListedObject,
+    ObjectInfo,
+    ObjectVersion,
+    RangeRead,
+    RestoreState,
+    RestoreTier,
+    UnfinishedUpload,
+    UploadedPart,
+)
+from coldstream.units import Offset, TimestampMs
 
 if TYPE_CHECKING:
     from coldstream.manifest.change import Change  # readers do without it
+
+__all__ = [
+    "BucketCapabilities",
+    "DeleteFailure",
+    "DeleteReport",
+    "ListedObject",
+    "LogPage",
+    "ManifestReads",
+    "ManifestTable",
+    "ObjectInfo",
+    "ObjectReads",
+    "ObjectStore",
+    "ObjectVersion",
+    "RangeRead",
+    "RestoreState",
+    "RestoreTier",
+    "StreamPage",
+    "UnfinishedUpload",
+    "UploadedPart",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +129,14 @@ class ManifestReads(Protocol):
         """
         ...
 
+    def items_at_once(self, incarnation: Incarnation, keys: Sequence[str]) -> Mapping[str, Row] | None:
+        """Return the items of these sort keys, up to 100, by key and as they are at one moment; absent are left out.
+
+        So what is left out does not exist at that moment. None if a transaction is just writing one of them. Cost: one
+        TransactGetItems, at twice the price of other reads.
+        """
+        ...
+
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return up to `limit` entries whose next offset is at or below `offset`, nearest first. Cost: one Query."""
         ...
@@ -131,8 +186,42 @@ class ManifestReads(Protocol):
         """Return up to `limit` tombstones that are due at or before `due_by`, in that order. Cost: one Query."""
         ...
 
-    def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
-        """Yield the events after a revision, in order. Cost: one Query a page."""
+    def journal(
+        self, incarnation: Incarnation, after_revision: int = 0, *, page_items: int | None = None
+    ) -> Iterator[JournalEvent]:
+        """Yield the events after a revision, in order. Cost: one Query a page.
+
+        `page_items` are read at a time, else a megabyte: whoever takes only the first few pays for no others.
+        """
+        ...
+
+    def recorded_changes(
+        self, incarnation: Incarnation, after_revision: int = 0, *, page_items: int | None = None
+    ) -> Iterator[tuple[JournalEvent, Change]]:
+        """Yield the events after a revision, in order, each with its change: `manifest.state.replay` applies them.
+
+        `page_items` as in `journal`. Cost: one GetItem, and one Query a page. Raises NotRecordedError if an earlier
+        release wrote one of them, once it has found the first that is recorded.
+        """
+        ...
+
+    def holds(self, incarnation: Incarnation) -> tuple[Hold, ...]:
+        """Return all holds, by id. Incomplete while `Head.holds` counts another number. Cost: one Query a page."""
+        ...
+
+    def erasures(self, incarnation: Incarnation) -> tuple[Erasure, ...]:
+        """Return all erasures, by id. Cost: one Query a page."""
+        ...
+
+    def rows(
+        self, incarnation: Incarnation, kind: str = "", *, after: str = "", page_items: int | None = None
+    ) -> Iterator[Row]:
+        """Yield every item of a stream's partition in the order of the sort keys, the head after the last entry.
+
+        `kind` is how the keys begin, such as `log#`; `after` continues after a key (`sortkeys.row_key`); `page_items`
+        as in `journal`. Cost: one Query a page. Raises CorruptionError, which names the item, at the first that is
+        malformed.
+        """
         ...
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
@@ -149,6 +238,14 @@ class ManifestReads(Protocol):
 
     def grants(self) -> tuple[Grant, ...]:
         """Return all grants. Cost: one Query a page, of thousands."""
+        ...
+
+    def policies(self) -> tuple[Policy, ...]:
+        """Return all policies of retention, by name. Cost: one Query a page, of thousands."""
+        ...
+
+    def cursor(self, name: str) -> bytes | None:
+        """Return how far a long run has got, None if none of that name has begun. Cost: one GetItem."""
         ...
 
 
@@ -179,137 +276,18 @@ class ManifestTable(ManifestReads, Protocol):
         """Delete exactly this grant; return whether it existed. Cost: one DELETE."""
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
-    """The answer to a HEAD. `crc32` is that of the whole object, None if the store keeps none."""
-
-    size_bytes: int
-    etag: str
-    crc32: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RangeRead:
-    """Bytes of an object, and the size and ETag of the whole of it."""
-
-    data: bytes
-    object_bytes: int
-    etag: str
-
-
-@dataclass(frozen=True, slots=True)
-class UploadedPart:
-    """A part of a multipart upload; parts count from 1. `crc32` is None if the store keeps none."""
-
-    number: int
-    size_bytes: int
-    crc32: int | None
-    etag: str
-
-
-class ObjectReads(Protocol):
-    """The read side of one bucket.
-
-    Every method raises UnavailableError, after bounded retries, if the service does not answer.
-    """
-
-    @property
-    def bucket(self) -> str:
-        """Name of the bucket."""
+    def put_policy(self, policy: Policy) -> None:
+        """Write a policy, over the one of its name. Cost: one PUT."""
         ...
 
-    def get_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeRead:
-        """Read a range; the bytes end early if the object does. Cost: one GET.
-
-        Raises ObjectNotFoundError, and ReplacedError if the object does not have the ETag `if_match`.
-        """
+    def delete_policy(self, name: str) -> bool:
+        """Delete a policy; return whether it existed. Cost: one DELETE."""
         ...
 
-    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
-        """Return a URL that grants exactly that range to anybody who sends its `Range` header. No request."""
+    def put_cursor(self, name: str, data: bytes) -> None:
+        """Write how far a run has got, up to 300 KB, over what was written before. Cost: one PUT a KB."""
         ...
 
-
-class ObjectStore(ObjectReads, Protocol):
-    """One bucket, to read and to write."""
-
-    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
-        """Write an object at a key that has none; the store refuses bytes that are not of that CRC-32. Cost: one PUT.
-
-        The body is a seekable file, which is written whole, from its start. Raises ObjectExistsError if the key is
-        taken, CorruptionError if the bytes did not arrive as they were sent, ValueError if they have another size.
-        """
-        ...
-
-    def uploads(self, key: str) -> tuple[str, ...]:
-        """Return the ids of the unfinished multipart uploads to exactly this key, oldest first. Cost: one listing."""
-        ...
-
-    def uploads_under(self, prefix: str) -> tuple[tuple[str, str], ...]:
-        """Return key and id of each unfinished multipart upload under a prefix. Cost: one listing a thousand."""
-        ...
-
-    def create_upload(self, key: str) -> str:
-        """Begin a multipart upload and return its id. Cost: one POST."""
-        ...
-
-    def parts(self, key: str, upload_id: str) -> tuple[UploadedPart, ...]:
-        """Return the parts that an upload has, by number. Cost: one listing a thousand parts.
-
-        Raises ConflictError if the upload is gone.
-        """
-        ...
-
-    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
-        """Write a part, over the one of that number; the store refuses bytes that are not of that CRC-32. Cost: a PUT.
-
-        All parts but the last need 5 MiB. Raises ConflictError if the upload is gone, CorruptionError if the bytes did
-        not arrive as they were sent.
-        """
-        ...
-
-    def copy_part(
-        self, source_key: str, byte_range: ByteRange, key: str, upload_id: str, number: int, *, if_match: str
-    ) -> UploadedPart:
-        """Write a part that is a range of another object, without its bytes passing here. Cost: one COPY.
-
-        A part has at most 5 GiB. Raises ObjectNotFoundError if there is no source, ConflictError if the source does not
-        have the ETag `if_match` or the upload is gone, ColdstreamError if the source ends before the range.
-        """
-        ...
-
-    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
-        """Make the object of these parts, in ascending order, at a key that has none. Cost: one POST.
-
-        Parts that are not listed are dropped. `crc32` is that of the whole object. Raises ObjectExistsError if the key
-        is taken, ConflictError if one of these parts or the upload is gone, CorruptionError if the object would have
-        another CRC-32. After ObjectExistsError and CorruptionError the upload still exists.
-        """
-        ...
-
-    def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop an upload and its parts, if it exists. Cost: one DELETE."""
-        ...
-
-    def info(self, key: str) -> ObjectInfo | None:
-        """Return the size, ETag and CRC-32 of the object at a key, None if there is none. Cost: one HEAD."""
-        ...
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that begin with a prefix, in order. Cost: one listing a thousand."""
-        ...
-
-    def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
-        """Copy an object within the bucket, without its bytes passing here. Cost: one COPY.
-
-        Raises ObjectNotFoundError, and ReplacedError if the source does not have the ETag `if_match`.
-        """
-        ...
-
-    def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete the object at a key, if there is one. Cost: one DELETE.
-
-        Raises ReplacedError if the object does not have the ETag `if_match`.
-        """
+    def delete_cursor(self, name: str) -> None:
+        """Forget how far a run has got, if it was written. Cost: one DELETE."""
         ...

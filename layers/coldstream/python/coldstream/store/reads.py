@@ -8,17 +8,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from coldstream.errors import ConflictError
+from coldstream.errors import ConflictError, NotRecordedError
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
+from coldstream.manifest.entry import (
+    Erasure,
+    FragmentEntry,
+    Gap,
+    Head,
+    Hold,
+    JournalEvent,
+    Missing,
+    Quarantine,
+    Row,
+    Tombstone,
+)
+from coldstream.manifest.policy import Policy
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import attributes, sortkeys
 from coldstream.store.attributes import Attributes, attributes_of
 from coldstream.store.ports import LogPage, StreamPage
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.manifest.change import Change
 
 Operation = Literal["GetItem", "Query", "TransactGetItems"]
 
@@ -71,14 +86,13 @@ class DynamoReads(ABC):
     def log_at_once(self, incarnation: Incarnation, next_offsets: Sequence[Offset]) -> LogPage | None:
         """Return the entries that end at these offsets, and the head, of one moment; one TransactGetItems."""
         keys = [*map(sortkeys.log_key, next_offsets), sortkeys.LOG_HEAD]
-        gets = [{"Get": {"TableName": self._name, "Key": _key(incarnation, key)}} for key in keys]
-        try:
-            answer = self._call("TransactGetItems", {"TransactItems": gets}, f"read of {incarnation}")
-        except ConflictError:
-            # A writer holds one of these items, so there is no one moment to read.
-            return None
-        found = [attributes_of(one["Item"]) for one in answer["Responses"] if "Item" in one]
-        return _log_page(found, len(next_offsets)) if len(found) == len(keys) else None
+        found = self._at_once(incarnation, keys)
+        return _log_page(found, len(next_offsets)) if found is not None and len(found) == len(keys) else None
+
+    def items_at_once(self, incarnation: Incarnation, keys: Sequence[str]) -> Mapping[str, Row] | None:
+        """Return the items of these keys, of one moment; one TransactGetItems."""
+        found = self._at_once(incarnation, keys)
+        return None if found is None else {str(item["item"]): attributes.row_of(item) for item in found}
 
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return the log backwards from the entry that ends at or before `offset`; one Query."""
@@ -143,10 +157,51 @@ class DynamoReads(ABC):
         found = self._query(incarnation, _BETWEEN, *between, limit=limit)
         return tuple(map(attributes.tombstone_of, found))
 
-    def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
-        """Yield the events after a revision; one Query a megabyte of them."""
+    def journal(
+        self, incarnation: Incarnation, after_revision: int = 0, *, page_items: int | None = None
+    ) -> Iterator[JournalEvent]:
+        """Yield the events after a revision; one Query a page, which ends at a megabyte of them."""
         between = sortkeys.event_key(after_revision + 1), sortkeys.LAST_EVENT
-        yield from map(attributes.event_of, self._all(incarnation, _BETWEEN, *between))
+        yield from map(attributes.event_of, self._all(incarnation, _BETWEEN, *between, limit=page_items))
+
+    def recorded_changes(
+        self, incarnation: Incarnation, after_revision: int = 0, *, page_items: int | None = None
+    ) -> Iterator[tuple[JournalEvent, Change]]:
+        """Yield the events after a revision, each with its change; a GetItem, and a Query a page, as `journal`."""
+        from coldstream.manifest.recorded import change_of  # noqa: PLC0415  a resolver's first answer does without
+
+        head = self.head(incarnation)
+        if head is None:
+            return
+        between = sortkeys.event_key(after_revision + 1), sortkeys.LAST_EVENT
+        unrecorded: int | None = None
+        for item in self._all(incarnation, _BETWEEN, *between, limit=page_items):
+            event = attributes.event_of(item)
+            if "change" not in item:
+                unrecorded = unrecorded or event.revision
+            elif unrecorded is not None:
+                raise NotRecordedError(incarnation, unrecorded, event.revision)
+            else:
+                yield event, change_of(head.stream, event, item["change"])
+        if unrecorded is not None:
+            raise NotRecordedError(incarnation, unrecorded, None)
+
+    def holds(self, incarnation: Incarnation) -> tuple[Hold, ...]:
+        """Return all holds; one Query a megabyte of them."""
+        return tuple(map(attributes.hold_of, self._all(incarnation, "begins_with(#key, :a)", sortkeys.HOLDS)))
+
+    def erasures(self, incarnation: Incarnation) -> tuple[Erasure, ...]:
+        """Return all erasures; one Query a megabyte of them."""
+        return tuple(map(attributes.erasure_of, self._all(incarnation, "begins_with(#key, :a)", sortkeys.ERASURES)))
+
+    def rows(
+        self, incarnation: Incarnation, kind: str = "", *, after: str = "", page_items: int | None = None
+    ) -> Iterator[Row]:
+        """Yield the items whose sort keys begin with `kind`, from after a sort key on; a Query a page, as `journal`."""
+        # A key prefix and a lower bound need one range: no character of a sort key sorts after the last one.
+        first = max(kind, f"{after}\0" if after else " ")
+        between = first, f"{kind}\U0010ffff"
+        yield from map(attributes.row_of, self._all(incarnation, _BETWEEN, *between, limit=page_items))
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream; one Query. Raises InvalidNameError."""
@@ -173,16 +228,34 @@ class DynamoReads(ABC):
         """Return all grants; one Query a megabyte of them."""
         return tuple(map(attributes.grant_of, self._all(sortkeys.ACCESS, "")))
 
+    def policies(self) -> tuple[Policy, ...]:
+        """Return all policies, by name; one Query a megabyte of them."""
+        return tuple(map(attributes.policy_of, self._all(sortkeys.POLICIES, "")))
+
+    def cursor(self, name: str) -> bytes | None:
+        """Return how far a run has got; one GetItem."""
+        item = self._get(sortkeys.CURSORS, name)
+        return None if item is None else item.get("data", b"")
+
     def _get(self, partition: str, key: str) -> Attributes | None:
         parameters = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}
         found = self._call("GetItem", parameters, f"read of {partition}").get("Item")
         return None if found is None else attributes_of(found)
 
-    def _all(self, partition: str, condition: str, *values: str) -> Iterator[Attributes]:
-        """Read page after page."""
+    def _at_once(self, incarnation: Incarnation, keys: Sequence[str]) -> list[Attributes] | None:
+        """Read items of one moment, in the order of the keys; None while a writer holds one of them."""
+        gets = [{"Get": {"TableName": self._name, "Key": _key(incarnation, key)}} for key in keys]
+        try:
+            answer = self._call("TransactGetItems", {"TransactItems": gets}, f"read of {incarnation}")
+        except ConflictError:
+            return None
+        return [attributes_of(one["Item"]) for one in answer["Responses"] if "Item" in one]
+
+    def _all(self, partition: str, condition: str, *values: str, limit: int | None = None) -> Iterator[Attributes]:
+        """Read page after page, each of `limit` items at most, or of a megabyte."""
         start: Mapping[str, Any] | None = None
         while True:
-            page = self._page(partition, condition, *values, start=start)
+            page = self._page(partition, condition, *values, limit=limit, start=start)
             yield from _items(page)
             # An empty page need not be the last. Only a page without this key is.
             if (start := page.get("LastEvaluatedKey")) is None:

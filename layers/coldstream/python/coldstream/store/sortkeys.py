@@ -1,7 +1,9 @@
 """Sort keys of the manifest's items: a partition in its order.
 
+    erasure#{id}                      the erasures
     event#{revision, 20 digits}       the journal
     gap#{first offset, 20 digits}     the gaps
+    hold#{id}                         the holds
     log#{next offset, 20 digits}      the fragment entries, each under the offset after its last
     log#head                          the head, right after the last entry: letters sort after digits
     loss#{first offset}-{next offset}           the announced losses, 20 digits each
@@ -18,6 +20,9 @@ The grants are in `#access`:
 
     {principal, or a pattern of principals} {pattern of streams}
 
+The policies of retention are in `#policies`, each under its name, and cursors, which say how far long runs have got, in
+`#cursors`.
+
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 
@@ -31,14 +36,30 @@ from hashlib import sha256
 
 from coldstream.errors import InvalidQueryError
 from coldstream.manifest.access import Grant
-from coldstream.manifest.entry import Loss, Missing, Quarantine, Tombstone
+from coldstream.manifest.entry import (
+    Erasure,
+    FragmentEntry,
+    Gap,
+    Head,
+    Hold,
+    JournalEvent,
+    Loss,
+    Missing,
+    Quarantine,
+    Row,
+    Tombstone,
+)
 from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.units import MIN_TIMESTAMP_MS, Offset, TimestampMs
 
 REGISTRY = "#streams"
 ACCESS = "#access"
 CLUSTERS = "#clusters"
+POLICIES = "#policies"
+CURSORS = "#cursors"
 LOG_HEAD = "log#head"
+HOLDS = "hold#"
+ERASURES = "erasure#"
 LAST_GAP = "gap#~"
 MISSING = "loss#"
 QUARANTINES = "quarantine#"
@@ -88,6 +109,37 @@ def due_from(due_at: TimestampMs) -> str:
 def event_key(revision: int) -> str:
     """Return the key of the event of the change to `revision`."""
     return f"event#{revision:020}"
+
+
+def hold_key(id_: str) -> str:
+    """Return the key of a hold."""
+    return f"{HOLDS}{id_}"
+
+
+def erasure_key(id_: str) -> str:
+    """Return the key of an erasure."""
+    return f"{ERASURES}{id_}"
+
+
+def row_key(row: Row) -> str:  # noqa: PLR0911  one case a kind of item
+    """Return the key of any item of a stream's partition."""
+    match row:
+        case FragmentEntry():
+            return log_key(row.next_offset)
+        case Head():
+            return LOG_HEAD
+        case Gap():
+            return gap_key(row.first_offset)
+        case Loss() | Quarantine():
+            return missing_key(row)
+        case Hold():
+            return hold_key(row.id)
+        case Erasure():
+            return erasure_key(row.id)
+        case Tombstone():
+            return tombstone_key(row)
+        case JournalEvent():
+            return event_key(row.revision)
 
 
 def time_key(running_timestamp: TimestampMs, next_offset: Offset) -> str:

@@ -17,7 +17,8 @@ from coldstream.errors import ColdstreamError, LostRaceError, UnavailableError
 from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change
 from coldstream.manifest.cluster import Cluster
-from coldstream.store import items, transaction
+from coldstream.manifest.policy import Policy
+from coldstream.store import items, sortkeys, transaction
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, from_aws, is_try_later
 from coldstream.store.items import Item
@@ -84,6 +85,27 @@ class DynamoTable(DynamoReads):
         except LostRaceError:
             return False
         return True
+
+    def put_policy(self, policy: Policy) -> None:
+        """Write a policy; one PutItem."""
+        self._write(items.policy_item(self._item, policy).save, f"policy {policy.name}")
+
+    def delete_policy(self, name: str) -> bool:
+        """Delete a policy; one DeleteItem."""
+        item = self._item(sortkeys.POLICIES, name)
+        try:
+            self._write(lambda: item.delete(condition=Item.item.exists()), f"policy {name}")
+        except LostRaceError:
+            return False
+        return True
+
+    def put_cursor(self, name: str, data: bytes) -> None:
+        """Write how far a run has got; one PutItem."""
+        self._write(items.cursor_item(self._item, name, data).save, f"cursor {name}")
+
+    def delete_cursor(self, name: str) -> None:
+        """Forget how far a run has got; one DeleteItem."""
+        self._write(self._item(sortkeys.CURSORS, name).delete, f"cursor {name}")
 
     def _write(self, write: Callable[[], object], call: str) -> None:
         self._connection()  # for its hooks: a client that PynamoDB makes itself would accept broken answers

@@ -10,16 +10,21 @@ from coldstream.manifest.change import (
     Change,
     DeleteEntry,
     DeleteGap,
+    DeleteHold,
+    DeleteLoss,
+    DeleteQuarantine,
     DeleteTombstone,
     PutEntry,
-    PutEvent,
+    PutErasure,
     PutGap,
+    PutHold,
     PutLoss,
     PutQuarantine,
     PutTombstone,
     Relink,
     ReplaceEntry,
     ReplaceGap,
+    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
@@ -27,7 +32,7 @@ from coldstream.manifest.change import (
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import conditions, items
 from coldstream.store.items import Item
-from coldstream.store.sortkeys import gap_key, log_key, tombstone_key
+from coldstream.store.sortkeys import gap_key, hold_key, log_key, missing_key, tombstone_key
 
 
 def fill(transaction: TransactWrite, model: type[Item], change: Change) -> None:
@@ -37,6 +42,7 @@ def fill(transaction: TransactWrite, model: type[Item], change: Change) -> None:
     # In the same transaction: a stream with a head and no registration would never be listed.
     if head.revision == 1:
         transaction.save(items.registry_item(model, head.stream))
+    transaction.save(items.event_item(model, change), condition=conditions.IS_NEW)
     for write in change.writes:
         _add(transaction, model, head.stream.incarnation, write)
 
@@ -71,12 +77,24 @@ def _add(transaction: TransactWrite, model: type[Item], incarnation: Incarnation
         case PutQuarantine(quarantine):
             item = items.missing_item(model, incarnation, quarantine)
             transaction.save(item, condition=conditions.is_next_copy(quarantine))
+        case DeleteLoss(loss):
+            transaction.delete(model(incarnation, missing_key(loss)), condition=conditions.IS_THERE)
+        case ReplaceQuarantine(before, quarantine):
+            item = items.missing_item(model, incarnation, quarantine)
+            transaction.save(item, condition=conditions.is_copy(before))
+        case DeleteQuarantine(before):
+            transaction.delete(model(incarnation, missing_key(before)), condition=conditions.is_copy(before))
+        case PutHold(hold):
+            transaction.save(items.hold_item(model, incarnation, hold), condition=conditions.IS_NEW)
+        case DeleteHold(hold):
+            transaction.delete(model(incarnation, hold_key(hold.id)), condition=conditions.IS_THERE)
+        case PutErasure(before, erasure):
+            item = items.erasure_item(model, incarnation, erasure)
+            transaction.save(item, condition=conditions.is_as_far(before))
         case PutTombstone(tombstone):
             transaction.save(items.tombstone_item(model, incarnation, tombstone))
         case DeleteTombstone(tombstone):
             item = model(incarnation, tombstone_key(tombstone))
-            transaction.delete(item, condition=conditions.IS_THERE)
-        case PutEvent(event):
-            transaction.save(items.event_item(model, incarnation, event), condition=conditions.IS_NEW)
+            transaction.delete(item, condition=conditions.takes_versions_of(tombstone))
         case _:
             assert_never(write)

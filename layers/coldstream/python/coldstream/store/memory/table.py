@@ -8,24 +8,38 @@ would have sent, by the name of the AWS call. To make a call fail, subclass it. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
-from coldstream.errors import (
-    LostRaceError,
-)
+from coldstream.errors import LostRaceError
 from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalEvent, Missing, Quarantine, Tombstone
+from coldstream.manifest.entry import (
+    Erasure,
+    FragmentEntry,
+    Gap,
+    Head,
+    Hold,
+    JournalEvent,
+    Missing,
+    Quarantine,
+    Row,
+    Tombstone,
+)
+from coldstream.manifest.policy import Policy
+from coldstream.manifest.recorded import change_of, recorded
+from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.memory.partition import Partition
+from coldstream.store.memory.rows import items_of
 from coldstream.store.memory.visibility import Items, ShownPartition, Visibility, changed
 from coldstream.store.ports import LogPage, StreamPage
 from coldstream.store.sortkeys import (
+    ERASURES,
+    HOLDS,
     LAST_EVENT,
     LAST_GAP,
     LAST_MISSING,
@@ -48,6 +62,8 @@ from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 _Kind = TypeVar("_Kind")
 
+_LAST = "\U0010ffff"
+
 
 class MemoryTable:
     """Implement `ports.ManifestTable` in memory. Each read or write walks all entries of a stream.
@@ -58,11 +74,14 @@ class MemoryTable:
     def __init__(self, visibility: Visibility | None = None) -> None:
         self.requests: Counter[str] = Counter()
         self._visibility = visibility
-        self._partitions: dict[Incarnation, Partition] = {}
+        self._partitions: dict[Incarnation, ManifestState] = {}
+        self._recorded: dict[Incarnation, dict[int, bytes]] = {}
         self._visible: dict[Incarnation, ShownPartition] = {}
         self._registry: dict[str, StreamId] = {}
         self._clusters: dict[str, Cluster] = {}
         self._grants: dict[str, Grant] = {}
+        self._policies: dict[str, Policy] = {}
+        self._cursors: dict[str, bytes] = {}
         self._lock = RLock()  # a `Visibility` may call `apply` from inside `apply`
 
     def settle(self) -> None:
@@ -85,7 +104,7 @@ class MemoryTable:
         shown = self._weak(incarnation)
         if shown is not None:
             return _log_page(list(islice(shown.query_index(time_from(timestamp)), limit + 1)), limit)
-        partition = self._partitions.get(incarnation, Partition())
+        partition = self._partitions.get(incarnation, ManifestState())
         late = (entry for entry in partition.entries.values() if entry.running_timestamp >= timestamp)
         found = sorted(late, key=lambda entry: (entry.running_timestamp, entry.next_offset))
         return _log_page([*found, partition.head][: limit + 1], limit)
@@ -102,8 +121,22 @@ class MemoryTable:
         shown = self._weak(incarnation)
         if shown is not None and shown.conflict(keys) is not None:
             return None
-        items = self._partitions.get(incarnation, Partition()).items("log")
+        items = items_of(self._partitions.get(incarnation, ManifestState()), "log")
         return _log_page([items[key] for key in keys], len(next_offsets)) if items.keys() >= set(keys) else None
+
+    def items_at_once(self, incarnation: Incarnation, keys: Sequence[str]) -> Mapping[str, Row] | None:
+        """Return the items of these keys, all at one moment."""
+        self._count("TransactGetItems")
+        shown = self._weak(incarnation)
+        if shown is not None and shown.conflict(keys) is not None:
+            return None
+        found: dict[str, Row] = {}
+        items = items_of(self._partitions.get(incarnation, ManifestState()))
+        for key in keys:
+            item = items.get(key)
+            if isinstance(item, Row):
+                found[key] = item
+        return found
 
     def log_before(self, incarnation: Incarnation, offset: Offset, limit: int) -> tuple[FragmentEntry, ...]:
         """Return the log backwards from the entry that ends at or before `offset`."""
@@ -159,9 +192,47 @@ class MemoryTable:
         found = self._query(incarnation, TOMBSTONES, due_from(TimestampMs(due_by + 1)), limit)
         return _all_of(Tombstone, found)
 
-    def journal(self, incarnation: Incarnation, after_revision: int = 0) -> Iterator[JournalEvent]:
+    def journal(
+        self,
+        incarnation: Incarnation,
+        after_revision: int = 0,
+        *,
+        page_items: int | None = None,  # noqa: ARG002  here all is one page
+    ) -> Iterator[JournalEvent]:
         """Yield the events after a revision."""
         yield from _all_of(JournalEvent, self._query(incarnation, event_key(after_revision + 1), LAST_EVENT))
+
+    def recorded_changes(
+        self, incarnation: Incarnation, after_revision: int = 0, *, page_items: int | None = None
+    ) -> Iterator[tuple[JournalEvent, Change]]:
+        """Yield the events after a revision, each with its change."""
+        head = self.head(incarnation)
+        if head is None:
+            return
+        for event in self.journal(incarnation, after_revision, page_items=page_items):
+            yield event, change_of(head.stream, event, self._recorded[incarnation][event.revision])
+
+    def holds(self, incarnation: Incarnation) -> tuple[Hold, ...]:
+        """Return all holds."""
+        return _all_of(Hold, self._query(incarnation, HOLDS, f"{HOLDS}{_LAST}"))
+
+    def erasures(self, incarnation: Incarnation) -> tuple[Erasure, ...]:
+        """Return all erasures."""
+        return _all_of(Erasure, self._query(incarnation, ERASURES, f"{ERASURES}{_LAST}"))
+
+    def rows(
+        self,
+        incarnation: Incarnation,
+        kind: str = "",
+        *,
+        after: str = "",
+        page_items: int | None = None,  # noqa: ARG002  here all is one page
+    ) -> Iterator[Row]:
+        """Yield the items whose sort keys begin with `kind`, from after a sort key on."""
+        first = max(kind, f"{after}\0" if after else "")
+        for one in self._query(incarnation, first, f"{kind}{_LAST}", every_kind=True):
+            assert isinstance(one, Row)
+            yield one
 
     def incarnation_of(self, vhost: str, name: str) -> Incarnation | None:
         """Return the newest incarnation of a stream. Raises InvalidNameError."""
@@ -206,23 +277,54 @@ class MemoryTable:
         self._count("DeleteItem")
         return self._grants.pop(grant_key(grant), None) is not None
 
+    def policies(self) -> tuple[Policy, ...]:
+        """Return all policies."""
+        self._count("Query")
+        return tuple(policy for _, policy in sorted(self._policies.items()))
+
+    def put_policy(self, policy: Policy) -> None:
+        """Write a policy."""
+        self._count("PutItem")
+        self._policies[policy.name] = policy
+
+    def delete_policy(self, name: str) -> bool:
+        """Delete a policy."""
+        self._count("DeleteItem")
+        return self._policies.pop(name, None) is not None
+
+    def cursor(self, name: str) -> bytes | None:
+        """Return how far a run has got."""
+        self._count("GetItem")
+        return self._cursors.get(name)
+
+    def put_cursor(self, name: str, data: bytes) -> None:
+        """Write how far a run has got."""
+        self._count("PutItem")
+        self._cursors[name] = data
+
+    def delete_cursor(self, name: str) -> None:
+        """Forget how far a run has got."""
+        self._count("DeleteItem")
+        self._cursors.pop(name, None)
+
     def apply(self, change: Change) -> None:
         """Write a change."""
         assert change.items <= MAX_ITEMS, f"a change of {change.items} items"
         self._count("TransactWriteItems")
         stream = change.head.stream
         with self._lock:
-            before = self._partitions.get(stream.incarnation, Partition())
+            before = self._partitions.get(stream.incarnation, ManifestState())
             after = before.after(change)
             shown = self._weak(stream.incarnation)
             if shown is not None:
-                conflict = shown.conflict(changed(before.items(), after.items()))
+                conflict = shown.conflict(changed(items_of(before), items_of(after)))
                 # The policy, which `conflict` asks, may have written to the table: then `after` is made from an old
                 # state.
                 if conflict is not None or before is not self._partitions.get(stream.incarnation, before):
                     raise LostRaceError(f"transaction conflict: {conflict} of {stream} is being written")
-                shown.begin(before.items(), after.items())
+                shown.begin(items_of(before), items_of(after))
             self._partitions[stream.incarnation] = after
+            self._recorded.setdefault(stream.incarnation, {})[change.event.revision] = recorded(change)
             if before.head is None:
                 self._registry[registry_key(stream.vhost, stream.name, stream.incarnation)] = stream
 
@@ -230,20 +332,27 @@ class MemoryTable:
         self._count("GetItem")
         shown = self._weak(incarnation)
         if shown is None:
-            found = self._partitions.get(incarnation, Partition()).items(_kind(key)).get(key)
+            found = items_of(self._partitions.get(incarnation, ManifestState()), _kind(key)).get(key)
         else:
             found = shown.get(key)
         return found if isinstance(found, kind) else None
 
     def _query(
-        self, incarnation: Incarnation, first: str, last: str, limit: int | None = None, *, backwards: bool = False
+        self,
+        incarnation: Incarnation,
+        first: str,
+        last: str,
+        limit: int | None = None,
+        *,
+        backwards: bool = False,
+        every_kind: bool = False,
     ) -> list[object]:
         """Read a range of keys, both ends included."""
         self._count("Query")
         shown = self._weak(incarnation)
         if shown is not None:
             return list(islice(shown.query(first, last, backwards=backwards), limit))
-        items = self._partitions.get(incarnation, Partition()).items(_kind(first))
+        items = items_of(self._partitions.get(incarnation, ManifestState()), "" if every_kind else _kind(first))
         keys = sorted((key for key in items if first <= key <= last), reverse=backwards)
         return [items[key] for key in keys[:limit]]
 
@@ -257,7 +366,7 @@ class MemoryTable:
             return self._visible[incarnation]
 
     def _items(self, incarnation: Incarnation) -> Items:
-        return self._partitions.get(incarnation, Partition()).items()
+        return items_of(self._partitions.get(incarnation, ManifestState()))
 
     def _count(self, call: str) -> None:
         with self._lock:
