@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from coldstream.errors import StreamNotFoundError
+from coldstream.local.environment import client
 from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST
 from coldstream.read.reader import Reader
@@ -54,9 +56,11 @@ def until(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.1)
 
 
-def messages(stack: EmulatedStack, name: str, vhost: str = "/") -> list[tuple[int, bytes]]:
+def messages(
+    stack: EmulatedStack, name: str, vhost: str = "/", *, on_gap: Literal["raise", "skip"] = "raise"
+) -> list[tuple[int, bytes]]:
     try:
-        with Reader(stack.resolver_url, vhost, name, FIRST) as reader:
+        with Reader(stack.resolver_url, vhost, name, FIRST, on_gap=on_gap) as reader:
             return [(message.offset, message.raw) for message in reader.messages()]
     except StreamNotFoundError:
         return []
@@ -141,6 +145,48 @@ def test_a_stream_declared_again_is_another_incarnation(broker, stack, agent):
         until(lambda: not (running.state / "pins" / first_incarnation).exists(), "its pins are left")
     with Reader(stack.resolver_url, "/", "again", FIRST, incarnation=first_incarnation) as reader:
         assert [message.offset for message in reader.messages()] == list(range(700))
+
+
+def test_a_damaged_range_is_taken_again_from_the_agent_that_runs_beside_a_broker_that_has_it(broker, stack, agent):
+    published = numbered(0, 2001)
+    with broker.connect() as streams:
+        streams.create_stream("damaged", max_segment_bytes=100_000)
+        # The last message is alone: else the last segment may be full, and the broker rolls it when the agent
+        # subscribes. Nothing comes after it then that proves it, and it stays pinned.
+        for start in range(0, len(published), 100):
+            streams.publish("damaged", published[start : start + 100])
+    running = agent("--data", broker.data_directory, "--include", "damaged", "--scan", "100ms")
+    tail = int(max(broker.stream_directory("damaged").glob("*.segment")).stem)
+    until(lambda: len(messages(stack, "damaged")) == tail, "not archived")
+    until(lambda: len(list((running.state / "pins").glob("*/*.segment"))) == 1, "pins are left")
+
+    bucket, s3 = stack.environment["COLDSTREAM_BUCKET"], client("s3", stack.environment)
+    listed = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    directory = broker.stream_directory("damaged").name
+    keys = sorted(one["Key"] for one in listed if f"_{directory}/data/" in one["Key"])
+    assert len(keys) > 5
+    body = bytearray(s3.get_object(Bucket=bucket, Key=keys[1])["Body"].read())
+    body[len(body) // 2] ^= 1
+    s3.put_object(Bucket=bucket, Key=keys[1], Body=bytes(body))
+    s3.delete_object(Bucket=bucket, Key=keys[3])
+
+    scrub(stack, 5, "damaged", "--deep")
+    scrub(stack, 0, "damaged", "--deep", "--repair", "--take-again")
+    until(
+        lambda: len(messages(stack, "damaged", on_gap="skip")) == tail,
+        f"not taken again: {running.log.read_text()[-3000:]}",
+    )
+    assert messages(stack, "damaged") == list(enumerate(published[:tail]))
+    scrub(stack, 0, "damaged", "--deep", "--restart")
+    until(lambda: len(list((running.state / "pins").glob("*/*.segment"))) == 1, "pins are left")
+    assert stack.dead_letters() == 0
+
+
+def scrub(stack: EmulatedStack, code: int, *arguments: str) -> None:
+    command = [sys.executable, "-m", "coldstream.cli.main", "scrub", *arguments]
+    environment = os.environ | stack.environment | {"PYTHONPATH": str(PACKAGES)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, f"{done.stdout}{done.stderr}"
 
 
 def test_status_shows_what_there_is(broker, stack, agent):

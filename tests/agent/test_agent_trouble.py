@@ -30,6 +30,7 @@ from coldstream.agent.rules import Rules
 from coldstream.errors import BrokerRefusedError, InvalidSettingError, LoginRefusedError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.live.address import BrokerAddress
+from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
@@ -99,6 +100,22 @@ async def test_a_bug_in_what_is_shown_is_told_and_does_not_end_it(tmp_path, node
     async with running(agent, node):
         await until(lambda: (found := shown(agent)) is not None and not found.problems)
         assert agent.metrics._failures.labels("", "", "unexpected")._value.get() == 1
+
+
+async def test_once_it_ends_nobody_asks_an_archive_that_takes_no_requests_any_more(tmp_path, node):
+    agent = make(tmp_path, node)
+    archive = agent._archive
+
+    async def at_work() -> None:
+        while not archive._stopped.is_set():  # noqa: ASYNC110  it has to be at work in each turn of the loop
+            await asyncio.sleep(0)
+        await archive.newest_incarnation("/", "orders")
+
+    async with running(agent, node) as task:
+        await until(lambda: shown(agent) is not None or task.done())
+        work = asyncio.create_task(at_work())
+        agent.archivers._tasks[Incarnation("orders")] = work
+    assert work.cancelled()
 
 
 async def test_a_data_directory_that_cannot_be_read_is_told_and_read_again(tmp_path, node, monkeypatch):

@@ -56,12 +56,12 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> ArchiveClient:
 async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
     monkeypatch.setattr(archive_module, "RENEW_S", 0.0)
     with pytest.raises(AccessDeniedError):
-        await archive.covered_to(INCARNATION, Offset(0), None)
+        await archive.covered_to(INCARNATION, Offset(0), Offset(9))
     archive.renew()
     async with asyncio.timeout(5):
         while True:
             try:
-                assert await archive.covered_to(INCARNATION, Offset(0), None) == 0
+                assert await archive.covered_to(INCARNATION, Offset(0), Offset(9)) == 0
             except AccessDeniedError:
                 await asyncio.sleep(0.01)
             else:
@@ -71,7 +71,7 @@ async def test_clients_made_anew_find_new_credentials(archive, monkeypatch):
 async def test_clients_are_not_made_anew_all_the_time(archive):
     archive.renew()
     with pytest.raises(AccessDeniedError):
-        await archive.covered_to(INCARNATION, Offset(0), None)
+        await archive.covered_to(INCARNATION, Offset(0), Offset(9))
 
 
 @pytest.mark.parametrize("missing", ["COLDSTREAM_BUCKET", "COLDSTREAM_TABLE", "COLDSTREAM_EVENT_BUS"])
@@ -130,10 +130,10 @@ async def test_the_cluster_of_the_settings_is_the_one_that_is_announced_for(monk
         await archive.announce_loss(STREAM, PendingLoss(Offset(0), Offset(9), "the disk was full"))
         assert Bus.sources[-1] == source
         if name == "eu":
-            await archive.check_cluster(STREAM)
+            await archive.check_accepted(STREAM)
         else:
             with pytest.raises(OtherClusterError):
-                await archive.check_cluster(STREAM)
+                await archive.check_accepted(STREAM)
         archive.stop()
     with pytest.raises(InvalidSettingError, match="COLDSTREAM_CLUSTER"):
         ArchiveClient.from_environment(SETTINGS | {"COLDSTREAM_CLUSTER": "a/b"}, BandwidthLimit(None), 4)

@@ -12,17 +12,20 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from coldstream.agent import losses, slice_delivery
+from coldstream.agent import archiver, losses, slice_delivery
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archive_reads import StagingActivity
 from coldstream.agent.losses import UNSEEN
 from coldstream.agent.proof import broker as proof
 from coldstream.agent.rules import Rules
 from coldstream.agent.stream_file import RememberedStream, StreamFile
+from coldstream.agent.stream_state import StreamState
 from coldstream.errors import AccessDeniedError
 from coldstream.manifest.cluster import Cluster
+from coldstream.manifest.repair import DAMAGED, plan_range_removal
 from coldstream.manifest.stream import Incarnation
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
+from tests.support.removing import delete, remove_prefix, undelete
 from tests.support.rig import Rig, losses_are_announced
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -432,3 +435,103 @@ async def test_a_stream_of_another_cluster_is_told_and_neither_staged_nor_let_go
     assert rig.bus.announced == []
     assert len(rig.pins) == len(rig.stream.segments)
     assert 'kind="settings"' in generate_latest(rig.metrics.registry).decode()
+
+
+async def test_what_is_published_while_the_archive_has_deleted_the_stream_is_archived_once_that_is_undone(rig):
+    incarnation = Incarnation(rig.stream.incarnation)
+    rig.stream.publish(100)
+    async with rig.running() as archiver:
+        await rig.catches_up()
+        delete(rig.archive.table, incarnation)
+        tail = rig.archived_to
+        for _ in range(5):
+            rig.stream.publish(100)
+            there = {first for path in rig.stream.segments if (first := int(path.stem)) >= tail}
+            await rig.until(lambda there=there: there <= {*rig.pins})
+            rig.stream.retain(2)
+        await rig.until(lambda: archiver.failures.text and "StreamDeletedError" in archiver.failures.text)
+        undelete(rig.archive.table, incarnation)
+        await rig.catches_up()
+    assert rig.bus.lost == []
+
+
+async def test_what_is_pinned_of_a_stream_is_let_go_once_its_purge_has_begun(rig):
+    incarnation = Incarnation(rig.stream.incarnation)
+    rig.stream.publish(100)
+    async with rig.running() as archiver:
+        await rig.catches_up()
+        delete(rig.archive.table, incarnation)
+        rig.stream.publish(300)
+        await rig.until(lambda: archiver.failures.text and "StreamDeletedError" in archiver.failures.text)
+        assert len(rig.pins) > 3
+        announced = len(rig.bus.announced)
+        remove_prefix(rig.archive.table, incarnation, 1)
+        await rig.until(lambda: len(rig.pins) == 1)
+    # One may be announced, if the purge begins between the look at what is covered and the one at what is accepted.
+    assert len(rig.bus.announced) <= announced + 1
+
+
+def give_up(rig, number):
+    """Give up an entry as the scrub does whose object is damaged."""
+    table, incarnation = rig.archive.table, Incarnation(rig.stream.incarnation)
+    entries = table.log_from_offset(incarnation, Offset(0), 1000).entries
+    before, entry, following = entries[number - 1 : number + 2]
+    rig.archive.objects.delete(entry.key)
+    table.apply(
+        plan_range_removal(
+            table.head(incarnation),
+            before,
+            entry,
+            following,
+            missing=list(table.missing(incarnation)),
+            holds=[],
+            at=TimestampMs(0),
+            due_at=TimestampMs(10**15),
+            reason=DAMAGED,
+            by="a test",
+        )
+    )
+    return entry
+
+
+@pytest.mark.parametrize("every_ms", [None, 1000])
+async def test_what_was_damaged_is_archived_again_while_the_broker_has_it(rig, monkeypatch, every_ms):
+    monkeypatch.setattr(archiver, "LOOK_BACK_SCANS", 2)
+    rig.every_ms = every_ms
+    rig.stream.publish(500)
+    async with rig.running() as running:
+        await rig.until(lambda: running.state is StreamState.FOLLOWING and rig.archived)
+        whole, archived_to = rig.archived, running.progress.archived_to
+        damaged = give_up(rig, len(whole) // 2)
+        assert (damaged.first_offset, damaged.next_offset) not in rig.archived
+        await rig.until(lambda: rig.archived == whole)
+        await rig.until(lambda: running.progress.archived_to == archived_to)
+        announced = len(rig.bus.announced)
+        await rig.until(lambda: len(rig.pins) == 1)
+        rig.stream.publish(500)
+        await rig.until(lambda: rig.archived_to >= int(rig.stream.segments[-1].stem))
+    assert len(rig.bus.announced) > announced
+    assert rig.bus.lost == []
+
+
+async def test_what_was_damaged_stays_a_gap_if_the_broker_has_it_no_more(rig, monkeypatch):
+    monkeypatch.setattr(archiver, "LOOK_BACK_SCANS", 1)
+    rig.stream.publish(500)
+    async with rig.running() as running:
+        await rig.catches_up()
+        archived_to = running.progress.archived_to
+        rig.stream.retain(1)
+        give_up(rig, 2)
+        reads = []
+        holes = ArchiveClient.holes
+
+        async def noted(self, *arguments):
+            found = await holes(self, *arguments)
+            reads.append(found)
+            return found
+
+        monkeypatch.setattr(ArchiveClient, "holes", noted)
+        await rig.until(lambda: len(reads) > 2)
+        assert running.progress.archived_to == archived_to
+    announced = [*rig.bus.announced]
+    assert len(announced) == len(set(announced))

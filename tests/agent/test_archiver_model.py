@@ -37,6 +37,8 @@ class History:
         self.loses = loses
         self.stream = Replica(tmp_path / "data", max_segment_bytes=self.rng.choice([700, 2000]), seed=seed)
         self.rig = Rig(tmp_path, self.stream, self.stream)
+        # Chunks of one size: what a lost leader wrote often ends where the next leader's log has a border, too.
+        self.messages = self.rng.choice([[1, 2, 3], [2]])
         self.failing = 0.0
         self._running: AsyncExitStack | None = None
         self._make_flaky()
@@ -60,21 +62,23 @@ class History:
     def _publish(self) -> None:
         if not self.stream.alone:
             step_ms = self.rng.choice([10, 700, -300])
-            chunks, messages = self.rng.randrange(1, 12), self.rng.randrange(1, 4)
-            self.stream.publish(chunks, messages=messages, size=60, step_ms=step_ms)
+            self.stream.publish(self.rng.randrange(1, 12), messages=self._messages(), size=60, step_ms=step_ms)
+
+    def _messages(self) -> int:
+        return self.rng.choice(self.messages)
 
     def _track(self) -> None:
         if not self.stream.alone:
             self.stream.track()
 
     def _publish_alone(self) -> None:
-        self.stream.publish_alone(self.rng.randrange(1, 12), messages=self.rng.randrange(1, 4), size=60)
+        self.stream.publish_alone(self.rng.randrange(1, 12), messages=self._messages(), size=60)
 
     def _come_back(self) -> None:
         self.stream.commit()
 
     async def _lose_leader(self) -> None:
-        self.stream.lose_leader(self.rng.randrange(12), messages=self.rng.randrange(1, 4), size=60)
+        self.stream.lose_leader(self.rng.randrange(12), messages=self._messages(), size=60)
         if self.rng.random() < 0.5:
             await asyncio.sleep(0.02)
         self.stream.truncate()
@@ -84,8 +88,7 @@ class History:
         if self.stream.alone or not self.stream.on_disk:
             return
         for path in self.stream.expendable(self.rng.randrange(1, 5)):
-            pin = self.rig.tmp_path / "state/pins" / self.stream.incarnation / path.name
-            if self.loses or self._is_archived(int(path.stem)) or (pin.exists() and pin.samefile(path)):
+            if self.loses or self._is_archived(int(path.stem)) or self._is_kept(path):
                 self.stream.delete_file(path)
                 if self.rng.random() < 0.3:
                     await asyncio.sleep(0.005)
@@ -95,6 +98,17 @@ class History:
     def _is_archived(self, first_offset: int) -> bool:
         after = next((int(path.stem) for path in self.stream.segments if int(path.stem) > first_offset), None)
         return after is not None and any(first <= first_offset and after <= end for first, end in self.rig.archived)
+
+    def _is_kept(self, path: Path) -> bool:
+        """Tell whether the agent has pinned a file, and has seen it beside its neighbours if the leader changed."""
+        pins = self.rig.tmp_path / "state/pins" / self.stream.incarnation
+        for before, after in pairwise(self.stream.on_disk):
+            if path in {before.path, after.path} and before.chunks[-1].header.epoch != after.chunks[0].header.epoch:
+                last, first = before.chunks[-1].header, after.chunks[0].header
+                if not (pins / f"{first.chunk_id:020}-{last.epoch}-{first.epoch}.succession").exists():
+                    return False
+        pin = pins / path.name
+        return pin.exists() and pin.samefile(path)
 
     def _make_anew(self) -> None:
         if self.rng.random() < 0.3 and (self.loses or not self.stream.alone):

@@ -22,6 +22,7 @@ from coldstream.manifest.entry import Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from tests.manifest.samples import fragment
+from tests.support.removing import delete, remove_prefix
 from tests.support.rig import Bus
 from tests.support.segments import MemoryArchive
 
@@ -211,3 +212,14 @@ async def test_a_loss_that_could_not_be_announced_is_told_later_also_by_the_next
 async def test_what_is_given_up_is_lost_at_once(scene: Scene) -> None:
     scene.losses.lose(PendingLoss(Offset(5), Offset(9), "full"))
     assert await scene.after(0) == [(5, 9, "full")]
+
+
+async def test_what_the_archive_had_removed_is_not_lost(scene: Scene) -> None:
+    for first in (10, 20, 40):
+        scene.commit(first, first + 10)
+    remove_prefix(scene.archive.table, INCARNATION, 2)
+    await scene.losses.suspect(Offset(0), Offset(50), unseen=True)
+    assert await scene.after() == [(30, 40, UNSEEN)]
+    delete(scene.archive.table, INCARNATION)
+    await scene.losses.suspect(Offset(0), Offset(500), unseen=True)
+    assert await scene.after() == []

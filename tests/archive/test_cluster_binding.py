@@ -16,9 +16,13 @@ from coldstream.errors import InvalidEventError, OtherClusterError
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.control import ControlObjects
+from coldstream.store.keys import Keys
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import Offset
 from tests.support.segments import START, STREAM, MemoryArchive
 
+CONTROL = ControlObjects(MemoryObjects(), Keys())
 EU, US = Cluster("eu"), Cluster("us")
 LATER = Incarnation("__orders_1763700000000000009")
 OF_US = StreamId("/", "payments", Incarnation("__payments_1763700000000000001"))
@@ -72,7 +76,7 @@ def test_another_cluster_adds_nothing_to_a_stream_that_is_bound(
         archive.uploader.upload(event)
     lost = SegmentLost(stream, event.first_offset, event.next_offset, "says who?", other)
     with pytest.raises(OtherClusterError):
-        record_loss(archive.table, lost, lambda: START)
+        record_loss(archive.table, CONTROL, lost, lambda: START)
     assert (archive.state(), archive.table.head(STREAM.incarnation)) == before
     assert archive.table.incarnation_of("/", "orders") == STREAM.incarnation
     assert archive.table.head(LATER) is None
@@ -101,9 +105,11 @@ def test_streams_of_an_agent_without_a_cluster_are_taken_over_by_the_first_clust
 
 
 def test_a_loss_alone_binds_a_stream_too(archive: MemoryArchive) -> None:
-    record_loss(archive.table, SegmentLost(STREAM, Offset(0), Offset(9), "the disk was full", EU), lambda: START)
+    record_loss(
+        archive.table, CONTROL, SegmentLost(STREAM, Offset(0), Offset(9), "the disk was full", EU), lambda: START
+    )
     with pytest.raises(OtherClusterError):
-        claim(archive.table, STREAM, US)
+        claim(archive.table, CONTROL, STREAM, US)
 
 
 def test_if_two_clusters_announce_at_once_exactly_one_is_refused(archive: MemoryArchive) -> None:
@@ -114,7 +120,7 @@ def test_if_two_clusters_announce_at_once_exactly_one_is_refused(archive: Memory
         refused = set()
         for cluster, _ in sorted(claims, key=lambda each: each[1]):
             try:
-                claim(archive.table, stream, cluster)
+                claim(archive.table, CONTROL, stream, cluster)
             except OtherClusterError:
                 refused.add(cluster)
         assert len(refused) == 1
@@ -129,14 +135,14 @@ def test_a_claim_that_finds_no_binding_but_loses_the_race_is_refused(archive: Me
             return found
 
     with pytest.raises(OtherClusterError, match="bound to cluster 'us'"):
-        claim(Overtaken(), STREAM, EU)
+        claim(Overtaken(), CONTROL, STREAM, EU)
 
 
 def test_a_claim_costs_two_reads(archive: MemoryArchive) -> None:
-    claim(archive.table, STREAM, EU)
+    claim(archive.table, CONTROL, STREAM, EU)
     archive.table.requests.clear()
-    claim(archive.table, STREAM, EU)
+    claim(archive.table, CONTROL, STREAM, EU)
     assert archive.table.requests == {"GetItem": 2}
     archive.table.requests.clear()
-    claim(archive.table, OF_US, NO_CLUSTER)
+    claim(archive.table, CONTROL, OF_US, NO_CLUSTER)
     assert archive.table.requests == {"GetItem": 2}

@@ -15,19 +15,26 @@ from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import UploadResult
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import CorruptionError
-from coldstream.format.chunk import ChunkHeader, iter_chunks
+from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled, stage
+from coldstream.manifest.change import EntryVersion, ReplaceEntry
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import Encoding
+from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId, stream_from_directory
 from coldstream.store.memory.table import MemoryTable
 from tests.support.archive import NOW
+from tests.support.changes import change_to
 from tests.support.compacting import compact_stream
 from tests.support.earlier_changes import without_later_fields
 from tests.support.forked_streams import rebuild, write_history
 from tests.support.golden import golden_logs
+from tests.support.removing import head_of
 from tests.support.segments import STREAM, MemoryArchive
+
+INCARNATION = STREAM.incarnation
+CRC_AT = 32
+"""Where the CRC-32 of its data stands in a chunk's header."""
 
 FORK = 20
 """In the middle of the first segment of 40,000 bytes, and of its second fragment."""
@@ -340,3 +347,70 @@ def test_as_much_of_a_broken_copy_is_archived_whether_its_neighbours_come_before
         states.append(archive.state())
     assert states[0] == states[1]
     assert len(states[0][0]) >= 2  # type: ignore[arg-type]
+
+
+def _without_messages(data: bytes) -> bytes:
+    erased, at = bytearray(data), 0
+    while at < len(data):
+        if data[at] & 0x80:
+            at += 11 + int.from_bytes(data[at + 7 : at + 11], "big")
+        else:
+            size = int.from_bytes(data[at : at + 4], "big")
+            erased[at + 4 : at + 4 + size] = bytes(size)
+            at += 4 + size
+    return bytes(erased)
+
+
+def erase(archive: MemoryArchive, number: int) -> FragmentEntry:
+    """Erase the messages of a fragment that are in no sub-batch: their bytes become zeros."""
+    entry = archive.log()[number]
+    body = bytearray(archive.body(entry.key))
+    position = SEGMENT_HEADER_BYTES
+    for chunk in iter_chunks(bytes(body[position : position + entry.data_bytes]), source=entry.key):
+        header = chunk.header
+        if header.type is ChunkType.USER:
+            data_at = position + CHUNK_HEADER_BYTES + header.bloom_bytes
+            data = _without_messages(bytes(body[data_at : data_at + header.data_bytes]))
+            body[data_at : data_at + header.data_bytes] = data
+            body[position + CRC_AT : position + CRC_AT + 4] = crc32(data).to_bytes(4, "big")
+        position += header.total_bytes
+    data = bytes(body[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes])
+    key = archive.keys.fragment(INCARNATION, entry.first_offset, entry.generation + 1)
+    archive.objects.put(key, bytes(body))
+    erased = replace(
+        entry, key=key, generation=entry.generation + 1, crc32=crc32(body), data_crc32=crc32(data), erased=True
+    )
+    head = head_of(archive.table, INCARNATION)
+    change = change_to(replace(head, revision=head.revision + 1), [ReplaceEntry(EntryVersion.of(entry), erased)])
+    archive.table.apply(change)
+    return erased
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_copy_of_what_was_erased_is_of_the_same_history_and_brings_nothing_back(
+    directory: Path, between: str
+) -> None:
+    archive = MemoryArchive()
+    archive.announce(directory)
+    for number in (0, 2):
+        erase(archive, number)
+    BETWEEN[between](archive)
+    before = archive.log()
+    assert any(entry.erased for entry in before)
+    for event in archive.stage(directory):
+        done = archive.uploader.upload(event)
+        assert (done.quarantined, done.fragments_committed) == (None, 0)
+        assert archive.objects.info(event.staged_key) is None
+    assert archive.log() == before
+
+
+def test_a_second_history_is_quarantined_though_what_it_contradicts_was_erased(tmp_path: Path) -> None:
+    first = write_history(tmp_path / "first", max_segment_bytes=40_000)
+    second = write_history(tmp_path / "second", max_segment_bytes=40_000, forks_at=FORK, ms_behind=1)
+    archive = MemoryArchive(stream=STREAM)
+    archive.uploader.upload(archive.stage(first)[0])
+    for number in range(len(archive.log())):
+        erase(archive, number)
+    slice_ = find_rolled(second)[0]
+    event = stage(slice_, archive.stream, archive.objects, archive.keys)
+    is_put_aside(archive, event, slice_.path, archive.uploader.upload(event))

@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
 
 from coldstream.archive.commit import commit_fragment
-from coldstream.archive.coverage import covered_to, read_coverage
+from coldstream.archive.coverage import Coverage, covered_to, read_coverage
+from coldstream.errors import ContradictionError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.format.writer import make_chunk
 from coldstream.manifest.compaction import plan_replacement
 from coldstream.manifest.groups import Group
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.sortkeys import gap_key, log_key
-from coldstream.units import MAX_OFFSET, Offset
+from coldstream.units import MAX_OFFSET, ChunkId, Epoch, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, entry
+from tests.support.removing import delete, remove_prefix, undelete
 
 INCARNATION = ORDERS.incarnation
 
@@ -150,3 +155,82 @@ def test_a_compaction_hides_nothing_for_longer_than_it_takes_to_read_again(monke
             assert asked, "it was read again"
         asked.clear()
     assert whole == 2 * (8 + 1), "with the merged entry, or with all of the others"
+
+
+@pytest.mark.parametrize(
+    ("first", "following", "expected"),
+    [(0, 100, 20), (5, 100, 20), (5, 12, 12), (0, 20, 20), (15, 100, 20), (20, 100, 20), (30, 100, 50), (25, 100, 25)],
+)
+def test_what_lies_below_the_floor_is_covered(first: int, following: int, expected: int) -> None:
+    table = table_of((5, 10), (10, 20), (30, 40), (40, 50))
+    remove_prefix(table, INCARNATION, 2)
+    assert reached(table, first, following) == expected
+
+
+def test_the_chain_goes_on_from_the_floor() -> None:
+    table = table_of((5, 10), (10, 20), (20, 40), (40, 50))
+    remove_prefix(table, INCARNATION, 2)
+    assert reached(table, 0) == 50
+
+
+def test_all_of_a_log_that_lost_its_entries_is_covered_up_to_its_floor() -> None:
+    table = table_of((5, 10), (10, 20))
+    remove_prefix(table, INCARNATION, 2)
+    assert reached(table, 0) == 20
+    assert reached(table, 20, 30) == 20
+
+
+def test_a_deletion_that_can_be_undone_covers_nothing_and_one_that_cannot_covers_all() -> None:
+    table = table_of((5, 10), (10, 20), (30, 40))
+    delete(table, INCARNATION)
+    assert reached(table, 0, 1000) == 0
+    assert reached(table, 5, 1000) == 20
+    assert reached(table, 50, 1000) == 50
+    undelete(table, INCARNATION)
+    assert reached(table, 50, 1000) == 50
+    delete(table, INCARNATION)
+    remove_prefix(table, INCARNATION, 1)
+    assert reached(table, 0, 1000) == 1000
+    assert reached(table, 50, 1000) == 1000
+
+
+def test_an_agent_at_the_tail_pays_one_query_however_much_was_removed() -> None:
+    table = table_of((5, 10), (10, 20), (20, 30))
+    remove_prefix(table, INCARNATION, 2)
+    table.requests.clear()
+    assert reached(table, 20, 30) == 30
+    assert reached(table, 30, 40) == 30
+    assert table.requests == {"Query": 2}
+
+
+def test_a_span_below_the_floor_is_held_and_removed_and_one_across_it_is_held() -> None:
+    table = table_of((5, 10), (10, 20), (20, 30))
+    remove_prefix(table, INCARNATION, 2)
+    coverage = read_coverage(table, INCARNATION, Offset(0), Offset(30))
+    assert coverage.holds(Offset(0), Offset(20))
+    assert coverage.holds(Offset(0), Offset(30))
+    assert not coverage.holds(Offset(0), Offset(31))
+    assert coverage.is_removed(Offset(20))
+    assert not coverage.is_removed(Offset(21))
+    assert (coverage.floor, coverage.generation) == (20, 1)
+
+
+def header(first: int, records: int) -> ChunkHeader:
+    return make_chunk([b"x"] * records, chunk_id=ChunkId(first), timestamp=TimestampMs(0), epoch=Epoch(1))[0]
+
+
+def test_a_chunk_below_the_floor_counts_as_archived_and_one_across_it_contradicts_the_archive() -> None:
+    table = table_of((5, 10), (10, 20), (40, 50))
+    remove_prefix(table, INCARNATION, 2)
+    coverage = read_coverage(table, INCARNATION, Offset(0), Offset(60))
+    assert coverage.covers(header(18, 2), source="staged")
+    assert not coverage.covers(header(20, 2), source="staged")
+    assert coverage.covers(header(40, 10), source="staged")
+    with pytest.raises(ContradictionError, match="straddles 20"):
+        coverage.covers(header(18, 3), source="staged")
+
+
+def test_the_checksum_of_a_segment_is_unknown_if_messages_of_it_were_erased() -> None:
+    known = replace(entry(5, 10), data_crc32=7)
+    assert Coverage((known,)).segment_crc32() is not None
+    assert Coverage((replace(known, erased=True),)).segment_crc32() is None

@@ -25,3 +25,12 @@ def test_histories_of_writers_with_weak_reads_end_in_a_right_manifest() -> None:
         except BaseException as err:
             err.add_note(f"history {seed}")
             raise
+
+
+def test_nothing_that_retention_or_deletion_removed_comes_back() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES // 3):
+        try:
+            History(seed, is_removed_from=True).run()
+        except BaseException as err:
+            err.add_note(f"history {seed}")
+            raise

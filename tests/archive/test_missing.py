@@ -14,17 +14,22 @@ from coldstream.archive.missing import PAGE_GAPS, record_loss, record_missing
 from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.errors import InvalidEventError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import Gap, JournalKind, Quarantine
+from coldstream.manifest.entry import Gap, JournalKind, Loss, Quarantine
+from coldstream.store.control import ControlObjects
+from coldstream.store.keys import Keys
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MAX_OFFSET, Offset
 from tests.store.samples import NOW, ORDERS, entry
+from tests.support.removing import delete, head_of, remove_prefix
 
+CONTROL = ControlObjects(MemoryObjects(), Keys())
 INCARNATION = ORDERS.incarnation
 WHY = "the disk was full"
 
 
 def lose(table: MemoryTable, first: int, following: int, reason: str = WHY) -> None:
-    record_loss(table, SegmentLost(ORDERS, Offset(first), Offset(following), reason), lambda: NOW)
+    record_loss(table, CONTROL, SegmentLost(ORDERS, Offset(first), Offset(following), reason), lambda: NOW)
 
 
 def put_aside(table: MemoryTable, first: int, following: int, key: str = "quarantine/x") -> None:
@@ -291,3 +296,48 @@ def test_a_gap_without_anything_missing_has_no_reason() -> None:
     commit(table, 0, 10)
     commit(table, 20, 30)
     assert table.gaps(INCARNATION, 10) == (Gap(Offset(10), Offset(20)),)
+
+
+def test_a_loss_of_what_was_removed_is_none_and_of_one_across_the_floor_only_the_rest_is() -> None:
+    table = MemoryTable()
+    for first, following in ((0, 10), (10, 20), (30, 40)):
+        commit(table, first, following)
+    remove_prefix(table, INCARNATION, 2)
+    control = ControlObjects(MemoryObjects(), Keys())
+    assert not record_loss(table, control, SegmentLost(ORDERS, Offset(3), Offset(20), WHY), lambda: NOW)
+    assert list(table.missing(INCARNATION)) == []
+    assert record_loss(table, control, SegmentLost(ORDERS, Offset(3), Offset(30), WHY), lambda: NOW)
+    assert list(table.missing(INCARNATION)) == [Loss(Offset(20), Offset(30), WHY, NOW)]
+    assert list(control.losses(INCARNATION)) == [Loss(Offset(20), Offset(30), WHY, NOW)]
+
+
+def test_a_loss_of_a_deleted_stream_is_none_once_its_purge_has_begun() -> None:
+    table = MemoryTable()
+    commit(table, 0, 10)
+    delete(table, INCARNATION)
+    control = ControlObjects(MemoryObjects(), Keys())
+    assert record_loss(table, control, SegmentLost(ORDERS, Offset(10), Offset(20), WHY), lambda: NOW)
+    assert list(table.missing(INCARNATION)) == [Loss(Offset(10), Offset(20), WHY, NOW)]
+    remove_prefix(table, INCARNATION, 1)
+    assert not record_loss(table, control, SegmentLost(ORDERS, Offset(20), Offset(30), WHY), lambda: NOW)
+    assert head_of(table, INCARNATION).losses == 1
+    assert len(list(control.losses(INCARNATION))) == 1
+
+
+def test_a_loss_is_in_the_bucket_before_it_is_in_the_manifest_and_only_if_it_will_be() -> None:
+    control = ControlObjects(MemoryObjects(), Keys())
+    seen: list[list[Loss]] = []
+
+    class Watched(MemoryTable):
+        def apply(self, change: Change) -> None:
+            seen.append(list(control.losses(INCARNATION)))
+            super().apply(change)
+
+    table = Watched()
+    lost = SegmentLost(ORDERS, Offset(10), Offset(20), WHY)
+    record_loss(table, control, lost, lambda: NOW)
+    assert seen == [[Loss(Offset(10), Offset(20), WHY, NOW)]]
+    assert control.stream(INCARNATION) == ORDERS
+    # Wholly covered by the first, so the manifest does not record it: nor may the bucket.
+    record_loss(table, control, SegmentLost(ORDERS, Offset(12), Offset(14), "again"), lambda: NOW)
+    assert list(control.losses(INCARNATION)) == list(table.missing(INCARNATION))

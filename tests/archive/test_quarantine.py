@@ -205,3 +205,32 @@ def test_a_good_copy_staged_while_a_corrupt_one_goes_to_quarantine_stays(
     for event in (stage(find_rolled(directory)[0], STREAM, archive.objects, archive.keys), *others):
         archive.uploader.upload(event)
     assert archive.state() == expected
+
+
+def test_the_note_beside_a_copy_says_all_that_the_manifest_records(directory: Path) -> None:
+    archive = MemoryArchive()
+    event = archive.stage(directory)[0]
+    for number, bit in enumerate((1, 2), start=1):
+        data = bytearray(min(directory.glob("*.segment")).read_bytes())
+        data[len(data) // 2] ^= bit
+        archive.objects.objects[event.staged_key] = bytes(data)
+        key = archive.uploader.upload(replace(event, etag=None, cut_every_ms=60_000)).quarantined
+        record = archive.table.quarantine(STREAM.incarnation, event.first_offset, event.next_offset)
+        assert record is not None
+        assert (record.key, record.copies) == (key, number)
+        note = json.loads(archive.body(f"{key}.json"))
+        assert note == {
+            "version": 1,
+            "vhost": STREAM.vhost,
+            "stream": STREAM.name,
+            "incarnation": STREAM.incarnation,
+            "cluster": "",
+            "first_offset": record.first_offset,
+            "next_offset": record.next_offset,
+            "size_bytes": event.size_bytes,
+            "cut_every_ms": 60_000,
+            "etag": record.etag,
+            "at": record.at,
+            "copies": record.copies,
+            "reason": record.reason,
+        }

@@ -80,12 +80,12 @@ class DyingObjects(MemoryObjects):
     countdown = -1
     after = False
 
-    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
         if key.endswith(".fragment"):
             self.countdown -= 1
             if self.countdown == 0 and not self.after:
                 raise Killed
-        super().put_new(key, body, size_bytes=size_bytes, crc32=crc32)
+        super().put_new(key, body, size_bytes=size_bytes, crc32=crc32, note=note)
         if key.endswith(".fragment") and self.countdown == 0:
             raise Killed
 
@@ -307,8 +307,8 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(directory: Path, tmp_path: 
 
 def test_a_bad_put_is_retried_and_is_not_taken_for_a_bad_segment(directory: Path) -> None:
     class LyingObjects(MemoryObjects):
-        def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
-            super().put_new(key, body, size_bytes=size_bytes, crc32=crc32 ^ key.endswith(".fragment"))
+        def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
+            super().put_new(key, body, size_bytes=size_bytes, crc32=crc32 ^ key.endswith(".fragment"), note=note)
 
     archive = MemoryArchive()
     archive.use(objects=LyingObjects())

@@ -30,7 +30,6 @@ from tests.support.compacting import (
 def _as_is_reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in one thread, without delays; fragments of a few points."""
     monkeypatch.setattr("coldstream.compact.run.ThreadPoolExecutor", Inline)
-    monkeypatch.setattr("coldstream.compact.sweep.ThreadPoolExecutor", Inline)
     monkeypatch.setattr("coldstream.store.races.FIRST_DELAY_S", 0)
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 150)
 
@@ -40,6 +39,7 @@ class Stream:
 
     def __init__(self, *fragments: int) -> None:
         self.archive = ChunkArchive(sparse_bytes=150)
+        self.archive.objects.clock = lambda: LONG_AFTER  # by which S3 judges the signatures of a sweep's deletions
         self.committed: list[StoredChunk] = []
         self.next_offset = 0
         for chunks in fragments:
@@ -54,7 +54,7 @@ class Stream:
         return entry
 
     def commit(self, entry: FragmentEntry) -> None:
-        self.archive.commit(entry)
+        entry = self.archive.commit(entry)
         inside = (chunk for chunk in self.archive.chunks if chunk.key == entry.key)
         self.committed = sorted([*self.committed, *inside], key=lambda chunk: chunk.header.chunk_id)
 

@@ -7,18 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.compact.commit import CommitOutcome, commit, finish
+from coldstream.compact.commit import CommitOutcome, commit
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
+from coldstream.lifecycle.unfinished import finish
 from coldstream.manifest.commit import Change
-from coldstream.manifest.compaction import GRACE_MS
-from coldstream.manifest.entry import Encoding, FragmentEntry, Head, JournalKind
+from coldstream.manifest.deletion import plan_delete
+from coldstream.manifest.entry import Encoding, FragmentEntry, Head, Hold, JournalKind
+from coldstream.manifest.fence import plan_fence
 from coldstream.manifest.groups import Group
+from coldstream.manifest.holding import plan_hold
+from coldstream.manifest.removal import plan_prefix_removal
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.log import iter_log
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.races import MAX_ATTEMPTS
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
+from tests.support.changes import change_to
 from tests.support.compacting import LONG_AFTER, assert_right, log_of
 from tests.support.compaction import Compaction
 
@@ -67,7 +73,7 @@ class Case:
         self.table.applied = 0
 
     def commit(self) -> CommitOutcome:
-        return commit(self.table, self.objects, INCARNATION, self.group, self.merged, now=lambda: NOW)
+        return commit(self.table, INCARNATION, self.group, self.merged, now=lambda: NOW)
 
     def commit_another(self, entries: slice) -> FragmentEntry:
         """Have another compaction commit a group of some of the log's entries, in another object."""
@@ -75,9 +81,26 @@ class Case:
         after, self.table.after = self.table.after, lambda _: None
         group = Group(log_of(self.table, INCARNATION)[entries])
         merged = Compaction(self.archive).store(group, Encoding.IDENTITY)
-        assert commit(self.table, self.objects, INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.COMMITTED
+        assert commit(self.table, INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.COMMITTED
         self.table.before, self.table.after = before, after
         return merged
+
+    def remove(self, entries: int) -> None:
+        """Remove the first entries of the log."""
+        log, head = log_of(self.table, INCARNATION), self.table.head(INCARNATION)
+        assert head is not None
+        removed, following = log[:entries], log[entries]
+        self.table.apply(
+            plan_prefix_removal(head, removed, following, (), (), at=NOW, due_at=NOW, why="retention", by=None)
+        )
+
+    def assert_discarded(self) -> None:
+        """The merged object has a tombstone, and can never be committed."""
+        head = self.table.head(INCARNATION)
+        assert head is not None
+        assert head.generation > self.merged.generation
+        assert self.merged.key in {one.key for one in self.table.tombstones(INCARNATION, LONG_AFTER, 100)}
+        assert self.merged.key not in {entry.key for entry in log_of(self.table, INCARNATION)}
 
     def assert_right(self) -> None:
         assert_right(self.archive, self.archive.chunks)
@@ -100,12 +123,21 @@ def test_the_merged_entry_is_alone_afterwards_and_what_it_replaces_is_tombstoned
     assert case.commit() is CommitOutcome.COMMITTED
     (entry,) = log_of(case.table, INCARNATION)
     assert entry == case.merged
-    due = TimestampMs(NOW + GRACE_MS)
+    due = TimestampMs(NOW + LONGEST_GRACE_MS)
     assert not case.table.tombstones(INCARNATION, TimestampMs(due - 1), 100)
     assert {one.key for one in case.table.tombstones(INCARNATION, due, 100)} == {one.key for one in case.group.entries}
-    assert [event.kind for event in case.table.journal(INCARNATION)][-1] is JournalKind.FRAGMENTS_COMPACTED
+    kinds = [event.kind for event in case.table.journal(INCARNATION) if event.key == case.merged.key]
+    assert kinds[0] is JournalKind.FRAGMENTS_COMPACTED
+    assert set(kinds[1:]) <= {JournalKind.COMPACTION_CONTINUED}
     assert case.table.applied == 1 + 2  # the last and three others, then eight
     case.assert_right()
+
+
+def test_the_time_of_grace_is_the_callers() -> None:
+    case = Case()
+    commit(case.table, INCARNATION, case.group, case.merged, now=lambda: NOW, grace_ms=5)
+    assert not case.table.tombstones(INCARNATION, TimestampMs(NOW + 4), 100)
+    assert len(case.table.tombstones(INCARNATION, TimestampMs(NOW + 5), 100)) == len(case.group.entries)
 
 
 def test_more_entries_than_a_page_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,11 +183,11 @@ def test_an_upload_that_commits_meanwhile_is_kept(number: int) -> None:
 
 
 @pytest.mark.parametrize("entries", [slice(0, 12), slice(0, 3), slice(4, 9), slice(8, 12)])
-def test_a_group_that_another_compaction_took_is_superseded_and_its_object_deleted(entries: slice) -> None:
+def test_a_group_that_another_compaction_took_is_superseded_and_its_object_discarded(entries: slice) -> None:
     case = Case()
     another = case.commit_another(entries)
     assert case.commit() is CommitOutcome.SUPERSEDED
-    assert case.merged.key not in case.objects.objects
+    case.assert_discarded()
     assert another.key in {entry.key for entry in log_of(case.table, INCARNATION)}
     case.assert_right()
 
@@ -166,9 +198,9 @@ def test_what_another_compaction_left_is_finished_first() -> None:
     first, second = (Compaction(case.archive).store(group, Encoding.IDENTITY) for group in groups)
     case.table.before = raising(UnavailableError("down"), 2)
     with pytest.raises(UnavailableError):
-        commit(case.table, case.objects, INCARNATION, groups[0], first, now=lambda: NOW)
+        commit(case.table, INCARNATION, groups[0], first, now=lambda: NOW)
     assert case.table.head(INCARNATION).compacting == first.next_offset  # type: ignore[union-attr]
-    outcome = commit(case.table, case.objects, INCARNATION, groups[1], second, now=lambda: NOW)
+    outcome = commit(case.table, INCARNATION, groups[1], second, now=lambda: NOW)
     assert outcome is CommitOutcome.COMMITTED
     assert [one.key for one in log_of(case.table, INCARNATION)] == [first.key, second.key]
     case.assert_right()
@@ -204,49 +236,108 @@ def test_one_that_committed_and_was_merged_again_before_it_heard_of_that_is_not_
     case.assert_right()
 
 
-def test_an_object_is_deleted_when_its_commit_cannot_even_begin() -> None:
+def test_an_object_is_discarded_when_its_commit_cannot_even_begin() -> None:
     case = Case()
-    case.table.on_head = raising(UnavailableError("down"), 0)
+    asked = []
+
+    def once(_: int) -> None:
+        asked.append(1)
+        if len(asked) == 1:
+            raise UnavailableError("down")
+
+    case.table.on_head = once
     with pytest.raises(UnavailableError):
         case.commit()
-    assert case.merged.key not in case.objects.objects
+    case.assert_discarded()
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_object_that_may_be_named_is_kept_whatever_comes_next(moment: str) -> None:
+def test_an_object_is_left_alone_while_nobody_knows_whether_it_is_named(moment: str) -> None:
     case = Case()
     setattr(case.table, moment, raising(UNKNOWN, 1))
     case.table.on_head = raising(UnavailableError("down"), 1)
     with pytest.raises(UnavailableError):
         case.commit()
     assert case.merged.key in case.objects.objects
+    assert not case.table.tombstones(INCARNATION, LONG_AFTER, 100) or moment == "after"
 
 
-def test_a_race_lost_after_an_answer_that_never_came_does_not_make_its_object_ours_to_delete() -> None:
+def test_an_object_that_is_named_is_not_discarded_though_no_answer_came() -> None:
     case = Case()
+    case.table.after = raising(UNKNOWN, 1)
+    asked = []
 
-    def then_lost(number: int) -> None:
-        if number == 2:
-            case.table.on_head = raising(UnavailableError("down"), 2)
-            raise LOST
+    def then_down(applied: int) -> None:
+        if applied == 1:
+            asked.append(1)
+            if len(asked) == 1:
+                raise UnavailableError("down")
 
-    def before(number: int) -> None:
-        raising(UNKNOWN, 1)(number)
-        then_lost(number)
-
-    case.table.before = before
+    case.table.on_head = then_down
     with pytest.raises(UnavailableError):
         case.commit()
-    assert case.merged.key in case.objects.objects
+    assert case.merged.key in {entry.key for entry in log_of(case.table, INCARNATION)}
+    assert case.merged.key not in {one.key for one in case.table.tombstones(INCARNATION, LONG_AFTER, 100)}
 
 
-def test_who_always_loses_gives_up_and_deletes_its_object() -> None:
+def test_who_always_loses_gives_up_and_discards_its_object() -> None:
     case = Case()
-    case.table.before = raising(LOST, *range(1, 100))
+    case.table.before = raising(LOST, *range(1, MAX_ATTEMPTS + 1))
     with pytest.raises(LostRaceError):
         case.commit()
-    assert case.table.applied == MAX_ATTEMPTS
-    assert case.merged.key not in case.objects.objects
+    assert case.table.applied == MAX_ATTEMPTS + 1
+    case.assert_discarded()
+
+
+def test_an_object_whose_key_was_fenced_off_is_superseded_and_discarded() -> None:
+    case = Case()
+    head = case.table.head(INCARNATION)
+    assert head is not None
+    case.table.apply(plan_fence(head, case.merged.generation + 1, NOW))
+    assert case.commit() is CommitOutcome.SUPERSEDED
+    case.assert_discarded()
+    case.assert_right()
+
+
+def test_nothing_of_a_deleted_stream_is_committed() -> None:
+    case = Case()
+    head = case.table.head(INCARNATION)
+    assert head is not None
+    case.table.apply(plan_delete(head, NOW, NOW, "an operator"))
+    assert case.commit() is CommitOutcome.SUPERSEDED
+    assert log_of(case.table, INCARNATION) == case.group.entries
+    case.assert_discarded()
+
+
+def test_a_group_of_which_some_was_removed_is_superseded() -> None:
+    case = Case()
+    case.remove(3)
+    assert case.commit() is CommitOutcome.SUPERSEDED
+    assert log_of(case.table, INCARNATION)[0].first_offset == 6
+    case.assert_discarded()
+
+
+@pytest.mark.parametrize(("first", "following"), [(0, 2), (10, 11), (22, None)])
+def test_a_group_of_which_some_is_held_is_superseded(first: int, following: int | None) -> None:
+    case = Case()
+    head = case.table.head(INCARNATION)
+    assert head is not None
+    end = None if following is None else Offset(following)
+    case.table.apply(plan_hold(head, Hold("case-7", Offset(first), end, "a lawsuit", "legal", NOW)))
+    assert case.commit() is CommitOutcome.SUPERSEDED
+    assert log_of(case.table, INCARNATION) == case.group.entries
+    case.assert_discarded()
+
+
+def test_after_one_was_superseded_the_next_commits_at_a_later_key() -> None:
+    case = Case()
+    case.commit_another(slice(0, 12))
+    assert case.commit() is CommitOutcome.SUPERSEDED
+    case.archive.add(24, steady(2, 99))
+    group = Group(log_of(case.table, INCARNATION))
+    merged = Compaction(case.archive).store(group, Encoding.IDENTITY)
+    assert commit(case.table, INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.COMMITTED
+    case.assert_right()
 
 
 def test_a_race_lost_now_and_then_does_not_end_a_long_removal() -> None:
@@ -270,7 +361,7 @@ def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeyp
     case = Case()
     head = case.table.head(INCARNATION)
     assert head is not None
-    case.table.apply(Change(replace(head, revision=head.revision + 1, compacting=Offset(24))))
+    case.table.apply(change_to(replace(head, revision=head.revision + 1, compacting=Offset(24))))
     with pytest.raises(LostRaceError):
         finish(case.table, INCARNATION, lambda: NOW)
     assert log_of(case.table, INCARNATION) == case.group.entries

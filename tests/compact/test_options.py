@@ -7,7 +7,7 @@ import pytest
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import InvalidSettingError
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import Policy
+from coldstream.manifest.groups import CompactionPolicy
 from coldstream.units import MIB, TimestampMs
 
 GIVEN = {"older_than": "1h", "target_size": "512MiB", "encoding": "identity", "level": 3}
@@ -16,12 +16,20 @@ GIVEN = {"older_than": "1h", "target_size": "512MiB", "encoding": "identity", "l
 def test_units_are_understood() -> None:
     options = CompactOptions.parse(older_than="0.5h", target_size="1.5GiB", encoding="zstd-seekable", level=19)
     assert options == CompactOptions(1_800_000, 1536 * MIB, Encoding.ZSTD_SEEKABLE, 19)
-    assert options.policy(TimestampMs(2_000_000)) == Policy(TimestampMs(200_000), 1536 * MIB, Encoding.ZSTD_SEEKABLE)
+    assert options.policy(TimestampMs(2_000_000)) == CompactionPolicy(
+        TimestampMs(200_000), 1536 * MIB, Encoding.ZSTD_SEEKABLE
+    )
 
 
 @pytest.mark.parametrize(("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000)])
 def test_times_to_the_border_are_taken(older_than: str, milliseconds: int) -> None:
     assert CompactOptions.parse(**GIVEN | {"older_than": older_than}).older_than_ms == milliseconds  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("url_expiry", "milliseconds"), [("1s", 3_601_000), ("3600", 7_200_000), ("7d", 608_400_000)])
+def test_what_is_merged_stays_for_an_hour_longer_than_urls_are_valid(url_expiry: str, milliseconds: int) -> None:
+    assert CompactOptions.parse(**GIVEN | {"url_expiry": url_expiry}).grace_ms == milliseconds  # type: ignore[arg-type]
+    assert CompactOptions.parse(**GIVEN).grace_ms == 608_400_000  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("target_size", "target_bytes"), [("64KiB", 65536), ("4GiB", 1 << 32), ("1000000", 10**6)])
@@ -48,6 +56,9 @@ def test_sizes_to_the_border_are_taken(target_size: str, target_bytes: int) -> N
         ("encoding", "zstd"),
         ("encoding", "gzip\x1b"),
         ("encoding", ""),
+        ("url_expiry", "0s"),
+        ("url_expiry", "604801"),
+        ("url_expiry", "a while"),
         ("level", 0),
         ("level", 20),
         ("level", -1),

@@ -7,14 +7,16 @@ from itertools import islice
 import pytest
 
 from coldstream.compact.plan import find_groups, iter_settled
-from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import Group, Policy
+from coldstream.errors import LostRaceError
+from coldstream.manifest.entry import Encoding, StorageClass
+from coldstream.manifest.groups import CompactionPolicy, Group
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.log import iter_log
 from coldstream.units import TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, steady
 from tests.support.compacting import log_of
 from tests.support.compaction import Compaction
+from tests.support.removing import delete, move_to_class, put_hold, undelete
 
 INCARNATION = STREAM.incarnation
 LATE = TimestampMs(1 << 40)
@@ -64,8 +66,48 @@ def test_what_is_committed_while_the_walk_goes_on_is_not_met_again(monkeypatch: 
     data_bytes = log_of(archive.table, INCARNATION)[0].data_bytes
     compaction = Compaction(archive)
     found = []
-    for group in find_groups(archive.table, INCARNATION, Policy(LATE, 3 * data_bytes)):
+    for group in find_groups(archive.table, INCARNATION, CompactionPolicy(LATE, 3 * data_bytes)):
         found.append((group.first_offset, group.next_offset))
         for _ in compaction.replace(group, compaction.store(group, Encoding.IDENTITY)):
             pass
     assert found == [(first, first + 3) for first in range(0, 30, 3)]
+
+
+def spans(archive: ChunkArchive) -> list[tuple[int, int]]:
+    groups = find_groups(archive.table, INCARNATION, CompactionPolicy(LATE, 1 << 30))
+    return [(group.first_offset, group.next_offset) for group in groups]
+
+
+def test_a_deleted_stream_has_no_groups_until_that_is_undone() -> None:
+    archive = archive_of(6)
+    delete(archive.table, INCARNATION)
+    assert spans(archive) == []
+    undelete(archive.table, INCARNATION)
+    assert spans(archive) == [(0, 6)]
+
+
+@pytest.mark.parametrize(
+    ("first", "following", "expected"),
+    [(4, 6, [(0, 4), (6, 12)]), (9, None, [(0, 9)]), (0, None, []), (12, None, [(0, 12)]), (0, 3, [(3, 12)])],
+)
+def test_what_a_hold_protects_is_in_no_group(
+    first: int, following: int | None, expected: list[tuple[int, int]]
+) -> None:
+    archive = archive_of(12)
+    put_hold(archive.table, INCARNATION, first, following)
+    assert spans(archive) == expected
+
+
+def test_holds_that_do_not_all_show_are_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = archive_of(6)
+    put_hold(archive.table, INCARNATION, 0, 2)
+    monkeypatch.setattr(archive.table, "holds", lambda _: ())
+    with pytest.raises(LostRaceError):
+        spans(archive)
+
+
+def test_what_was_moved_to_a_colder_class_is_left_there() -> None:
+    archive = archive_of(9)
+    for number, storage_class in ((3, StorageClass.GLACIER_IR), (4, StorageClass.DEEP_ARCHIVE)):
+        move_to_class(archive.table, INCARNATION, number, storage_class)
+    assert spans(archive) == [(0, 3), (5, 9)]

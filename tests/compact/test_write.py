@@ -202,9 +202,9 @@ def test_an_object_of_another_size_is_corrupt(encoding: Encoding, cut: int) -> N
 class Replaced(MemoryObjects):
     """All objects get another version, of the same size, once some of it was read."""
 
-    def create_upload(self, key: str) -> str:
+    def create_upload(self, key: str, *, note: str | None = None) -> str:
         self.objects = {key: bytes(len(data)) for key, data in self.objects.items()}
-        return super().create_upload(key)
+        return super().create_upload(key, note=note)
 
 
 def test_an_object_that_is_replaced_before_it_is_copied_is_a_conflict() -> None:

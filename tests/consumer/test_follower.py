@@ -15,6 +15,7 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
+from coldstream.resolve.attach import REMOVED
 from coldstream.units import Offset, TimestampMs
 from tests.support.following import Following, chunks, in_a_world
 from tests.support.world import CREDITS, FakeBroker, World
@@ -274,3 +275,70 @@ async def test_a_stored_offset_that_both_have_passed_is_a_gap(world: World) -> N
     await reading.settled(60)
     assert await reading.stop() is None
     assert reading.offsets == list(range(24, 60))
+
+
+def remove_what_the_broker_has_not(world: World, *, removed: int) -> None:
+    """Archive 20 chunks of 3 messages, of which the broker keeps the last two, and remove the first ones."""
+    world.is_unaware = False
+    chunks(world, 20)
+    world.archive(20)
+    world.retain(2)
+    world.remove(removed)
+
+
+@in_a_world
+async def test_a_start_below_what_the_archive_had_removed_begins_with_what_is_left(world: World) -> None:
+    remove_what_the_broker_has_not(world, removed=10)
+    for start in (FIRST, AtOffset(Offset(7))):
+        reading = Following(world, start)
+        await reading.settled(60)
+        assert await reading.stop() is None
+        assert reading.offsets == list(range(30, 60))
+        assert reading.items.gaps == []
+
+
+@in_a_world
+async def test_a_stored_offset_below_what_the_archive_had_removed_is_a_gap_at_once_and_says_why(world: World) -> None:
+    remove_what_the_broker_has_not(world, removed=10)
+    world.stored["me"] = 6
+    began = asyncio.get_running_loop().time()
+    reading = Following(world, reference="me")
+    with pytest.raises(GapError) as gap:
+        await reading.task
+    assert (gap.value.first_offset, gap.value.next_offset, gap.value.reason) == (7, 30, REMOVED)
+    assert asyncio.get_running_loop().time() - began < GAP_WAIT_S
+
+
+@in_a_world
+async def test_a_stored_offset_below_what_the_archive_had_removed_is_skipped_if_gaps_are(world: World) -> None:
+    remove_what_the_broker_has_not(world, removed=10)
+    world.stored["me"] = 6
+    reading = Following(world, reference="me", on_gap="skip")
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(30, 60))
+    assert [(gap.first_offset, gap.next_offset, gap.reason) for gap in reading.items.gaps] == [(7, 30, REMOVED)]
+
+
+@in_a_world
+async def test_a_log_that_lost_all_of_its_entries_is_passed_like_any_other(world: World) -> None:
+    remove_what_the_broker_has_not(world, removed=20)
+    world.stored["me"] = 6
+    reading = Following(world, reference="me", on_gap="skip")
+    chunks(world, 2)
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets[-1] == world.next_offset - 1
+    assert [(gap.first_offset, gap.reason) for gap in reading.items.gaps] == [(7, REMOVED)]
+
+
+@in_a_world
+async def test_what_the_archive_had_removed_and_the_broker_still_has_is_no_gap(world: World) -> None:
+    chunks(world, 20)
+    world.archive(10)
+    world.remove(8)
+    world.stored["me"] = 6
+    reading = Following(world, reference="me")
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(7, 60))

@@ -110,7 +110,7 @@ def test_a_replica_whose_copy_is_damaged_announces_the_good_one_that_is_staged(t
 class Archived(MemoryObjects):
     """Has an object at a key until it is looked for: it is archived meanwhile."""
 
-    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int) -> None:
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
         raise ObjectExistsError(key)
 
 

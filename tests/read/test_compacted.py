@@ -18,7 +18,7 @@ from coldstream.archive.coverage import covered_to, read_coverage
 from coldstream.errors import LostRaceError
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
-from coldstream.manifest.groups import Group, Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, Group, plan_groups
 from coldstream.manifest.spec import FIRST, LAST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.resolve.answer import Answer, AnswerOutcome, Bounds
 from coldstream.resolve.cursor import Cursor
@@ -106,7 +106,7 @@ class CompactedStream:
 
     def _compact(self) -> Iterator[None]:
         encoding = self.rng.choice([Encoding.IDENTITY, Encoding.ZSTD_SEEKABLE])
-        policy = Policy(TimestampMs(MAX_TIMESTAMP_MS), self.rng.choice([1000, 10_000, 10_000]), encoding)
+        policy = CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), self.rng.choice([1000, 10_000, 10_000]), encoding)
         groups = list(plan_groups(self.compaction.log(), policy))
         if not groups:
             return

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,12 +23,13 @@ from coldstream.errors import (
     CorruptionError,
     GapError,
     InvalidQueryError,
+    NotRestoredError,
     ObjectNotFoundError,
     StreamNotFoundError,
     UnavailableError,
 )
 from coldstream.format.chunk import ChunkType
-from coldstream.manifest.entry import Encoding, Gap
+from coldstream.manifest.entry import Encoding, Gap, StorageClass
 from coldstream.manifest.groups import Group
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.read import http
@@ -37,10 +38,12 @@ from coldstream.read.fetch import RangeFetcher
 from coldstream.read.http import ClosedError
 from coldstream.read.reader import Reader
 from coldstream.resolve.answer import Range
+from coldstream.resolve.attach import REMOVED
 from coldstream.units import ByteRange, Offset, TimestampMs
 from tests.support.archive import STREAM, ChunkArchive, Spec, steady
 from tests.support.compaction import Compaction
 from tests.support.http_archive import Fault, Get, HttpArchive, HttpObjects, http_archive
+from tests.support.removing import move_to_class, remove_prefix
 
 
 @pytest.fixture(autouse=True)
@@ -528,3 +531,52 @@ def test_several_ranges_are_fetched_at_a_time(served: Served) -> None:
 
     served.faults = faults
     assert offsets(served.reader(connections=3)) == list(range(TAIL))
+
+
+NOT_RESTORED = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>InvalidObjectState</Code><Message>The operation is not valid'
+    b" for the object's storage class</Message><StorageClass>DEEP_ARCHIVE</StorageClass></Error>"
+)
+
+
+def test_a_range_in_an_archived_class_raises_at_once_and_names_the_command_that_restores_it(served: Served) -> None:
+    table, incarnation = served.archive.table, STREAM.incarnation
+    for number in (1, 2):
+        move_to_class(table, incarnation, number, StorageClass.DEEP_ARCHIVE)
+    cold = {entry.key for entry in table.log_from_offset(incarnation, Offset(0), 3).entries[1:]}
+    served.http.objects.faults = lambda get: Fault(status=403, body=NOT_RESTORED) if get.key in cold else None
+    found = []
+    with pytest.raises(NotRestoredError) as raised:
+        found += [message.offset for message in served.reader(connections=1).messages()]
+    assert raised.value.storage_class == StorageClass.DEEP_ARCHIVE
+    assert raised.value.command == "coldstream restore orders --offsets 50:150"
+    assert str(raised.value).endswith(": coldstream restore orders --offsets 50:150")
+    assert len([get for get in served.http.objects.gets if get.key == raised.value.key]) == 1
+
+
+def test_another_refusal_is_no_matter_of_storage_classes(served: Served) -> None:
+    served.http.objects.faults = lambda _: Fault(status=403)
+    with pytest.raises(AccessDeniedError):
+        offsets(served.reader())
+
+
+def test_a_start_below_the_floor_begins_with_what_is_left_and_the_reader_knows_the_floor(served: Served) -> None:
+    remove_prefix(served.archive.table, STREAM.incarnation, 2)
+    reader = served.reader(AtOffset(Offset(7)))
+    assert offsets(reader)[0] == 100
+    assert (reader.floor, reader.gaps) == (100, [])
+    reader = served.reader(AtOffset(Offset(120)))
+    assert offsets(reader)[0] == 120
+    assert reader.floor is None
+
+
+def test_what_is_removed_while_a_reader_comes_to_it_is_a_gap_that_says_why(served: Served) -> None:
+    reader = served.reader(connections=1, prefetch_bytes=1, range_bytes=1)
+    reader._query = replace(reader._query, bounds=replace(reader._query.bounds, max_ranges=1))
+    messages = reader.messages()
+    found = [next(messages).offset for _ in range(20)]
+    remove_prefix(served.archive.table, STREAM.incarnation, 3)
+    with pytest.raises(GapError) as gap:
+        found += [message.offset for message in messages]
+    assert gap.value.reason == REMOVED
+    assert (gap.value.first_offset, gap.value.next_offset) == (reader.position, 150)

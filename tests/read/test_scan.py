@@ -13,14 +13,16 @@ from coldstream.archive.missing import record_missing
 from coldstream.errors import BadCrcError, BadSequenceError, StreamNotFoundError, TruncatedError
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Encoding, Gap, Quarantine
-from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, plan_groups
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import ScanSlice, offset_of, plan_scan, read_slice
+from coldstream.resolve.attach import REMOVED
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, StoredChunk, holes, random_archive, steady
 from tests.support.compaction import Compaction
+from tests.support.removing import delete, remove_prefix
 
 
 def plan(archive: ChunkArchive, start: int = 0, end: int | None = None, **options: object) -> list[ScanSlice | Gap]:
@@ -90,7 +92,9 @@ def test_every_range_of_a_random_stream_is_what_reading_it_all_says(seed: int, m
 def test_a_scan_is_whole_after_every_step_of_a_compaction(encoding: Encoding) -> None:
     archive = mixed()
     compaction = Compaction(archive)
-    group = next(iter(plan_groups(compaction.log(), Policy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding))))
+    group = next(
+        iter(plan_groups(compaction.log(), CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding)))
+    )
     merged = compaction.store(group, encoding)
 
     def transactions() -> Iterator[None]:
@@ -181,7 +185,7 @@ def test_planning_costs_one_query_a_page(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("coldstream.read.scan.PAGE_ENTRIES", 3)
     archive.table.requests.clear()
     plan(archive, 0, 54)
-    assert archive.table.requests == {"Query": 3}
+    assert archive.table.requests == {"GetItem": 1, "Query": 3}
     assert not archive.objects.requests["GET"]
 
 
@@ -189,7 +193,7 @@ def test_planning_is_lazy() -> None:
     archive = mixed()
     archive.table.requests.clear()
     assert len(list(islice(plan_scan(archive.table, STREAM, Offset(0), slice_bytes=1), 2))) == 2
-    assert archive.table.requests == {"Query": 1}
+    assert archive.table.requests == {"GetItem": 1, "Query": 1}
 
 
 class Changed(MemoryObjects):
@@ -227,7 +231,9 @@ def test_bytes_that_are_not_those_planned_are_refused() -> None:
 def test_a_timestamp_stands_for_the_first_chunk_at_or_after_it(encoding: Encoding) -> None:
     archive = mixed()
     compaction = Compaction(archive)
-    group = next(iter(plan_groups(compaction.log(), Policy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding))))
+    group = next(
+        iter(plan_groups(compaction.log(), CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding)))
+    )
     for _ in compaction.replace(group, compaction.store(group, encoding)):
         pass
     for timestamp in range(-1, 265):
@@ -246,3 +252,21 @@ def test_ends_and_offsets_stand_for_themselves() -> None:
     archive = mixed()
     specs = (FIRST, LAST, NEXT, AtOffset(Offset(7)))
     assert [offset_of(archive.table, archive.objects, STREAM, spec) for spec in specs] == [0, 52, 54, 7]
+
+
+def test_a_plan_begins_with_what_is_left_and_exactly_tells_what_was_removed() -> None:
+    archive = mixed()
+    first = remove_prefix(archive.table, STREAM.incarnation, 1)[0]
+    steps = list(plan_scan(archive.table, STREAM, Offset(0)))
+    assert isinstance(steps[0], ScanSlice | Gap)
+    assert steps[0].first_offset >= first.next_offset
+    exact = next(iter(plan_scan(archive.table, STREAM, Offset(0), exactly=True)))
+    assert isinstance(exact, Gap)
+    assert (exact.first_offset, exact.reason) == (0, REMOVED)
+
+
+def test_a_deleted_stream_cannot_be_scanned() -> None:
+    archive = mixed()
+    delete(archive.table, STREAM.incarnation)
+    with pytest.raises(StreamNotFoundError):
+        list(plan_scan(archive.table, STREAM, Offset(0)))

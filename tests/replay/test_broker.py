@@ -22,6 +22,7 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.format.amqp.message import Message
+from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.routing import RoutingKey, partition_of
@@ -29,6 +30,9 @@ from coldstream.replay.stream import publisher_name, replay_to_stream, replayed_
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.units import Offset
+from tests.erase.archived import MessageArchive
+from tests.erase.samples import between
+from tests.erase.stores import Erasing
 from tests.replay.archived import Archived, archived
 from tests.support.amqp_samples import MESSAGES
 from tests.support.archive import ChunkArchive, steady
@@ -288,6 +292,27 @@ def test_a_super_stream_is_partitioned_as_clients_do(source: Archived, broker: B
         assert read(streams, StreamTarget(broker.stream_uri, partition), len(wanted)) == wanted
     with pytest.raises(InvalidInputError, match="offset 0 has no properties"):
         run(source, target, 0, 10)
+
+
+def test_erased_messages_go_into_a_stream_and_not_into_a_super_stream(
+    target: StreamTarget, broker: Broker, streams: Streams
+) -> None:
+    archive = MessageArchive()
+    archive.add(4)
+    Erasing(archive).erase(between(5, 20))
+    source = Archived(archive.table, archive.objects, archive.stream, archive.read())
+    run(source, target)
+    assert read(streams, target, 24) == list(source.messages.values())
+    assert list(source.messages.values()).count(ERASED_MESSAGE) == 15
+    broker.ctl(
+        "eval",
+        'rabbit_stream_manager:create_super_stream(<<"/">>, <<"erased">>, [<<"erased-0">>], #{}, [<<"0">>],'
+        ' <<"guest">>).',
+    )
+    summary = run(source, StreamTarget(broker.stream_uri, "erased", routing_key=RoutingKey()))
+    assert (summary.messages, summary.left_out) == (9, 15)
+    left = [raw for raw in source.messages.values() if raw != ERASED_MESSAGE]
+    assert read(streams, StreamTarget(broker.stream_uri, "erased-0"), 9) == left
 
 
 def test_where_it_may_not_go_is_told(source: Archived, broker: Broker) -> None:

@@ -13,13 +13,13 @@ from coldstream.manifest.change import Change, ReplaceEntry
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Head
 from coldstream.manifest.groups import Group
 from coldstream.manifest.spec import FIRST, LAST, AtOffset, AtTimestamp
+from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import Incarnation
 from coldstream.resolve.answer import Bounds
 from coldstream.resolve.attach import Attachment, attach
 from coldstream.resolve.places import exact_place
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import Tail
-from coldstream.store.memory.partition import Partition
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import Offset, TimestampMs
@@ -34,14 +34,14 @@ class LaggingTable(MemoryTable):
         super().__init__()
         self._rng = rng
         self._changes_behind = changes_behind
-        self.history: list[Partition] = [Partition()]
+        self.history: list[ManifestState] = [ManifestState()]
 
     def apply(self, change: Change) -> None:
         super().apply(change)
         self.history.append(self._partitions[change.head.stream.incarnation])
 
     @property
-    def visible(self) -> list[Partition]:
+    def visible(self) -> list[ManifestState]:
         return self.history[-1 - self._changes_behind :]
 
     def log_from_timestamp(self, incarnation: Incarnation, timestamp: TimestampMs, limit: int) -> LogPage:
@@ -56,7 +56,7 @@ class LaggingTable(MemoryTable):
         return LogPage(tuple(shown[:limit]), head if len(shown) <= limit else None)
 
 
-def whole_answer(archive: ChunkArchive, state: Partition, timestamp: int) -> object:
+def whole_answer(archive: ChunkArchive, state: ManifestState, timestamp: int) -> object:
     """Return what a walk of every chunk in a state of the manifest finds: a chunk id, a gap, or the tail."""
     keys = {entry.key for entry in state.entries.values()}
     chunks = [chunk for chunk in archive.chunks if chunk.key in keys]

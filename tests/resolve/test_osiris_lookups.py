@@ -37,7 +37,7 @@ class Rolled:
             self.chunks += [chunk.header for chunk in iter_chunks(content, source="segment")]
         self.directory = directory
         self.tail = self.chunks[-1].next_offset
-        self._resolver = Resolver(self.archive.table, self.archive.objects, url_expiry_s=60)
+        self._resolver = Resolver(self.archive.table, self.archive.objects, url_expiry_s=60, clock=lambda: 0.0)
         self._resolver.ranges(RangesQuery("/", STREAM.name, FIRST, STREAM.incarnation))  # it remembers whose that is
 
     def attach(self, spec: OffsetSpec) -> int:

@@ -17,6 +17,7 @@ from coldstream.resolve.answer import Bounds
 from coldstream.resolve.cursor import Cursor
 from coldstream.units import Offset
 from tests.support.archive import NOW, STREAM, Spec, steady
+from tests.support.removing import delete, remove_prefix, undelete
 from tests.support.weak import (
     INCARNATION,
     NOTHING,
@@ -80,6 +81,53 @@ def test_every_answer_is_that_of_some_moment_of_the_request_or_there_is_none(
     assert answers["refused"] < answers.total() / 10
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_what_retention_removes_meanwhile_is_there_or_was_never_there(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a gap, never a wrong range: a removed offset is answered as one before the first."""
+    monkeypatch.setattr("coldstream.manifest.commit.MAX_RELINKS", 1 + 3 * (seed % 2))
+    rng = random.Random(1000 + seed)
+    history = random_history(rng, removals=4)
+    answers: Counter[str] = Counter()
+    for start in history.starts:
+        table = WeakTable(history, rng.randrange(len(history.table.changes) + 1), Chance(rng))
+        for one in (rng.choice(history.starts), start):
+            answers[rng.choice([check, check_ranges])(history, table, one, rng.choice([1, 2, 20]))] += 1
+    assert answers["refused"] < answers.total() / 8
+
+
+def removed_from_the_front() -> WeakHistory:
+    """Remove all but the last fragment, with a hole after the first, and later times than what is left."""
+    history = made((0, 10), (8, 40), (12, 20))
+    remove_prefix(history.table, INCARNATION, 2)
+    return history
+
+
+def removed_and_filled() -> WeakHistory:
+    """Remove the first fragment, and archive a late one between the floor and what is left."""
+    history = made((0, 10), (8, 12))
+    remove_prefix(history.table, INCARNATION, 1)
+    history.archive.add(4, steady(2, 30, 31))
+    return history
+
+
+def removed_altogether_and_appended() -> WeakHistory:
+    """Remove everything, and append."""
+    history = made((0, 30), (4, 12))
+    remove_prefix(history.table, INCARNATION, 2)
+    history.archive.add(8, steady(2, 14, 15))
+    return history
+
+
+def deleted_and_undeleted() -> WeakHistory:
+    """Delete a stream, and undo that."""
+    history = made((0, 10), (4, 12))
+    delete(history.table, INCARNATION)
+    undelete(history.table, INCARNATION)
+    return history
+
+
 def late_before_an_append() -> WeakHistory:
     """Fill a hole with a late entry, then append one that is as late."""
     return made((0, 10), (8, 12), (4, 40), (12, 41))
@@ -128,6 +176,10 @@ HISTORIES = [
     filled_from_its_ends,
     without_messages_at_the_end,
     lost_and_archived_after_all,
+    removed_from_the_front,
+    removed_and_filled,
+    removed_altogether_and_appended,
+    deleted_and_undeleted,
 ]
 
 

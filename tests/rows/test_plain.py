@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, plan_groups
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
 from coldstream.rows import plain
 from coldstream.rows.batches import batches
@@ -49,7 +49,9 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
     for number in range(3):
         archive.add(number * 20, steady(10, number, number))
     compaction = Compaction(archive)
-    group = next(iter(plan_groups(compaction.log(), Policy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding))))
+    group = next(
+        iter(plan_groups(compaction.log(), CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, encoding)))
+    )
     for _ in compaction.replace(group, compaction.store(group, encoding)):
         pass
     for start, end in ((0, 60), (3, 57), (15, 16)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -280,7 +281,6 @@ def test_a_tail_that_nothing_can_prove_any_more_is_a_hole(replica, tmp_path):
     assert next_slices(disk.log, end, LONG_AFTER) == Hole(end, Offset(last))
 
 
-@pytest.mark.xfail(reason="segments are taken for one log when one ends where the other begins", strict=True)
 def test_a_segment_that_ends_where_another_logs_segment_begins_is_not_linked_to_it(replica, tmp_path):
     """A lost leader's segment ends at the very offset at which the next leader's log has a border, too."""
     replica.publish(12)
@@ -292,3 +292,43 @@ def test_a_segment_that_ends_where_another_logs_segment_begins_is_not_linked_to_
     replica.retain(3)
     disk.look(NONE, NONE)
     assert not disk.log.is_linked(uncommitted, replica.log[-1].header)
+
+
+def test_a_segment_is_followed_across_a_change_of_leader_if_the_broker_was_seen_to_have_both(replica, tmp_path):
+    replica.publish(6)
+    replica.lose_leader(8)
+    replica.truncate()
+    assert starts(replica) == [0, 18, 36]
+    disk = disk_of(replica, tmp_path)
+    before, after = replica.log[0].header, replica.log[7].header
+    replica.retain(2)
+    disk.look(NONE, NONE)
+    assert disk.log.is_linked(before, after)
+    assert disk_of(replica, tmp_path).log.is_linked(before, after), "after a restart"
+    disk.look(Offset(18), NONE)
+    assert not list((tmp_path / "pins" / replica.incarnation).glob("*.succession"))
+
+
+def test_that_two_segments_meet_shows_nothing_if_nobody_saw_the_broker_have_both(replica, tmp_path):
+    replica.publish(6)
+    disk = disk_of(replica, tmp_path)
+    replica.lose_leader(8)
+    replica.truncate()
+    replica.retain(2)
+    disk.look(NONE, NONE)
+    assert offsets(disk) == [0, 18, 36]
+    assert not disk.log.is_linked(replica.log[0].header, replica.log[7].header)
+
+
+def test_a_succession_is_remembered_though_it_cannot_be_written_down(replica, tmp_path, monkeypatch):
+    def full(self: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "touch", full)
+    replica.publish(6)
+    replica.lose_leader(8)
+    replica.truncate()
+    disk = disk_of(replica, tmp_path)
+    replica.retain(2)
+    disk.look(NONE, NONE)
+    assert disk.log.is_linked(replica.log[0].header, replica.log[7].header)

@@ -15,7 +15,7 @@ from coldstream.agent.monitor.check import Check, CheckOutcome
 from coldstream.agent.monitor.check_aws import check_aws
 from coldstream.ingest import bus as bus_module
 from coldstream.ingest.bus import EventBridgeBus
-from coldstream.store import objects as objects_module
+from coldstream.store import bucket as bucket_module
 from coldstream.store import table as table_module
 from coldstream.store.objects import S3Objects
 
@@ -127,7 +127,7 @@ def test_a_setting_that_is_missing_is_named(archive, missing):
 
 
 def test_a_service_that_does_not_answer_is_not_asked_for_each_right(archive, monkeypatch):
-    for module in (bus_module, objects_module, table_module):
+    for module in (bus_module, bucket_module, table_module):
         monkeypatch.setattr(module, "ATTEMPTS", 1, raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     checks = check_aws(archive)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.errors import InvalidQueryError, ObjectNotFoundError
+from coldstream.errors import InvalidQueryError, ObjectNotFoundError, UnavailableError
 from coldstream.replay.tables import directory
 from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory, open_directory
 from coldstream.store.memory.objects import MemoryObjects
@@ -91,6 +91,20 @@ def test_a_put_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="disk full"):
         put(place, "file", b"two")
     assert place.names("") == ["file"]
+    assert place.read("file") == b"one"
+
+
+def test_an_object_is_there_until_another_has_replaced_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = MemoryObjects()
+    place = BucketDirectory(objects)
+    put(place, "file", b"one")
+
+    def fail(key: str, body: bytes) -> None:
+        raise UnavailableError("down")
+
+    monkeypatch.setattr(objects, "put", fail)
+    with pytest.raises(UnavailableError):
+        put(place, "file", b"two")
     assert place.read("file") == b"one"
 
 

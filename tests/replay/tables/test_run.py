@@ -16,7 +16,7 @@ import pytest
 from coldstream.errors import GapError, InvalidQueryError
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, plan_groups
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory
@@ -237,7 +237,9 @@ def test_a_killed_run_is_taken_up_after_a_compaction(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         run(archive, KillingPlace(objects, 9), form=FileFormat.JSONL, file_bytes=1)
     compaction = Compaction(archive)
-    (group,) = plan_groups(compaction.log(), Policy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, Encoding.ZSTD_SEEKABLE))
+    (group,) = plan_groups(
+        compaction.log(), CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), 1 << 30, Encoding.ZSTD_SEEKABLE)
+    )
     for _ in compaction.replace(group, compaction.store(group, Encoding.ZSTD_SEEKABLE)):
         pass
     run(archive, BucketDirectory(objects, "table"), form=FileFormat.JSONL, file_bytes=1)

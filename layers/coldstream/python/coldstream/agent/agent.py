@@ -104,13 +104,15 @@ class Agent:
             try:
                 await discovery.run(self.archivers)
             finally:
-                # First, as cancelling a task does not end the thread that stages for it: the archive tells the threads.
-                self._archive.stop()
                 for task in periodic:
                     task.cancel()
+                self.archivers.cancel()
+                # Once all tasks are cancelled: one that went on would ask an archive that takes no requests any more.
+                # Before they have ended: cancelling a task does not end the thread that stages for it, and this does.
+                self._archive.stop()
                 await asyncio.gather(*periodic, return_exceptions=True)
                 # Before the lock is let go: the next agent may not find archivers of this one at work on its pins.
-                await self.archivers.stop()
+                await self.archivers.wait_ended()
 
     async def _repeat(self, subject: str, pause_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:

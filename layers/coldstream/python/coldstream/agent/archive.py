@@ -102,10 +102,9 @@ class ArchiveClient:
         self._stagers.shutdown(wait=False, cancel_futures=True)
         self._requests.shutdown(wait=False, cancel_futures=True)
 
-    async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: int | None) -> Offset:
+    async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: Offset) -> Offset:
         """Return how far the manifest covers a stream, from `first_offset` on, without a hole, and up to `limit`."""
-        end = Offset(MAX_OFFSET if limit is None else limit)
-        return await self._request(covered_to, self._announcer.table, incarnation, first_offset, end)
+        return await self._request(covered_to, self._announcer.table, incarnation, first_offset, limit)
 
     async def holes(
         self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset, limit: int
@@ -133,9 +132,9 @@ class ArchiveClient:
         """Return the last fragment with messages among those that end at or before `end`."""
         return await self._request(read_last_entry, self._announcer.table, incarnation, end)
 
-    async def check_cluster(self, stream: StreamId) -> None:
-        """Raise OtherClusterError if the stream is bound to another cluster."""
-        await self._request(self._announcer.check_cluster, stream)
+    async def check_accepted(self, stream: StreamId) -> None:
+        """Raise OtherClusterError or StreamDeletedError if the archive takes nothing of the stream now."""
+        await self._request(self._announcer.check_accepted, stream)
 
     async def stage(self, slice_: SegmentSlice, stream: StreamId, every_ms: int | None) -> SegmentRolled:
         """Stage a slice, within the bandwidth."""

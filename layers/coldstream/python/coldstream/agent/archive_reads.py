@@ -40,7 +40,7 @@ class StagingActivity:
 def read_holes(
     table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset, limit: int
 ) -> ArchiveHoles:
-    """Return which of these offsets the manifest does not cover; of its gaps, the last `limit` are looked at.
+    """Return which of these offsets the manifest neither covers nor had removed; the last `limit` gaps are looked at.
 
     Cost: one GetItem, and two Queries if the stream has gaps and losses.
     """

@@ -34,6 +34,9 @@ MAX_DELAY_S = 60.0
 
 LOOK_AGAIN_S = 0.05
 MAX_LOOK_AGAIN_S = 1.0
+
+LOOK_BACK_SCANS = 40
+"""So many scans, 20 minutes unless set otherwise, the agent looks what the archive gave up as damaged."""
 """Of the pauses after a file was gone, which is usual; a pause longer than the greatest makes it a failure."""
 
 
@@ -68,6 +71,7 @@ class StreamArchiver:
             self.losses,
             SliceDelivery(archive, services.slots, metrics, services.every_ms),
             is_backfill=is_backfill,
+            look_back_s=LOOK_BACK_SCANS * services.scan_s,
         )
 
     @property

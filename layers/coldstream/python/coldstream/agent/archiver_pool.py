@@ -88,8 +88,11 @@ class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
                 archiver.disk.pins.is_ended = True
                 archiver.wake()
 
-    async def stop(self) -> None:
-        """Cancel all archivers, and wait until they have let go of their files."""
+    def cancel(self) -> None:
+        """Cancel all archivers: none of them does another step."""
         for task in self._tasks.values():
             task.cancel()
+
+    async def wait_ended(self) -> None:
+        """Wait until all archivers have let go of their files, after `cancel`."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -27,6 +27,7 @@ from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.stream_file import PendingLoss
 from coldstream.errors import ColdstreamError
 from coldstream.manifest.entry import Gap
+from coldstream.manifest.repair import DAMAGED
 from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,11 @@ class Losses:
             # A hole inside one that is suspected is left to it: the same offsets would otherwise be announced twice.
             elif not any(_holds(one.hole, hole) for one in self._suspected):
                 self._suspected.append(_Suspicion(hole, self._clock(), unseen))
+
+    async def damaged(self, first_offset: Offset, next_offset: Offset) -> list[Gap]:
+        """Return which of these offsets were given up as damaged. Cost: as of `suspect`."""
+        found = await self._archive.holes(self._identity.incarnation, first_offset, next_offset, MAX_HOLES)
+        return [gap for gap in found.gaps if gap.reason == DAMAGED]
 
     async def report_if_possible(self) -> None:
         """Report as `report` does; if that fails, keep the reason and try again later.

@@ -35,7 +35,7 @@ class SliceDelivery:
         self._metrics = metrics
         self._every_ms = every_ms
 
-    async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: int | None = None) -> Offset:
+    async def covered_to(self, incarnation: Incarnation, first_offset: Offset, limit: Offset) -> Offset:
         """Return how far the manifest covers a stream, from `first_offset` on, without a hole, and up to `limit`."""
         reached = await self._archive.covered_to(incarnation, first_offset, limit)
         self._metrics.contacted(Service.AWS)
@@ -53,15 +53,17 @@ class SliceDelivery:
         """Deliver a slice, all of it committed; return when the manifest covers it, or it is in quarantine.
 
         A slice that `is_contested` is delivered even if the manifest covers its offsets. `progress` is told the state.
-        Raises OtherClusterError when another cluster announced the stream first, FileNotFoundError when the pin was
+        Raises OtherClusterError when another cluster announced the stream first, StreamDeletedError while it is deleted
+        from the archive and may be undeleted, FileNotFoundError when the pin was
         released, UnavailableError when nothing came of an announcement.
         """
         since = TimestampMs(slice_.path.stat().st_mtime_ns // 1_000_000)
         quarantined = 0
         # Asked again after each copy in quarantine: a good copy of another replica may have been archived since.
         while is_contested or not await self._is_covered(slice_, stream.incarnation):
-            # Before anything is sent: what is announced of another cluster's stream ends in the dead-letter queue.
-            await self._archive.check_cluster(stream)
+            # Before anything is sent: what is announced of another cluster's stream ends in the dead-letter queue, and
+            # the staged copy of a deleted stream is deleted, again and again.
+            await self._archive.check_accepted(stream)
             announcement = await self._announce(
                 slice_, stream, progress, since, is_backfill=is_backfill, is_contested=is_contested
             )

@@ -1,7 +1,8 @@
 """The directory in which the agent keeps what has to outlive it.
 
     <path>/lock                          held by the agent that runs on the directory
-           pins/<incarnation>/           segments: hard links (disk/pins.py), or files of our own (recording/spool.py)
+           pins/<incarnation>/           segments: hard links (disk/pins.py), or files of our own (recording/spool.py);
+                                         and which followed which (disk/successions.py)
            streams/<incarnation>.json    what is remembered of a stream (stream_file.py)
 
 For the disk source it lies on the file system of the broker's data, as hard links do not lead to another one.

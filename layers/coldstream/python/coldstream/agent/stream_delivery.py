@@ -7,7 +7,9 @@ holes, and a reader that starts at its first offset misses nothing.
 from __future__ import annotations
 
 import logging
+import time
 
+from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.disk.disk_segment import Hole
 from coldstream.agent.disk.slices import ProvableSlice, next_slices, proven_slice, unproven_offsets
 from coldstream.agent.losses import Losses
@@ -32,6 +34,7 @@ class StreamDelivery:
     """Delivers the slices of one stream.
 
     `is_backfill` says that the stream had rolled segments when the agent came; it ends when the agent has caught up.
+    Every `look_back_s` it looks whether the archive has lost something to a damage that the broker still has.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class StreamDelivery:
         slices: SliceDelivery,
         *,
         is_backfill: bool,
+        look_back_s: float,
     ) -> None:
         self._progress = progress
         self._proving = proving
@@ -50,6 +54,9 @@ class StreamDelivery:
         self._losses = losses
         self._slices = slices
         self.is_backfill = is_backfill
+        self._look_back_s = look_back_s
+        self._look_back_at = time.monotonic() + look_back_s
+        self._taken_again: set[Offset] = set()
 
     async def begin(self) -> bool:
         """Find out how far the archive covers what is on this disk; return False if there is nothing yet."""
@@ -59,7 +66,9 @@ class StreamDelivery:
             return False
         # Before `archived_to` moves past them: nobody looks at those offsets again.
         await self._losses.suspect(Offset(0), first_offset, unseen=True)
-        covered_to = await self._slices.covered_to(progress.identity.incarnation, first_offset)
+        # No farther than this disk has chunks: of a stream that was purged from the archive all offsets are covered.
+        end = await progress.disk.on_log(DiskLog.next_offset)
+        covered_to = await self._slices.covered_to(progress.identity.incarnation, first_offset, end or first_offset)
         # Pins are released by offsets alone, so first make sure that the archive has the same history as this disk.
         await progress.advance(await self._history.begin(first_offset, covered_to))
         return True
@@ -98,8 +107,43 @@ class StreamDelivery:
                 # stream here would give it up as lost, although the broker may still prove it.
                 return True
             return await self._archive_proven() or await self._finish_deleted()
+        if time.monotonic() >= self._look_back_at:
+            # Before the work: it comes here again, and must not begin once more.
+            self._look_back_at = time.monotonic() + self._look_back_s
+            await self._take_again()
         progress.state = StreamState.FOLLOWING
         return False
+
+    async def _take_again(self) -> None:
+        """Archive again what a scrub gave up because its object was damaged, if the broker still has it.
+
+        Cost: a GetItem, and two Queries if the stream has gaps and losses.
+        """
+        progress, pins = self._progress, self._progress.disk.disk.pins
+        first_live = await progress.disk.call(pins.first_live)
+        if first_live is None:
+            return
+        for gap in await self._losses.damaged(first_live, progress.archived_to):
+            if gap.first_offset in self._taken_again:
+                continue
+            log.warning(
+                "%s: offsets %d to %d are archived again: %s",
+                progress.identity.stream,
+                gap.first_offset,
+                gap.next_offset - 1,
+                gap.reason,
+            )
+            former = progress.archived_to
+            await progress.go_back(gap.first_offset)
+            try:
+                while (reached := progress.archived_to) < gap.next_offset:
+                    await self.archive_next()
+                    if progress.archived_to == reached:
+                        return  # nothing proves it now
+                # Once is enough: a copy that is damaged on this disk, too, is in quarantine now.
+                self._taken_again.add(gap.first_offset)
+            finally:
+                await progress.advance(former)
 
     async def _release_refuted(self, refuted: ChunkHeader) -> None:
         """Release a segment that cannot be proven any more, after archiving what is proven of it.

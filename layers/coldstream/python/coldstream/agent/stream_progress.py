@@ -20,7 +20,7 @@ class ArchivingProgress:
 
     Offsets below `archived_to` are archived, or known to be missing. It is 0, and says nothing, until `has_begun`: then
     the manifest has been asked. `pinned` is set after each look at the disk, and `changed` whenever there may be more
-    to archive.
+    to archive. Only `go_back` takes `archived_to` back, for a while.
     """
 
     def __init__(self, identity: StreamIdentity, disk: DiskAccess) -> None:
@@ -38,7 +38,7 @@ class ArchivingProgress:
         return self.disk.disk.pins.is_live
 
     def record(self, archived_to: Offset) -> None:
-        """Record how far the archive reaches; it never goes back, whichever task is late."""
+        """Record how far the archive reaches; this never takes it back, whichever task is late."""
         self.archived_to = max(archived_to, self.archived_to)
         self.has_begun = True
 
@@ -48,6 +48,12 @@ class ArchivingProgress:
         self.record(archived_to)
         await self.look()
         self.changed.set()
+
+    async def go_back(self, archived_to: Offset) -> None:
+        """Have offsets archived again from `archived_to` on; `advance` to the former offset ends it."""
+        self.archived_to = archived_to
+        await self.disk.call(self.disk.disk.forget_walks)
+        await self.look()
 
     async def look(self) -> None:
         """Pin what is new on the disk, and release what is archived."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster, check_cluster
 from coldstream.manifest.stream import StreamId
+from coldstream.store.control import ControlObjects
 from coldstream.store.ports import ManifestTable
 
 
-def claim(table: ManifestTable, stream: StreamId, announcing: Cluster) -> None:
-    """Bind a stream to the cluster that announces it, unless it is bound. Cost: two GetItems; a PutItem to bind.
+def claim(table: ManifestTable, control: ControlObjects, stream: StreamId, announcing: Cluster) -> None:
+    """Bind a stream to the cluster that announces it, unless it is bound.
+
+    Cost: two GetItems; to bind, a PutItem, and a PUT of the control object that says so.
 
     Raises OtherClusterError if it is bound to another cluster.
     """
@@ -19,4 +22,6 @@ def claim(table: ManifestTable, stream: StreamId, announcing: Cluster) -> None:
     if bound == NO_CLUSTER != announcing:
         # Two clusters may get here at once. The conditional write lets one win, and returns the winner to both.
         bound = table.bind_cluster(archived.vhost, archived.name, announcing)
+        # After the binding, as only that tells which of the two won; both write the same.
+        control.write_cluster(archived.vhost, archived.name, bound)
     check_cluster(archived, bound, announcing)

@@ -6,6 +6,9 @@ segment that was rebuilt from deliveries has other tracking chunks (docs/formats
 
 A fragment whose chunks the copy has bit for bit is recognised by the CRC-32 that the manifest keeps. The archived
 chunks themselves are read only if that CRC-32 is unknown or differs.
+
+Of a fragment of which messages were erased, the archive has other data than any copy. Its chunks are compared without
+the CRC-32 and the size of their data; what was removed from the archive altogether is not compared.
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ def _find_doubtful(segment: SegmentRolled, staged: StagedSegment, coverage: Cove
         entry.next_offset
         for entry in coverage.entries
         if entry.next_offset in crcs
-        and (sizes[entry.next_offset], crcs[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
+        and (
+            entry.erased or (sizes[entry.next_offset], crcs[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
+        )
     }
 
 
@@ -91,31 +96,29 @@ def _compare(
             if entry is not entry_in_hand:
                 entry_in_hand, archived = entry, fragment_chunks(objects, entry, Offset(header.chunk_id))
             other = next(archived, None)
-            if other is None or not is_same_chunk(header, other):
+            if other is None or not is_same_chunk(header, other, is_erased=entry.erased):
                 found = "no chunk" if other is None else _describe(other)
                 raise ContradictionError(
                     segment.staged_key, header.chunk_id, f"it has {_describe(header)}; {entry.key} has {found}"
                 )
 
 
-def is_same_chunk(one: ChunkHeader, other: ChunkHeader) -> bool:
-    """Tell whether two chunks hold the same messages. Two tracking chunks, which hold none, need only the same id."""
-    if one.type is ChunkType.USER or other.type is ChunkType.USER:
-        return _identity(one) == _identity(other)
-    return one.chunk_id == other.chunk_id
+def is_same_chunk(one: ChunkHeader, other: ChunkHeader, *, is_erased: bool = False) -> bool:
+    """Tell whether two chunks hold the same messages. Two tracking chunks, which hold none, need only the same id.
+
+    With `is_erased`, messages of one of them may have been erased.
+    """
+    if one.type is not ChunkType.USER and other.type is not ChunkType.USER:
+        return one.chunk_id == other.chunk_id
+    return _place(one) == _place(other) and (is_erased or _data(one) == _data(other))
 
 
-def _identity(header: ChunkHeader) -> tuple[int, ...]:
-    return (
-        header.type,
-        header.chunk_id,
-        header.records,
-        header.entries,
-        header.epoch,
-        header.timestamp,
-        header.crc,
-        header.data_bytes,
-    )
+def _place(header: ChunkHeader) -> tuple[int, ...]:
+    return header.type, header.chunk_id, header.records, header.entries, header.epoch, header.timestamp
+
+
+def _data(header: ChunkHeader) -> tuple[int, int]:
+    return header.crc, header.data_bytes
 
 
 def _describe(header: ChunkHeader) -> str:

@@ -1,9 +1,9 @@
 """Cut a segment's verified chunks into fragments.
 
 A cut falls after the chunk that takes a fragment's data past the target size, at a time border (`archive.borders`), at
-the end of the segment, and before a chunk that the manifest holds. So cuts depend on the data alone, not on who makes
-them or when. Counting starts over at a time border, as if the segment had rolled there: chunks between two time borders
-are cut alike, whichever part of the segment was staged with them.
+the end of the segment, and before a chunk that the manifest holds or that was removed from the archive. So cuts depend
+on the data alone, not on who makes them or when. Counting starts over at a time border, as if the segment had rolled
+there: chunks between two time borders are cut alike, whichever part of the segment was staged with them.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class SegmentCutter:
             case ChunkBegin(header, position):
                 if self._span is None:
                     self._span = _Span(Offset(header.chunk_id), position)
-                # The manifest has this chunk: a fragment that went on after it would have a hole.
-                if self._coverage.holder_of(header, source=self._segment.staged_key) is not None:
+                # The manifest has, or had, this chunk: a fragment that went on after it would have a hole.
+                if self._coverage.covers(header, source=self._segment.staged_key):
                     return self._end_fragment()
                 if self._draft is None:
                     self._draft = self._begin(self._span, position)

@@ -18,7 +18,7 @@ from zlib import crc32
 from coldstream.errors import UnavailableError
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.format.fragment import FragmentIndexRecord, build_footer
+from coldstream.format.fragment import FragmentIndexRecord, FragmentTrailer, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint
@@ -112,10 +112,16 @@ class FragmentDraft:
         self._last = header
         self.chunks += 1
 
-    def finish(self) -> CutFragment:
-        """Complete the fragment, which must have at least one chunk."""
+    def finish(self, like: FragmentTrailer | None = None) -> CutFragment:
+        """Complete the fragment, which must have at least one chunk.
+
+        With `like` it stands in the place of another fragment: where it lies in its segment is what that trailer says.
+        """
         assert self._first is not None
         assert self._last is not None
+        if like is not None:
+            self._sequence_number, self._chunks_before = like.sequence_number, like.chunks_before
+            self._data_position = like.data_position
         footer = build_footer(
             self._index,
             source=self._source,

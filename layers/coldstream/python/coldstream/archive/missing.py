@@ -1,17 +1,25 @@
-"""Records of what is missing: they say why, in the manifest, and give the gaps that they explain their reason."""
+"""Records of what is missing: they say why, in the manifest, and give the gaps that they explain their reason.
+
+Nothing is missing of what was removed from the archive: no record is made of offsets below the floor, nor of a deleted
+stream, but for losses while it can still be undeleted. A record's control object is written to the bucket before it, so
+that the bucket always knows as much.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from coldstream.archive.cluster_binding import claim
 from coldstream.archive.commit import read_missing
 from coldstream.archive.segment_lost import SegmentLost
-from coldstream.errors import LostRaceError
+from coldstream.errors import BelowFloorError, LostRaceError, RemovedError, StreamDeletedError
 from coldstream.manifest.chain import check_neighbours
+from coldstream.manifest.change import PutLoss, PutQuarantine
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
-from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing, Quarantine
 from coldstream.manifest.stream import StreamId
+from coldstream.store.control import ControlObjects
 from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestTable
 from coldstream.store.races import retry_lost_races
@@ -21,33 +29,62 @@ PAGE_ENTRIES = 100
 PAGE_GAPS = 100
 
 
-def record_loss(table: ManifestTable, lost: SegmentLost, now: Callable[[], TimestampMs]) -> None:
+def record_loss(
+    table: ManifestTable, control: ControlObjects, lost: SegmentLost, now: Callable[[], TimestampMs]
+) -> bool:
     """Record a loss, unless recorded losses cover it. Safe to repeat.
 
-    Cost: that of `claim` and `record_missing`. Raises OtherClusterError if the stream is bound to another cluster than
-    the one that announces the loss.
+    Return False if the archive had these offsets removed, which is no loss. Cost: that of `claim` and `record_missing`;
+    a PUT for a new loss, and one for the first change of a stream. Raises OtherClusterError if the stream is bound to
+    another cluster than the one that announces the loss.
     """
-    claim(table, lost.stream, lost.cluster)
-    record_missing(table, lost.stream, Loss(lost.first_offset, lost.next_offset, lost.reason, now()))
+    claim(table, control, lost.stream, lost.cluster)
+
+    def protect(one: Missing, head: Head) -> None:
+        assert isinstance(one, Loss)
+        if not head.revision:
+            control.write_stream(lost.stream)
+        control.write_loss(lost.stream.incarnation, one)
+
+    try:
+        record_missing(table, lost.stream, Loss(lost.first_offset, lost.next_offset, lost.reason, now()), protect)
+    except RemovedError:
+        return False
+    return True
 
 
-def record_missing(table: ManifestTable, stream: StreamId, new: Missing) -> None:
+def record_missing(
+    table: ManifestTable,
+    stream: StreamId,
+    new: Missing,
+    protect: Callable[[Missing, Head], None] = lambda *_: None,
+) -> None:
     """Record that something is missing, unless that is recorded. Safe to repeat.
 
+    `protect` is called before the change that adds the record, with the record as it will be, and the head before it.
+    Of a loss, only what lies at or above the floor is recorded; of a segment in quarantine, its own offsets, as all of
+    it is kept.
+
     Cost: 2 requests. One more Query if anything else of the stream is missing, and two more if it has gaps, or one for
-    every 100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction.
+    every 100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction. Raises
+    StreamDeletedError, and BelowFloorError if all of it lies below the floor.
     """
     position = new.first_offset
 
     def attempt() -> Offset:
         """Update the gaps from `position` on, as many as one transaction takes; return how far that got."""
         head = table.head(stream.incarnation) or Head(stream)
+        one = _above_floor(head, new)
         known = read_missing(table, head)
-        gaps = _gaps_within(table, head, position, new.next_offset)
+        gaps = gaps_within(table, head, position, new.next_offset)
         # Only an attempt that has seen all gaps may conclude that there is nothing to write.
         is_all = position == new.first_offset and len(gaps) <= MAX_GAPS
-        change = plan_missing(head, new, known, gaps[:MAX_GAPS], is_checked=is_all)
+        change = plan_missing(head, one, known, gaps[:MAX_GAPS], is_checked=is_all)
         if change is not None:
+            for lost in change.of(PutLoss):
+                protect(lost.loss, head)
+            for aside in change.of(PutQuarantine):
+                protect(aside.quarantine, head)
             table.apply(change)
         return gaps[MAX_GAPS].first_offset if len(gaps) > MAX_GAPS else new.next_offset
 
@@ -56,7 +93,18 @@ def record_missing(table: ManifestTable, stream: StreamId, new: Missing) -> None
         position = retry_lost_races(attempt)
 
 
-def _gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
+def _above_floor(head: Head, new: Missing) -> Missing:
+    """Return what of a record is not removed. Raises StreamDeletedError, and BelowFloorError if nothing is left."""
+    # What is lost while the deletion can be undone is a gap with a reason afterwards; a purge forgets it.
+    if head.deleted_at is not None and not (head.can_be_undeleted and isinstance(new, Loss)):
+        raise StreamDeletedError(str(head.stream), head.deleted_at)
+    if new.next_offset <= head.floor:
+        what = new.key if isinstance(new, Quarantine) else f"the loss of {head.stream}"
+        raise BelowFloorError(what, new.first_offset, new.next_offset, head.floor)
+    return replace(new, first_offset=max(new.first_offset, head.floor)) if isinstance(new, Loss) else new
+
+
+def gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
     """Read the gaps that overlap a span. Raises LostRaceError if the reads show half of a change.
 
     Entries that were seen prove that there is no gap. Their absence proves nothing, so each hole between them must have

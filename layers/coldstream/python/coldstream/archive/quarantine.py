@@ -1,20 +1,22 @@
-"""Quarantine: where a segment that cannot be archived is kept, whole, with the reason. Nothing is dropped."""
+"""Quarantine: where a segment that cannot be archived is kept, whole, with the reason. Nothing is dropped.
+
+The note beside the copy says all that the manifest's record says, so that the bucket alone gives the record back.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
-from contextlib import suppress
-from zlib import crc32
 
 from coldstream.archive.missing import record_missing
 from coldstream.archive.segment_rolled import SegmentRolled
-from coldstream.errors import ObjectExistsError
-from coldstream.manifest.entry import Quarantine
+from coldstream.errors import RemovedError
+from coldstream.manifest.entry import Head, Missing, Quarantine
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs
+
+NOTE_VERSION = 1
 
 
 def quarantine(
@@ -29,17 +31,27 @@ def quarantine(
 ) -> str:
     """Copy a staged segment to quarantine with its reason beside it, record it in the manifest, and return the key.
 
-    Safe to repeat. The caller deletes the staged copy afterwards.
+    Safe to repeat. The caller deletes the staged copy afterwards. Raises StreamDeletedError or BelowFloorError, and
+    leaves nothing, if the archive had these offsets removed meanwhile.
     """
     key = keys.quarantined(segment.stream.incarnation, segment.first_offset, etag)
     # The copy comes first, the record last: the manifest never names a quarantined object that is not there, and an
     # upload that dies in between is repeated, because the staged copy still exists.
     objects.copy(segment.staged_key, key, if_match=etag)
-    note = _note(segment, reason)
-    with suppress(ObjectExistsError):  # an earlier attempt got this far
-        objects.put_new(f"{key}.json", io.BytesIO(note), size_bytes=len(note), crc32=crc32(note))
+
+    def protect(one: Missing, _: Head) -> None:
+        assert isinstance(one, Quarantine)
+        objects.put(f"{key}.json", _note(segment, one))
+
     record = Quarantine(segment.first_offset, segment.next_offset, reason, now(), key, etag)
-    record_missing(table, segment.stream, record)
+    try:
+        record_missing(table, segment.stream, record, protect)
+    except RemovedError:
+        # Copies of a deleted stream are not kept, unless an earlier record names this very one.
+        earlier = read_quarantine(table, segment)
+        if earlier is None or earlier.key != key:
+            objects.delete(key)
+        raise
     return key
 
 
@@ -51,14 +63,20 @@ def read_quarantine(table: ManifestTable, segment: SegmentRolled) -> Quarantine 
     return table.quarantine(segment.stream.incarnation, segment.first_offset, segment.next_offset)
 
 
-def _note(segment: SegmentRolled, reason: str) -> bytes:
+def _note(segment: SegmentRolled, record: Quarantine) -> bytes:
     note = {
+        "version": NOTE_VERSION,
         "vhost": segment.stream.vhost,
         "stream": segment.stream.name,
         "incarnation": segment.stream.incarnation,
-        "first_offset": segment.first_offset,
-        "next_offset": segment.next_offset,
+        "cluster": segment.cluster,
+        "first_offset": record.first_offset,
+        "next_offset": record.next_offset,
         "size_bytes": segment.size_bytes,
-        "reason": reason,
+        "cut_every_ms": segment.cut_every_ms,
+        "etag": record.etag,
+        "at": record.at,
+        "copies": record.copies,
+        "reason": record.reason,
     }
     return json.dumps(note, ensure_ascii=False, indent=1).encode()

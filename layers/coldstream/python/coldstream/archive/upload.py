@@ -4,6 +4,9 @@ An upload that stops half-way can be repeated, and ends in the same manifest and
 manifest covers are skipped, objects that are in the bucket are recognised by their checksum, and the rest is written.
 Before anything is skipped, the copy is compared with what is archived (`archive.contradiction`): of two histories of
 one stream the archive keeps the first, and no chunk of the other.
+
+What was removed from the archive stays removed: offsets below the floor are skipped, and of a deleted stream nothing is
+archived. Objects that an upload wrote in vain, because of that or because another upload was first, get a tombstone.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, read_coverage
 from coldstream.archive.cutter import SegmentCutter
 from coldstream.archive.draft import CutFragment
+from coldstream.archive.orphans import Orphans
 from coldstream.archive.quarantine import quarantine, read_quarantine
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import (
     BadCrcError,
+    BelowFloorError,
     ColdstreamError,
     ContradictionError,
     CorruptionError,
@@ -35,11 +40,15 @@ from coldstream.errors import (
     ObjectNotFoundError,
     OverlapError,
     ReplacedError,
+    StaleGenerationError,
+    StreamDeletedError,
     UnavailableError,
 )
 from coldstream.flow.window import Window
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
+from coldstream.manifest.note import EntryNote
+from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs, now_ms
@@ -59,6 +68,7 @@ class UploadResult:
     """What became of a segment. If it could not be archived, `quarantined` is its key there and `reason` says why.
 
     `is_stale` says that the announced copy was dealt with before: another copy is staged now, and has its own event.
+    `removed` says that nothing of it was archived, because all of its offsets had been removed from the archive.
     """
 
     fragments_committed: int = 0
@@ -67,6 +77,7 @@ class UploadResult:
     quarantined: str | None = None
     reason: str | None = None
     is_stale: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +116,48 @@ class Uploader:
             # The object at any other key may be the only copy of another segment, which this event must not delete.
             raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
         # Before anything is written: a cluster must not add a single entry to another cluster's stream.
-        claim(self.table, segment.stream, segment.cluster)
+        claim(self.table, self.control, segment.stream, segment.cluster)
+        orphans = Orphans()
         for _ in range(MAX_PLANS):
             try:
-                return self._upload(segment)
-            except OverlapError as err:
-                # Another upload committed some of it after this one planned. Plan again, so that the copy is first
-                # compared with what that upload archived.
-                overlap = err
+                return self._upload(segment, orphans)
+            except (OverlapError, StreamDeletedError, BelowFloorError, StaleGenerationError) as err:
+                # Another upload committed some of it after this one planned, or the stream was deleted, truncated or
+                # fenced. Plan again, so that the copy is first compared with what is archived by now, and fragments
+                # get keys that may still be committed.
+                changed = err
             except ObjectNotFoundError as err:
                 if err.key != segment.staged_key:
                     raise
-                return self._without_copy(segment)
+                result = self._without_copy(segment)
+                orphans.discard(self.table, segment.stream, self.now)
+                return result
             except ReplacedError as err:
                 # Another copy is at the key, and has an event of its own: this event has nothing left to judge.
                 if err.key != segment.staged_key:
                     raise
                 return UploadResult(is_stale=True)
-        raise LostRaceError(f"other uploads kept committing parts of {segment}; it will be tried again") from overlap
+        raise LostRaceError(f"others kept changing what is archived of {segment}; it will be tried again") from changed
 
-    def _upload(self, segment: SegmentRolled) -> UploadResult:
-        """Archive what the manifest does not hold. Raises OverlapError if another upload commits some of it first."""
+    @property
+    def control(self) -> ControlObjects:
+        """The control objects of this archive."""
+        return ControlObjects(self.objects, self.keys)
+
+    def _upload(self, segment: SegmentRolled, orphans: Orphans) -> UploadResult:
+        """Archive what the manifest does not hold.
+
+        Raises OverlapError if another upload commits some of it first; StreamDeletedError, BelowFloorError or
+        StaleGenerationError if the archive loses some of it, or the right to its keys, meanwhile.
+        """
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
+        if coverage.is_removed(segment.next_offset):
+            return self._drop(segment, orphans)
+        if coverage.head is None:
+            # Before the first change of the stream: nothing else in the bucket tells the names of an incarnation.
+            self.control.write_stream(segment.stream)
         if etag := self._archived_bit_for_bit(segment, coverage):
+            orphans.discard(self.table, segment.stream, self.now)
             self._delete(segment, etag)
             return UploadResult(fragments_present=len(coverage.entries))
         staged = StagedSegment(self.objects, segment.staged_key, segment.etag)
@@ -135,7 +165,7 @@ class Uploader:
             # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
             # histories.
             check_history(self.objects, segment, staged, coverage)
-            result = self._archive(segment, staged, coverage)
+            result = self._archive(segment, staged, coverage, orphans)
         except (CorruptionError, ContradictionError) as err:
             if isinstance(err, CorruptionError) and err.source != segment.staged_key:
                 raise  # the archive is corrupt; this copy may be the only sound one, and stays staged
@@ -144,9 +174,21 @@ class Uploader:
                 self.table, self.objects, self.keys, segment, etag=staged.etag, reason=reason, now=self.now
             )
             result = UploadResult(quarantined=key, reason=reason)
+        # Before the copy goes: until then this event comes again if the process dies here.
+        orphans.discard(self.table, segment.stream, self.now)
         # Last, and only the copy that was read: until the manifest covers it, or quarantine has it, it is the only one.
         self._delete(segment, staged.etag)
         return result
+
+    def _drop(self, segment: SegmentRolled, orphans: Orphans) -> UploadResult:
+        """Delete a staged copy of what was removed from the archive, and what was written of it."""
+        orphans.discard(self.table, segment.stream, self.now)
+        staged = self.objects.info(segment.staged_key)
+        if staged is not None and segment.etag not in {None, staged.etag}:
+            return UploadResult(is_stale=True)
+        if staged is not None:
+            self._delete(segment, staged.etag)
+        return UploadResult(removed=True)
 
     def _archived_bit_for_bit(self, segment: SegmentRolled, coverage: Coverage) -> str | None:
         """Return the staged copy's ETag if its checksum is that of what is archived, so that it need not be read."""
@@ -174,13 +216,17 @@ class Uploader:
         record = read_quarantine(self.table, segment)
         if record is None or record.etag != segment.etag:
             coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
+            if coverage.is_removed(segment.next_offset):
+                return UploadResult(removed=True)
             if coverage.holds(segment.first_offset, segment.next_offset):
                 return UploadResult(fragments_present=len(coverage.entries))
         if record is None:
             raise ObjectNotFoundError(segment.staged_key)
         return UploadResult(quarantined=record.key, reason=record.reason)
 
-    def _archive(self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage) -> UploadResult:
+    def _archive(
+        self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage, orphans: Orphans
+    ) -> UploadResult:
         """Write and commit, in the order of their offsets, the fragments that the manifest does not hold."""
         committed: list[FragmentEntry] = []
         present = len(coverage.entries)
@@ -202,9 +248,10 @@ class Uploader:
                     # without an entry harms nobody: the next upload finds it at its key.
                     entry = puts.take()
                     if commit_fragment(self.table, segment.stream, entry, self.now):
+                        orphans.named(entry)
                         committed.append(entry)
                     else:
-                        self._check_archived_alike(segment, entry)
+                        self._check_archived_alike(segment, entry, orphans)
                         present += 1
 
             failure: ColdstreamError | None = None
@@ -216,7 +263,7 @@ class Uploader:
                     break
                 if fragment is None:
                     break
-                puts.submit(partial(self._put, segment, fragment))
+                puts.submit(partial(self._put, segment, fragment, coverage.generation, orphans))
                 commit_until(PUTS_AT_ONCE)
             # Also if verification failed, as these fragments passed it. If a commit failed, this is not reached: no
             # fragment is committed after one that was not.
@@ -225,7 +272,7 @@ class Uploader:
                 raise failure
         return UploadResult(len(committed), present, sum(entry.data_bytes for entry in committed))
 
-    def _check_archived_alike(self, segment: SegmentRolled, entry: FragmentEntry) -> None:
+    def _check_archived_alike(self, segment: SegmentRolled, entry: FragmentEntry, orphans: Orphans) -> None:
         """Raise OverlapError unless other uploads meanwhile committed exactly this entry's chunks, bit for bit.
 
         The comparison with the archive did not see what they committed, so anything else must be compared again.
@@ -234,15 +281,26 @@ class Uploader:
         is_exact = coverage.holds_just(entry.first_offset, entry.next_offset)
         if not is_exact or [other.data_crc32 for other in coverage.entries] != [entry.data_crc32]:
             raise OverlapError(entry.key, entry.first_offset, entry.next_offset, "what others committed meanwhile")
+        for other in coverage.entries:
+            orphans.named(other)
 
-    def _put(self, segment: SegmentRolled, fragment: CutFragment) -> FragmentEntry:
-        """Write a fragment at the first key that is free, or that holds it already."""
+    def _put(
+        self, segment: SegmentRolled, fragment: CutFragment, least_generation: int, orphans: Orphans
+    ) -> FragmentEntry:
+        """Write a fragment at the first key, from a generation on, that is free or that holds it already."""
         with fragment:
-            for generation in range(MAX_GENERATIONS):
+            for generation in range(least_generation, least_generation + MAX_GENERATIONS):
                 key = self.keys.fragment(segment.stream.incarnation, fragment.first_offset, generation)
                 fragment.body.seek(0)  # an attempt at another key leaves it at its end
+                entry = fragment.entry_at(key, generation)
                 try:
-                    self.objects.put_new(key, fragment.body, size_bytes=fragment.object_bytes, crc32=fragment.crc32)
+                    self.objects.put_new(
+                        key,
+                        fragment.body,
+                        size_bytes=fragment.object_bytes,
+                        crc32=fragment.crc32,
+                        note=EntryNote.of(entry).to_text(),
+                    )
                 except ObjectExistsError:
                     # A key never gets other bytes: an entry may name it already, and a URL may be in use.
                     existing = self.objects.info(key)
@@ -255,7 +313,8 @@ class Uploader:
                 except BadCrcError as err:
                     # The segment was verified, so the bytes went bad between here and S3: no reason for quarantine.
                     raise UnavailableError(f"{key} did not arrive as it was sent") from err
-                return fragment.entry_at(key, generation)
+                orphans.add(entry)
+                return entry
         raise UnavailableError(
             f"{MAX_GENERATIONS} objects with other bytes are at the keys of {fragment.first_offset:020}"
         )

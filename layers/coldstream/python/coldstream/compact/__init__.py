@@ -7,7 +7,7 @@
              rewrite.py, frame_sink.py      any fragments, compressed on the way
              footer.py, part_upload.py      what both need
     commit   commit.py                    the merged entry takes the place of the group's, whose objects get tombstones
-    sweep    sweep.py                     objects whose tombstones are due go
+    sweep    lifecycle.sweep              objects whose tombstones are due go
 
 Begin with run.py, which does all of this for some streams; task.py and remote_writer.py are what travels when other
 processes write. savings.py foretells what a run would do. Of the package only the command line and Spark's jobs make

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from coldstream.console.options import StreamArguments, option
 
+LONGEST_URL_EXPIRY = "7d"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactArguments(StreamArguments):
@@ -23,4 +25,9 @@ class CompactArguments(StreamArguments):
     )
     encoding: str = option("identity", help="identity, or zstd-seekable: compressed, for what is seldom read.")
     level: int = option(3, help="Level of compression, 1 to 19.")
+    url_expiry: str = option(
+        LONGEST_URL_EXPIRY,
+        help="How long URLs of the archive's resolvers are valid. What was merged stays an hour longer than that.",
+        metavar="TIME",
+    )
     dry_run: bool = option(False, help="Show what a run would save and cost, and change nothing.")

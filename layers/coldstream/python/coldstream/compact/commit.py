@@ -13,15 +13,19 @@ from enum import StrEnum
 from itertools import pairwise
 
 from coldstream.errors import ColdstreamError, LostRaceError
+from coldstream.lifecycle.unfinished import finish, read_span
 from coldstream.manifest.chain import check_neighbours
-from coldstream.manifest.compaction import GRACE_MS, Unfinished, plan_removal, plan_replacement
-from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.manifest.compaction import plan_replacement
+from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.groups import Group
+from coldstream.manifest.holding import held
 from coldstream.manifest.stream import Incarnation
-from coldstream.store.log import iter_log
-from coldstream.store.ports import ManifestTable, ObjectStore
+from coldstream.store.discard import discard
+from coldstream.store.grace import LONGEST_GRACE_MS
+from coldstream.store.holding import read_holds
+from coldstream.store.ports import ManifestTable
 from coldstream.store.races import retry_lost_races
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import TimestampMs
 
 
 class CommitOutcome(StrEnum):
@@ -29,122 +33,68 @@ class CommitOutcome(StrEnum):
 
     COMMITTED = "committed"
     SUPERSEDED = "superseded"
-    """Others changed the entries of its group first."""
+    """Others changed, removed or held the entries of its group first."""
 
 
 def commit(
     table: ManifestTable,
-    objects: ObjectStore,
     incarnation: Incarnation,
     group: Group,
     merged: FragmentEntry,
     *,
     now: Callable[[], TimestampMs],
+    grace_ms: int = LONGEST_GRACE_MS,
 ) -> CommitOutcome:
     """Put a merged entry in the place of its group, whose objects get tombstones; first finish an interrupted commit.
 
-    If that fails, the object is deleted, unless the answer to a transaction that names it never came. `merged` must be
-    at a key that nobody else writes or names (compact.write).
+    The tombstones are due `grace_ms` after `now`, which is AWS's time. If the entry is not committed, its object, which
+    nobody else names, is discarded. SUPERSEDED is also the outcome if the stream was deleted, some of the group removed
+    or held, or the object's key fenced off meanwhile.
 
     Cost: two GetItems, a Query for each thousand entries, and a transaction for the last entry and 47 others; for more
-    entries also the cost of `finish`. Raises LostRaceError if others kept being first, and UnavailableError; `finish`
-    does the rest of what was begun by then.
+    entries also the cost of `finish`; a Query if the stream has holds. Raises LostRaceError if others kept being first,
+    and UnavailableError; `finish` does the rest of what was begun by then.
     """
-    # Once true it stays true until a later transaction fails for certain: an entry may name the object by then, and to
-    # delete it would lose messages. An object that nothing names only costs its storage.
-    may_be_named = False
 
     def replace_group() -> CommitOutcome:
-        nonlocal may_be_named
         head = table.head(incarnation)
         if head is not None and head.compacting is not None:
-            finish(table, incarnation, now)
+            finish(table, incarnation, now, grace_ms)
             head = table.head(incarnation)
-        log = _between(table, incarnation, group.first_offset, group.next_offset)
+        if head is None or head.is_deleted or head.floor > group.first_offset:
+            return CommitOutcome.SUPERSEDED
+        log = read_span(table, incarnation, group.first_offset, group.next_offset)
         _check_covers(log, group)
         if any(entry.key == merged.key for entry in log):
             return CommitOutcome.COMMITTED  # by an earlier attempt, whose answer never came
-        if head is None or not _is_same(log, group):
+        is_held = held(read_holds(table, head), group.first_offset, group.next_offset) is not None
+        if is_held or merged.generation < head.generation or not _is_same(log, group):
             return CommitOutcome.SUPERSEDED
         at = now()
-        change = plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + GRACE_MS))
-        before, may_be_named = may_be_named, True
-        try:
-            table.apply(change)
-        except LostRaceError:
-            may_be_named = before  # this transaction failed for certain; an earlier one may still have passed
-            raise
+        table.apply(plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + grace_ms)))
         return CommitOutcome.COMMITTED
 
     try:
         outcome = retry_lost_races(replace_group)
     except BaseException:
-        if not may_be_named:
-            with suppress(ColdstreamError):
-                objects.delete(merged.key)
+        # Nobody knows by now whether an entry names the object. `discard` looks, and its change refuses a transaction
+        # that is still on its way.
+        with suppress(ColdstreamError):
+            discard(table, incarnation, (merged,), now)
         raise
     if outcome is CommitOutcome.COMMITTED:
-        finish(table, incarnation, now)
-    elif not may_be_named:
-        objects.delete(merged.key)
+        finish(table, incarnation, now, grace_ms)
+    else:
+        # Not deleted at once: a DELETE that S3 carries out late could meet another object at this key, which was free
+        # by then. The fence keeps the key from ever being used again.
+        discard(table, incarnation, (merged,), now)
     return outcome
-
-
-def finish(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> None:
-    """Remove the entries that an unfinished commit has left, if the head says that there is one.
-
-    Cost: a GetItem; if there is one, also a Query, one more for each thousand entries, and a transaction for each 49.
-    Raises LostRaceError if others kept being first, or if the log never shows the merged entry that the head names.
-    """
-    while retry_lost_races(lambda: _remove_some(table, incarnation, now)):
-        pass
-
-
-def _remove_some(table: ManifestTable, incarnation: Incarnation, now: Callable[[], TimestampMs]) -> bool:
-    """Remove entries until none is left, or until a race is lost after the first; return whether there may be more."""
-    head = table.head(incarnation)
-    if head is None or head.compacting is None:
-        return False
-    unfinished = _read_unfinished(table, head, head.compacting)
-    is_first = True
-    while unfinished is not None:
-        change = plan_removal(head, unfinished, due_at=TimestampMs(now() + GRACE_MS))
-        try:
-            table.apply(change)
-        except LostRaceError:
-            if is_first:
-                raise
-            return True  # there was progress: begin anew, with all attempts
-        head = change.head
-        unfinished = unfinished.after(change)
-        is_first = False
-    return False
-
-
-def _read_unfinished(table: ManifestTable, head: Head, compacting: Offset) -> Unfinished | None:
-    incarnation = head.stream.incarnation
-    entries = table.log_from_offset(incarnation, Offset(compacting - 1), 1).entries
-    if not entries or entries[0].next_offset != compacting:
-        raise LostRaceError(f"{incarnation}: the head says that an entry ends at offset {compacting}, and none does")
-    return Unfinished.of(head, _between(table, incarnation, entries[0].first_offset, compacting))
-
-
-def _between(
-    table: ManifestTable, incarnation: Incarnation, first_offset: Offset, next_offset: Offset
-) -> tuple[FragmentEntry, ...]:
-    """Read the entries that end after the first offset, up to the one that ends at the next offset or after it."""
-    found: list[FragmentEntry] = []
-    for entry in iter_log(table, incarnation, first_offset):
-        found.append(entry)
-        if entry.next_offset >= next_offset:
-            break
-    return tuple(found)
 
 
 def _check_covers(log: tuple[FragmentEntry, ...], group: Group) -> None:
     """Raise LostRaceError unless the entries that were read hold all of the group's offsets.
 
-    What is archived stays archived, so a hole is half of somebody's change, and to judge by it would be wrong.
+    What is above the floor stays archived, so a hole is half of somebody's change: to judge by it would be wrong.
     """
     if not log or log[0].first_offset > group.first_offset or log[-1].next_offset < group.next_offset:
         raise LostRaceError(f"offsets {group.first_offset} to {group.next_offset} show half of a change")

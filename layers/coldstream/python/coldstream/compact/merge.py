@@ -34,14 +34,16 @@ def merge(
     key: str,
     group: Group,
     *,
+    note: str,
     on_bytes: Callable[[int], None],
     should_stop: Callable[[], bool],
 ) -> MergedObject:
-    """Write the merged fragment to `key`. Memory: all indexes, 20 bytes a chunk, and three parts of under 10 MiB.
+    """Write the merged fragment to `key`, with the `note` that is to be its metadata.
 
-    Cost: a GET a fragment, two for a large one that ends or begins a part; a COPY or a PUT a part. Raises
-    ObjectExistsError if the key is taken, ObjectNotFoundError, ConflictError if an object is replaced while this runs,
-    CorruptionError (BadCrcError of `key` if the chunks are not what the manifest says), StoppedError.
+    Memory: all indexes, 20 bytes a chunk, and three parts of under 10 MiB. Cost: a GET a fragment, two for a large one
+    that ends or begins a part; a COPY or a PUT a part. Raises ObjectExistsError if the key is taken,
+    ObjectNotFoundError, ConflictError if an object is replaced while this runs, CorruptionError (BadCrcError of `key`
+    if the chunks are not what the manifest says), StoppedError.
     """
     plan = list(plan_parts(group))
     with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="read") as pool:
@@ -57,7 +59,7 @@ def merge(
         others = (entry for entry in group.entries if entry.key not in read_whole)
         for _ in map_ahead(pool, fragments.read_footer, others, max_calls=READS_AT_ONCE):
             pass
-        with PartUpload(objects, key, on_bytes) as upload:
+        with PartUpload(objects, key, on_bytes, note=note) as upload:
 
             def send(part: PartPlan, number: int) -> UploadedPart:
                 if should_stop():

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from coldstream.compact.arguments import CompactArguments
+from coldstream.compact.arguments import LONGEST_URL_EXPIRY, CompactArguments
 from coldstream.errors import InvalidSettingError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import Policy
+from coldstream.manifest.groups import CompactionPolicy
+from coldstream.store.grace import LONGEST_GRACE_MS, read_grace_ms
 from coldstream.units import KIB, TimestampMs, parse_duration, parse_size
 
 MAX_OLDER_THAN_S = 100 * 365 * 24 * 3600
@@ -24,12 +25,16 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """Fragments older than `older_than_ms` become fragments of up to `target_bytes` of chunks, in `encoding`."""
+    """Fragments older than `older_than_ms` become fragments of up to `target_bytes` of chunks, in `encoding`.
+
+    What they replace stays for `grace_ms` more.
+    """
 
     older_than_ms: int
     target_bytes: int
     encoding: Encoding
     level: int
+    grace_ms: int = LONGEST_GRACE_MS
 
     @classmethod
     def of(cls, arguments: CompactArguments) -> CompactOptions:
@@ -39,10 +44,19 @@ class CompactOptions:
             target_size=arguments.target_size,
             encoding=arguments.encoding,
             level=arguments.level,
+            url_expiry=arguments.url_expiry,
         )
 
     @classmethod
-    def parse(cls, *, older_than: str, target_size: str, encoding: str, level: int = DEFAULT_LEVEL) -> CompactOptions:
+    def parse(
+        cls,
+        *,
+        older_than: str,
+        target_size: str,
+        encoding: str,
+        level: int = DEFAULT_LEVEL,
+        url_expiry: str = LONGEST_URL_EXPIRY,
+    ) -> CompactOptions:
         """Parse the options of these names. Raises InvalidSettingError, naming the option."""
         older_than_s = _parse("--older-than", parse_duration, older_than)
         if older_than_s > MAX_OLDER_THAN_S:
@@ -54,11 +68,12 @@ class CompactOptions:
             raise InvalidSettingError("--encoding", f"{encoding[:80]!r} is not one of {', '.join(Encoding)}")
         if not 1 <= level <= MAX_LEVEL:
             raise InvalidSettingError("--level", f"must be from 1 to {MAX_LEVEL}")
-        return cls(round(older_than_s * 1000), target_bytes, Encoding(encoding), level)
+        grace_ms = read_grace_ms(url_expiry)
+        return cls(round(older_than_s * 1000), target_bytes, Encoding(encoding), level, grace_ms)
 
-    def policy(self, now: TimestampMs) -> Policy:
+    def policy(self, now: TimestampMs) -> CompactionPolicy:
         """Return what to compact at that time."""
-        return Policy(TimestampMs(now - self.older_than_ms), self.target_bytes, self.encoding)
+        return CompactionPolicy(TimestampMs(now - self.older_than_ms), self.target_bytes, self.encoding)
 
 
 def _parse(option_name: str, parse: Callable[[str], _Number], text: str) -> _Number:

@@ -25,18 +25,22 @@ class PartUpload:
 
     As a context manager it aborts the upload unless `complete` succeeded. Nobody else knows the upload, so the object
     that it completed is the caller's alone, even if others merge the same fragments. Memory: PARTS_AT_ONCE parts.
-    `on_bytes` is called in the caller's thread with the size of each part that was sent.
+    `on_bytes` is called in the caller's thread with the size of each part that was sent, and `note` is the object's
+    metadata.
     """
 
-    def __init__(self, objects: ObjectStore, key: str, on_bytes: Callable[[int], None]) -> None:
+    def __init__(
+        self, objects: ObjectStore, key: str, on_bytes: Callable[[int], None], *, note: str | None = None
+    ) -> None:
         self._objects = objects
         self._key = key
         self._on_bytes = on_bytes
+        self._note = note
         self._parts: list[UploadedPart] = []
         self._is_complete = False
 
     def __enter__(self) -> Self:
-        self._upload_id = self._objects.create_upload(self._key)
+        self._upload_id = self._objects.create_upload(self._key, note=self._note)
         self._pool = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part")
         self._in_flight: Window[UploadedPart] = Window(self._pool, max_calls=PARTS_AT_ONCE)
         return self

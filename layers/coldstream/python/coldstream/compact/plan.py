@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coldstream.manifest.entry import FragmentEntry, Head
-from coldstream.manifest.groups import Group, Policy, plan_groups
+from coldstream.manifest.groups import CompactionPolicy, Group, plan_groups
+from coldstream.manifest.holding import held
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.holding import read_holds
 from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
 
 
-def find_groups(table: ManifestReads, incarnation: Incarnation, policy: Policy) -> Iterator[Group]:
-    """Yield the groups that are worth compacting. Cost: that of `iter_settled`.
+def find_groups(table: ManifestReads, incarnation: Incarnation, policy: CompactionPolicy) -> Iterator[Group]:
+    """Yield the groups that are worth compacting. Cost: that of `iter_settled`; a GetItem, and a Query if it has holds.
 
-    Groups may be committed while this goes on: a group is yielded once the log has been read past it.
+    None of a deleted stream, and none of what a hold protects: compaction removes objects. Groups may be committed
+    while this goes on: a group is yielded once the log has been read past it. Raises LostRaceError if a hold is put or
+    released meanwhile.
     """
-    return plan_groups(iter_settled(table, incarnation), policy)
+    head = table.head(incarnation)
+    if head is None or head.is_deleted:
+        return
+    holds = read_holds(table, head)
+    free = (
+        entry
+        for entry in iter_settled(table, incarnation)
+        if held(holds, entry.first_offset, entry.next_offset) is None
+    )
+    yield from plan_groups(free, policy)
 
 
 def iter_settled(table: ManifestReads, incarnation: Incarnation) -> Iterator[FragmentEntry]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coldstream.compact.sweep import SweepResult
 from coldstream.compact.task import CompactionTask, GroupFailure
 from coldstream.compact.write import MergedFragment
+from coldstream.lifecycle.sweep import SweepReport
 from coldstream.manifest.stream import StreamId
 
 
@@ -29,7 +29,7 @@ class CompactionReport:
     sent_bytes: int = 0
     copied_bytes: int = 0
     superseded: int = 0
-    swept: SweepResult = field(default_factory=SweepResult)
+    swept: SweepReport = field(default_factory=SweepReport)
     failures: list[GroupFailure] = field(default_factory=list)
 
     def add(self, task: CompactionTask, written: MergedFragment, *, is_committed: bool) -> None:
@@ -84,7 +84,7 @@ def _to_json(report: CompactionReport) -> dict[str, Any]:
         "superseded": report.superseded,
         "swept_objects": swept.objects,
         "swept_bytes": swept.object_bytes,
-        "not_swept": list(swept.kept),
+        "not_swept": [*swept.kept, *(failure.key for failure in swept.failures)],
         "failures": [
             {
                 "error": failure.kind.__name__,

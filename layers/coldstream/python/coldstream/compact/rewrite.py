@@ -33,20 +33,21 @@ def rewrite(
     key: str,
     group: Group,
     *,
+    note: str,
     level: int,
     on_bytes: Callable[[int], None],
     should_stop: Callable[[], bool],
 ) -> MergedObject:
-    """Write the merged fragment to `key`, compressed. Cost: a GET each 4 MiB of chunks, a PUT each 8 MiB of frames.
+    """Write the merged fragment to `key`, compressed, with the `note` that is to be its metadata.
 
-    Raises as `merge` does.
+    Cost: a GET each 4 MiB of chunks, a PUT each 8 MiB of frames. Raises as `merge` does.
     """
     points = [point.position for point in group.sparse().points]
     cuts = iter(points)
     cut = next(cuts)
     with (
         closing(read_verified(objects, group, should_stop)) as events,
-        PartUpload(objects, key, lambda _: None) as upload,
+        PartUpload(objects, key, lambda _: None, note=note) as upload,
         FrameSink(upload, level, on_bytes) as sink,
     ):
         sink.write(SEGMENT_HEADER)

@@ -7,20 +7,22 @@ writers like any: `commit` deals with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from coldstream.compact.commit import CommitOutcome, commit, finish
+from coldstream.compact.commit import CommitOutcome, commit
 from coldstream.compact.options import CompactOptions
 from coldstream.compact.plan import find_groups
 from coldstream.compact.report import CompactionReport
-from coldstream.compact.sweep import sweep
 from coldstream.compact.task import CompactionTask, GroupFailure
 from coldstream.compact.write import MergedFragment
 from coldstream.errors import ColdstreamError, UnavailableError
-from coldstream.manifest.stream import StreamId
+from coldstream.lifecycle.sweep import SweepReport
+from coldstream.lifecycle.unfinished import finish
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.discard import discard
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs, now_ms
 
@@ -36,7 +38,8 @@ class Compactor:
 
     `write` makes the object of a task; it is called in `at_once` threads. It returns what is wrong with that group, and
     raises what is wrong with all of them. `stop` tells all that `write` has begun to end; it is called if a run ends
-    early. `on_settled` is called with each task that is done with, whether it failed or not.
+    early. `on_settled` is called with each task that is done with, whether it failed or not. `sweep` deletes what is
+    due of a stream (`lifecycle.sweep`); by default nothing is.
     """
 
     table: ManifestTable
@@ -45,6 +48,7 @@ class Compactor:
     at_once: int
     stop: Callable[[], None] = lambda: None
     on_settled: Callable[[CompactionTask], None] = lambda _: None
+    sweep: Callable[[Incarnation], SweepReport] = lambda _: SweepReport()
     now: Callable[[], TimestampMs] = now_ms
 
     def run(self, streams: Sequence[StreamId], options: CompactOptions) -> list[CompactionReport]:
@@ -52,13 +56,13 @@ class Compactor:
 
         If a group fails, the others go on. If a service does not answer for GIVE_UP_AFTER groups in a row, nothing more
         is begun. If the run is interrupted, `stop` is called, and objects that were written and not committed are
-        deleted.
+        discarded.
         """
         reports = {stream: CompactionReport(stream) for stream in streams}
         unanswered = 0
         with closing(self._write_all(self._plan(reports, options))) as results:
             for task, result in results:
-                failure = self._settle(task, result, reports[task.stream])
+                failure = self._settle(task, result, reports[task.stream], options.grace_ms)
                 self.on_settled(task)
                 is_unanswered = failure is not None and issubclass(failure.kind, UnavailableError)
                 unanswered = unanswered + 1 if is_unanswered else 0
@@ -66,7 +70,7 @@ class Compactor:
                     return list(reports.values())
         for stream, report in reports.items():
             try:
-                report.swept = sweep(self.table, self.objects, stream.incarnation, self.now())
+                report.swept = self.sweep(stream.incarnation)
             except ColdstreamError as err:
                 report.failures.append(GroupFailure.of(err))
         return list(reports.values())
@@ -77,9 +81,12 @@ class Compactor:
         for stream, report in reports.items():
             try:
                 # An unfinished commit holds two entries for the same offsets: nothing is planned on those.
-                finish(self.table, stream.incarnation, self.now)
+                finish(self.table, stream.incarnation, self.now, options.grace_ms)
                 for group in find_groups(self.table, stream.incarnation, policy):
-                    yield CompactionTask(stream, group, options.encoding, options.level)
+                    # Asked for each group: a task that is planned late must not get a key that was fenced off since.
+                    head = self.table.head(stream.incarnation)
+                    generation = 0 if head is None else head.generation
+                    yield CompactionTask(stream, group, options.encoding, options.level, generation)
             except ColdstreamError as err:
                 report.failures.append(GroupFailure.of(err))
 
@@ -106,27 +113,30 @@ class Compactor:
                 if not is_complete:
                     self._abandon(under_way)
 
-    def _abandon(self, under_way: Iterable[Future[WriteResult]]) -> None:
-        """Stop what is under way, and delete what was written: nobody commits it any more."""
+    def _abandon(self, under_way: Mapping[Future[WriteResult], CompactionTask]) -> None:
+        """Stop what is under way, and discard what was written: nobody commits it any more."""
         self.stop()
         # All are cancelled before the first is waited for: the pool would begin the others meanwhile.
         for future in under_way:
             future.cancel()
-        for future in under_way:
+        for future, task in under_way.items():
             if future.cancelled() or future.exception() is not None:
                 continue
             result = future.result()
             if isinstance(result, MergedFragment):
                 with suppress(ColdstreamError):
-                    self.objects.delete(result.entry.key)
+                    discard(self.table, task.stream.incarnation, (result.entry,), self.now)
 
-    def _settle(self, task: CompactionTask, result: WriteResult, report: CompactionReport) -> GroupFailure | None:
+    def _settle(
+        self, task: CompactionTask, result: WriteResult, report: CompactionReport, grace_ms: int
+    ) -> GroupFailure | None:
         """Commit what was written; return the failure if there is one."""
         if isinstance(result, GroupFailure):
             report.failures.append(result)
             return result
         try:
-            outcome = commit(self.table, self.objects, task.stream.incarnation, task.group, result.entry, now=self.now)
+            incarnation, group = task.stream.incarnation, task.group
+            outcome = commit(self.table, incarnation, group, result.entry, now=self.now, grace_ms=grace_ms)
         except ColdstreamError as err:
             failure = GroupFailure.of(err, task.group)
             report.failures.append(failure)

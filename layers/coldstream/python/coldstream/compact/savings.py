@@ -14,23 +14,23 @@ from coldstream.compact.frame_sink import PART_BYTES
 from coldstream.compact.merge_plan import RequestCounts, count_requests
 from coldstream.compact.options import CompactOptions
 from coldstream.compact.plan import find_groups
-from coldstream.compact.sweep import due_tombstones
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import compress_frame
+from coldstream.lifecycle.sweep import due_tombstones
 from coldstream.manifest.compaction import FIRST_REMOVALS, MAX_REMOVALS, MAX_SWEPT
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.store.prices import GB, STANDARD, WRITE_UNIT_USD
 from coldstream.units import MIB, ByteRange, TimestampMs
 
-STORAGE_USD = 0.023 / 1024**3
+STORAGE_USD = STANDARD.gb_month / GB
 """For a byte, each month."""
 
-PUT_USD = 0.005 / 1000
-GET_USD = 0.0004 / 1000
-WRITE_UNIT_USD = 0.625 / 1_000_000
+PUT_USD = STANDARD.writes_1000 / 1000
+GET_USD = STANDARD.gets_1000 / 1000
 
 SAMPLE_BYTES = 2 * MIB
 ENTRY_BYTES = 400
@@ -132,13 +132,20 @@ def write_units(group: Group) -> int:
     """Count about how many write units of DynamoDB compacting a group takes.
 
     In a transaction a kilobyte of an item takes two units, and one more in the index by time. Every entry is
-    removed or, if it is the last one, replaced. Every object gets a tombstone, which the sweep removes.
+    removed or, if it is the last one, replaced. Every object gets a tombstone, which the sweep removes. The event of
+    each transaction holds its change, the first one the merged entry.
     """
     *others, last = (_kib(entry, entry.sparse) for entry in group.entries)
     merged = max(last, _kib(group.entries[-1], group.sparse()))
     removals = -(-max(0, len(others) - FIRST_REMOVALS) // MAX_REMOVALS)
     sweeps = -(-len(group.entries) // MAX_SWEPT)
-    return 3 * (sum(others) + merged) + 2 * 2 * len(group.entries) + EVENT_UNITS + HEAD_UNITS * (1 + removals + sweeps)
+    return (
+        3 * (sum(others) + merged)
+        + 2 * 2 * len(group.entries)
+        + 2 * merged
+        + HEAD_UNITS
+        + (EVENT_UNITS + HEAD_UNITS) * (removals + sweeps)
+    )
 
 
 def _kib(entry: FragmentEntry, sparse: SparseIndex) -> int:

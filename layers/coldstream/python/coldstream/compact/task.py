@@ -17,12 +17,13 @@ from coldstream.units import Offset
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """Write a group's object in an encoding, at a level of compression."""
+    """Write a group's object in an encoding, at a level of compression, at a key of `generation` or a later one."""
 
     stream: StreamId
     group: Group
     encoding: Encoding
     level: int
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def write_task(
             task.group,
             task.encoding,
             level=task.level,
+            least_generation=task.generation,
             on_bytes=on_bytes,
             should_stop=should_stop,
         )

@@ -1,10 +1,10 @@
 """Write the object of a group: merge it if it stays identity, rewrite it if it is to be compressed.
 
-The key is always fresh: its generation is above those of the group's entries, and it has no object. Any other key could
-be that of a tombstone, and whatever is at that key is deleted one day. An object that is there already is never taken
-for ours, even if the bytes are the same: its writer may be about to commit it, or to delete it because another was
-first. So exactly one writer knows each object, and may delete it if it does not commit it. The complete object of a
-writer that was killed stays. The manifest does not name it, and it costs only its storage.
+The key is always fresh: its generation is above those of the group's entries, it is one that may still be committed,
+and it has no object. Any other key could be that of a tombstone, and whatever is at that key is deleted one day. An
+object that is there already is never taken for ours, even if the bytes are the same: its writer may be about to commit
+it, or to discard it because another was first. The complete object of a writer that was killed stays until it is
+collected as garbage.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from coldstream.errors import BadCrcError, ObjectExistsError, UnavailableError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
+from coldstream.manifest.note import EntryNote
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
@@ -46,10 +47,13 @@ def write_group(
     encoding: Encoding,
     *,
     level: int = DEFAULT_LEVEL,
+    least_generation: int = 0,
     on_bytes: Callable[[int], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> MergedFragment:
     """Write the merged fragment of a group to a key of its own, without reading or changing the manifest.
+
+    The key has a generation of `least_generation` or more: that of the head when the group was planned.
 
     `on_bytes` is called with sizes that add up to `group.identity_bytes`, and again from 0 if another writer takes the
     key first. If this raises, it leaves no object and no upload; after UnavailableError that is not certain.
@@ -60,12 +64,15 @@ def write_group(
     """
     if encoding is Encoding.IDENTITY and any(entry.encoding is not encoding for entry in group.entries):
         raise ValueError("compressed fragments cannot be merged into an identity fragment")
-    for generation, key in _free_keys(objects, keys, incarnation, group):
+    note = _note(group, encoding)
+    for generation, key in _free_keys(objects, keys, incarnation, group, least_generation):
         try:
             if encoding is Encoding.IDENTITY:
-                merged = merge(objects, key, group, on_bytes=on_bytes, should_stop=should_stop)
+                merged = merge(objects, key, group, note=note, on_bytes=on_bytes, should_stop=should_stop)
             else:
-                merged = rewrite(objects, key, group, level=level, on_bytes=on_bytes, should_stop=should_stop)
+                merged = rewrite(
+                    objects, key, group, note=note, level=level, on_bytes=on_bytes, should_stop=should_stop
+                )
         except ObjectExistsError:
             continue  # another writer was faster, at this key
         except BadCrcError as err:
@@ -78,9 +85,11 @@ def write_group(
     raise UnavailableError(f"offset {group.first_offset}: all {MAX_GENERATIONS} keys that were tried have objects")
 
 
-def _free_keys(objects: ObjectStore, keys: Keys, incarnation: Incarnation, group: Group) -> Iterator[tuple[int, str]]:
+def _free_keys(
+    objects: ObjectStore, keys: Keys, incarnation: Incarnation, group: Group, least_generation: int
+) -> Iterator[tuple[int, str]]:
     """Yield generations, and their keys, that have no object. Cost: a HEAD each."""
-    first = 1 + max(entry.generation for entry in group.entries)
+    first = max(least_generation, 1 + max(entry.generation for entry in group.entries))
     for generation in range(first, first + MAX_GENERATIONS):
         key = keys.fragment(incarnation, group.first_offset, generation)
         # This only saves work. Who gets the key is decided by the condition on the write that completes the object.
@@ -92,6 +101,12 @@ def _raise_damage(objects: ObjectStore, group: Group, should_stop: Callable[[], 
     """Read the fragments of an object that the store refused, and raise what is wrong with them, if anything is."""
     for _ in read_verified(objects, group, should_stop):
         pass
+
+
+def _note(group: Group, encoding: Encoding) -> str:
+    """Return the note of the merged object, which says nothing of the object itself: it comes before the bytes."""
+    content = group.merged(key=group.entries[0].key, generation=0, object_bytes=0, crc32=0)
+    return EntryNote.of(content, has_points=encoding is Encoding.IDENTITY).to_text()
 
 
 def _merged_fragment(group: Group, key: str, generation: int, merged: MergedObject) -> MergedFragment:

@@ -12,6 +12,7 @@ from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.live.delivered import is_same
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
+from coldstream.resolve.attach import REMOVED
 from coldstream.units import Offset
 
 
@@ -49,7 +50,7 @@ class ArchiveHistory:
             async with self._archive.read(start, position.incarnation) as reading:
                 is_first = True
                 async for batch in reading.batches():
-                    if is_first and (end := self._mismatch(batch.chunks[0].header)) is not None:
+                    if is_first and (end := self._mismatch(batch.chunks[0].header, reading.floor)) is not None:
                         return end
                     is_first = False
                     # Only now: before the first chunk is compared, nothing proves that the incarnation is the one
@@ -57,7 +58,7 @@ class ArchiveHistory:
                     assert reading.stream is not None
                     position.incarnation = reading.stream.incarnation
                     await self._take(batch.chunks, batch.range.key)
-                tail = reading.tail
+                tail, floor = reading.tail, reading.floor
         except StreamNotFoundError:
             return ArchiveEnd.ABSENT
         except GapError as err:
@@ -71,23 +72,37 @@ class ArchiveHistory:
             if not err.retryable:
                 raise
             return err
+        return self._end(start, tail, floor)
+
+    def _end(self, start: OffsetSpec, tail: Offset | None, floor: Offset | None) -> ArchiveEnd | Gap:
+        """Fix the position at the tail of the archive, if no chunk has done so; return how reading ends there."""
+        position = self._position
         if position.expected is None and tail is not None:
             # Nothing at or after the start is archived. Fix the position all the same: live reading begins there, even
             # if retention moves the broker's log meanwhile.
             if isinstance(start, AtOffset):
-                position.move(start.offset, is_border=False)
+                position.move(start.offset if floor is None else self._start_above(start.offset, tail), is_border=False)
             else:
                 position.move(tail)
+        elif position.expected is not None and floor is not None and position.expected < floor:
+            # All of the log was removed, so no chunk has shown the jump.
+            return Gap(position.expected, floor, REMOVED)
         return ArchiveEnd.TAIL
+
+    def _start_above(self, offset: Offset, tail: Offset) -> Offset:
+        """Return where reading begins after a start in what was removed, with nothing left of the log before `tail`."""
+        first = self._position.broker_first
+        return tail if first is None else max(offset, min(tail, Offset(first.chunk_id)))
 
     async def _read_past_witness(self) -> ArchiveEnd | Gap | UnavailableError:
         assert self._position.expected is not None
         return await self._read(AtOffset(self._position.expected))
 
-    def _mismatch(self, header: ChunkHeader) -> ArchiveEnd | Gap | None:
+    def _mismatch(self, header: ChunkHeader, floor: Offset | None) -> ArchiveEnd | Gap | None:
         """Return how reading ends if its first chunk is not what follows the position; None if it is.
 
-        Raises IncarnationError if the archive holds another chunk than it held before.
+        A position below the `floor` has a gap before that chunk, as it has if the broker's retention is faster. Raises
+        IncarnationError if the archive holds another chunk than it held before.
         """
         position = self._position
         chunk_id = Offset(header.chunk_id)
@@ -98,7 +113,9 @@ class ArchiveHistory:
             return None if is_same(position.witness, header) else ArchiveEnd.ABSENT
         if position.witness is not None and header.type is ChunkType.USER:
             position.relation(header)
-        return Gap(position.expected, chunk_id) if chunk_id > position.expected else None
+        if chunk_id <= position.expected:
+            return None
+        return Gap(position.expected, chunk_id, None if floor is None or position.expected >= floor else REMOVED)
 
     def _earlier_at_broker(self, chunk_id: Offset) -> ArchiveEnd | None:
         """Move to the broker's first chunk if it comes after the start and before the archive's first."""

@@ -54,10 +54,12 @@ class BrokerSource(Protocol):
 class ArchiveReading(Protocol):
     """One reading of the archive, such as a `coldstream.read.aio.AsyncReader`.
 
-    `stream` is None until the resolver has answered; `tail` is None until the end of the archive is reached.
+    `stream` is None until the resolver has answered; `tail` is None until the end of the archive is reached. `floor` is
+    there if reading was to begin below it: everything below was removed from the archive.
     """
 
     stream: StreamId | None
+    floor: Offset | None
     tail: Offset | None
 
     def batches(self) -> AsyncIterator[RangeBatch]:

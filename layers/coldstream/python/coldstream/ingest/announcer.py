@@ -29,6 +29,7 @@ from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import stage
 from coldstream.manifest.cluster import check_cluster
 from coldstream.manifest.entry import Quarantine
+from coldstream.manifest.floors import check_not_deleted
 from coldstream.manifest.stream import StreamId
 from coldstream.retry import Backoff
 from coldstream.store.keys import Keys
@@ -120,12 +121,16 @@ class Announcer:
             dry_run,
         )
 
-    def check_cluster(self, stream: StreamId) -> None:
+    def check_accepted(self, stream: StreamId) -> None:
         """Raise OtherClusterError if the stream is bound to another cluster: its events would be refused.
 
-        Cost: a GetItem.
+        Raises StreamDeletedError if the stream is deleted and may still be undeleted: nothing of it is archived, and
+        what is not archived must be kept. Cost: two GetItems.
         """
         check_cluster(stream, self.table.bound_cluster(stream.vhost, stream.name), self.keys.cluster)
+        head = self.table.head(stream.incarnation)
+        if head is not None and head.can_be_undeleted:
+            check_not_deleted(head)
 
     def is_covered(self, slice_: SegmentSlice | SegmentRolled, stream: StreamId) -> bool:
         """Tell whether the manifest covers all offsets of a slice. Cost: one Query, usually."""
@@ -175,10 +180,10 @@ class Announcer:
     ) -> AnnouncementReport:
         """Announce the segments that the manifest does not cover; `advance` is told the bytes that are dealt with.
 
-        Raises OtherClusterError when another cluster was first to announce the stream. Cost: a GetItem, one Query a
-        segment, and for each one announced the cost of `stage` and of `put`.
+        Raises as `check_accepted`. Cost: two GetItems, one Query a segment, and for each one announced the cost of
+        `stage` and of `put`.
         """
-        self.check_cluster(stream)
+        self.check_accepted(stream)
         report = AnnouncementReport(stream)
         for segment in segments:
             if self.is_covered(segment, stream):

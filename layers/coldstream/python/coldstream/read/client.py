@@ -72,13 +72,15 @@ class ResolverClient:
         """End every request under way, and refuse new ones."""
         self._http.close()
 
-    def streams(self, cursor: str | None = None, limit: int | None = None) -> StreamPage:
-        """List a page of the streams, from `cursor` on."""
-        return self._get("/streams", StreamsBody, cursor=cursor, limit=limit).value()
+    def streams(self, cursor: str | None = None, limit: int | None = None, *, deleted: bool = False) -> StreamPage:
+        """List a page of the streams, from `cursor` on; with `deleted`, those that are deleted as well."""
+        return self._get("/streams", StreamsBody, cursor=cursor, limit=limit, deleted=_flag(deleted)).value()
 
-    def describe(self, vhost: str, name: str, incarnation: str | None = None) -> Description:
-        """Describe a stream. Raises StreamNotFoundError."""
-        return self._get("/stream", DescriptionBody, vhost=vhost, name=name, incarnation=incarnation).value()
+    def describe(self, vhost: str, name: str, incarnation: str | None = None, *, deleted: bool = False) -> Description:
+        """Describe a stream; with `deleted` and its incarnation, also a deleted one. Raises StreamNotFoundError."""
+        return self._get(
+            "/stream", DescriptionBody, vhost=vhost, name=name, incarnation=incarnation, deleted=_flag(deleted)
+        ).value()
 
     def ranges(self, query: RangesQuery) -> Answer:
         """Resolve a query. Raises StreamNotFoundError, InvalidQueryError."""
@@ -102,7 +104,7 @@ class ResolverClient:
             max_ranges=query.bounds.max_ranges,
             max_bytes=query.bounds.max_bytes,
             range_bytes=query.bounds.range_bytes,
-            precise="true" if query.precise else None,
+            precise=_flag(query.precise),
         )
         try:
             return body.value()
@@ -142,6 +144,10 @@ class ResolverClient:
                 ) from err
 
         return self._http.get(url, headers, read)
+
+
+def _flag(value: bool) -> str | None:  # noqa: FBT001  the value of a parameter, which is left out if it is false
+    return "true" if value else None
 
 
 def _is_base(url: str) -> bool:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import urllib3
 
-from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.errors import ColdstreamError, NotRestoredError, UnavailableError
 from coldstream.format.chunk import Chunk
 from coldstream.read.chunkrange import chunks_in
 from coldstream.read.http import HttpClient
@@ -27,6 +27,12 @@ _REFUSED = frozenset(
 )
 _TRY_AGAIN = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
+_NOT_RESTORED = b"<Code>InvalidObjectState</Code>"
+"""In S3's answer, a 403, to a GET of an object in an archived storage class."""
+
+_ERROR_BYTES = 4096
+"""Of an error's body, which is XML of a few hundred bytes."""
+
 
 class UrlRefusedError(UnavailableError):
     """A presigned URL has expired or is no longer valid. The resolver's next answer has a new one."""
@@ -38,6 +44,14 @@ class UrlRefusedError(UnavailableError):
         self.key = key
         self.status = status
         super().__init__(what)
+
+
+class ArchivedRangeError(NotRestoredError):
+    """S3 refuses a range, because its object is in an archived storage class and no copy of it is restored."""
+
+    def __init__(self, part: Range) -> None:
+        self.range = part
+        super().__init__(part.key, part.storage_class)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,8 @@ class RangeFetcher:
     def fetch(self, part: Range, good_until: float | None) -> RangeBatch:
         """Fetch a range whose URL is good until that `time.monotonic()`, or for an unknown time.
 
-        Raises UrlRefusedError; UnavailableError after a bounded number of attempts; CorruptionError.
+        Raises UrlRefusedError; ArchivedRangeError; CorruptionError; UnavailableError after a bounded number of
+        attempts.
         """
         if good_until is not None and time.monotonic() > good_until:
             # Ask the resolver again rather than S3 in vain.
@@ -81,6 +96,9 @@ class RangeFetcher:
 def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
     """Return the body of a response, if it is exactly the range."""
     what = f"GET of {part.key}, {part.byte_range.http}, answered {response.status}"
+    if response.status == HTTPStatus.FORBIDDEN and _NOT_RESTORED in response.read(_ERROR_BYTES):
+        # A new URL would be refused as well: what helps is a restore.
+        raise ArchivedRangeError(part)
     if response.status in _REFUSED:
         raise UrlRefusedError(part.key, response.status, what)
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN:

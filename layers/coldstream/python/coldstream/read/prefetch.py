@@ -42,7 +42,8 @@ class _Page:
 class Prefetcher:
     """Gives one range after another from where `seek` last sent it, and then what follows the last one.
 
-    Has at most `prefetch_bytes` of chunks in memory or under way, or one range if that is larger.
+    Has at most `prefetch_bytes` of chunks in memory or under way, or one range if that is larger. `floor` is the first
+    that the resolver told: everything below it was removed from the archive.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Prefetcher:
         self._cursor: str | None = None
         self._ask_below = 0  # the next page is asked for when no more ranges than this are left of the current one
         self._waiting: deque[Range] = deque()
+        self._known: tuple[Range, ...] = ()  # of this page and the one before, some of which may be under way
         self._fetches: Window[RangeBatch] = Window(executor, max_weight=prefetch_bytes)
         self._end: Gap | Offset | None = None
         self.stream: StreamId | None = None
+        self.floor: Offset | None = None
         self.seek(query.start)
 
     def seek(self, start: OffsetSpec | Continue) -> None:
@@ -88,6 +91,14 @@ class Prefetcher:
         assert self._end is not None
         return self._end
 
+    def archived_to(self, part: Range) -> Offset:
+        """Return where the ranges that have to be restored end, from this one on, as far as they are known."""
+        end = part.next_offset
+        for other in self._known:
+            if other.first_offset >= part.first_offset and other.first_offset <= end and other.must_be_restored:
+                end = max(end, other.next_offset)
+        return end
+
     def _fill(self) -> None:
         """Start fetches while there is room, and turn to the next page; wait for that if nothing else is under way."""
         while True:
@@ -108,7 +119,9 @@ class Prefetcher:
     def _turn(self, page: _Page) -> None:
         answer = page.answer
         self.stream = answer.stream
+        self.floor = answer.floor if self.floor is None else self.floor
         self._good_until = page.good_until
+        self._known = (*self._known[-len(answer.ranges) :], *answer.ranges)
         self._waiting.extend(answer.ranges)
         self._end = answer.gap if answer.gap is not None else answer.tail
         self._page = None

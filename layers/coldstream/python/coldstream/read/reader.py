@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -9,14 +10,21 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Literal, Self
 
-from coldstream.errors import AccessDeniedError, BadSequenceError, ColdstreamError, GapError, ObjectNotFoundError
+from coldstream.errors import (
+    AccessDeniedError,
+    BadSequenceError,
+    ColdstreamError,
+    GapError,
+    NotRestoredError,
+    ObjectNotFoundError,
+)
 from coldstream.format.amqp.message import Message, messages
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import RangeBatch, RangeFetcher, UrlRefusedError
+from coldstream.read.fetch import ArchivedRangeError, RangeBatch, RangeFetcher, UrlRefusedError
 from coldstream.read.http import ClosedError
 from coldstream.read.prefetch import Prefetcher
 from coldstream.read.threads import FetchThreads
@@ -68,6 +76,7 @@ class BaseReader:
         self.stream: StreamId | None = None
         self.position: Offset | None = None
         self.tail: Offset | None = None
+        self.floor: Offset | None = None
         self.gaps: list[Gap] = []
 
     @property
@@ -107,7 +116,9 @@ class BaseReader:
                     # The ranges under way have URLs as old as this one: drop them, and resolve again from here.
                     prefetcher.seek(self._query.start if self._expected is None else AtOffset(self._expected))
                     continue
-                self.stream = prefetcher.stream
+                except ArchivedRangeError as err:
+                    raise self._with_command(err, prefetcher) from err
+                self.stream, self.floor = prefetcher.stream, prefetcher.floor
                 match found:
                     case RangeBatch():
                         refreshes = 0
@@ -166,6 +177,13 @@ class BaseReader:
             case _:
                 return batch.range.first_offset
 
+    def _with_command(self, err: ArchivedRangeError, prefetcher: Prefetcher) -> NotRestoredError:
+        """Say how to restore what cannot be read, and as much after it as is known to be in such a class, too."""
+        vhost = "" if self._query.vhost == "/" else f" --vhost {shlex.quote(self._query.vhost)}"
+        offsets = f"{err.range.first_offset}:{prefetcher.archived_to(err.range)}"
+        command = f"coldstream restore {shlex.quote(self._query.name)}{vhost} --offsets {offsets}"
+        return NotRestoredError(err.key, err.storage_class, command)
+
     def _skip(self, gap: Gap) -> None:
         """Go on after a gap. Raises GapError unless gaps are to be skipped."""
         if self._on_gap != "skip":
@@ -185,6 +203,10 @@ class Reader(BaseReader):
     `position` is the offset after the last item given, None before the first. At the end, `tail` is the offset from
     which on the broker has the stream. A gap raises GapError; with `on_gap` "skip" it is added to `gaps`, and reading
     goes on after it.
+
+    A start below what was removed from the archive begins with what is left, as the broker's retention has it; `floor`
+    is the offset then below which everything was removed. A range in an archived storage class raises NotRestoredError,
+    which names the command that restores it.
 
     `resolver` is a URL, which `token` belongs to, or a ResolverClient, which the reader does not close.
 

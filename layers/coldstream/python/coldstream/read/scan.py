@@ -72,12 +72,16 @@ def plan_scan(
 
     Without `end`, or with one past the tail, reading ends at the tail. A slice starts where the slice or gap before it
     ends. Gaps are those of the manifest, so they may begin before `start` or end after `end`. Offsets before the first
-    archived one are a gap only with `exactly`. A slice is larger than `slice_bytes` only if one chunk is, or if the
-    sparse index has no point in between. Chunks older than `not_before` are left out as far as the sparse index shows.
+    archived one, and so those that were removed on purpose, are a gap only with `exactly`. A slice is larger than
+    `slice_bytes` only if one chunk is, or if the sparse index has no point in between. Chunks older than `not_before`
+    are left out as far as the sparse index shows.
 
-    Cost: one Query for every 200 fragments, and one more and a GetItem for each gap, made as the iteration proceeds.
-    Raises StreamNotFoundError if nothing of the stream is archived.
+    Cost: a GetItem, one Query for every 200 fragments, and one more and a GetItem for each gap, made as the iteration
+    proceeds. Raises StreamNotFoundError if nothing of the stream is archived, or the stream is deleted.
     """
+    head = table.head(stream.incarnation)
+    if head is None or head.stream != stream or head.is_deleted:
+        raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
     at = start
     spec: AtOffset | Cursor = Cursor(stream.incarnation, start) if exactly else AtOffset(start)
     while end is None or at < end:
@@ -107,8 +111,8 @@ def read_slice(objects: ObjectReads, part: ScanSlice) -> list[Chunk]:
     """Read a slice, verify all of it, and return the chunks that hold offsets from its `start` up to its `end`.
 
     Checks CRCs, and that each chunk follows the one before. The chunks share the slice's memory of `data_bytes`. Cost:
-    one GET. Raises CorruptionError, ObjectNotFoundError (the plan is older than a compaction's grace period: plan
-    again), UnavailableError.
+    one GET. Raises CorruptionError, ObjectNotFoundError (the plan is older than the grace period of what was removed:
+    plan again), NotRestoredError, UnavailableError.
     """
     data = objects.get_range(part.key, part.byte_range).data
     if len(data) != len(part.byte_range):

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from coldstream.console.user_function import load_function
 from coldstream.flow.pace import Pace
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
@@ -17,7 +18,7 @@ from coldstream.replay.request import ReplayRequest
 from coldstream.replay.retry import retry_while_progressing
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions
-from coldstream.replay.transform import MessageTransform, load_function
+from coldstream.replay.transform import MessageTransform
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 
@@ -52,7 +53,7 @@ class BrokerReplay(ABC):
         self.pace = Pace(options.rate)
         self.transform: MessageTransform | None = None
         if options.transform is not None:
-            self.transform = load_function(options.transform)
+            self.transform = load_function(options.transform, "transform")
         self.sent_to = context.request.start
         self._target_text = target_text
         self._told_at = 0.0

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from coldstream.errors import BadMagicError, InvalidInputError
 from coldstream.format.amqp.message import Message, in_place_of, messages
 from coldstream.format.chunk import Chunk
+from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.read.scan import ScanSlice
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
 from coldstream.replay.broker_replay import BrokerReplay, ReplayContext
@@ -108,7 +109,8 @@ class _ExchangeReplay(BrokerReplay):
         self.sent_to = part.end
 
     async def _send(self, message: Message) -> None:
-        raw = transform_message(message, self.transform)
+        # An erased message has no routing key, and nothing to deliver.
+        raw = None if message.raw == ERASED_MESSAGE else transform_message(message, self.transform)
         if raw is None:
             self.summary.left_out += 1
             return

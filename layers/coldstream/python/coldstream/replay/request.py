@@ -60,7 +60,7 @@ def find_request(
     is archived.
     """
     head = table.head(stream.incarnation)
-    if head is None or head.first_offset is None or head.next_offset is None:
+    if head is None or head.is_deleted or head.first_offset is None or head.next_offset is None:
         raise StreamNotFoundError(f"nothing is archived of {stream}, incarnation {stream.incarnation}")
     first = Offset(0) if start == FIRST else offset_of(table, objects, stream, start)
     last = head.next_offset if end is None else min(head.next_offset, offset_of(table, objects, stream, end))

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack
 
 from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import Chunk
+from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
 from coldstream.live.publisher import Publisher
@@ -170,7 +171,8 @@ class _StreamReplay(BrokerReplay):
             if message.offset >= part.end:
                 break
             raw = transform_message(message, self.transform)
-            if raw is None:
+            # An erased message has no routing key, and nothing to deliver. Without keys it goes as it is.
+            if raw is None or (key is not None and message.raw == ERASED_MESSAGE):
                 # Counted once, also if a new connection reads it again.
                 self.summary.left_out += message.offset >= self._left_out_to
                 self._left_out_to = max(self._left_out_to, message.offset + 1)

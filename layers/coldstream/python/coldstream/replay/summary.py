@@ -31,7 +31,8 @@ class ReplaySummary:
 
     `messages` counts each message once, however often a stream's connection was lost; to an exchange it counts every
     time that one was sent. `sent_bytes` is what went over the wire. `left_out` counts the messages for which a
-    transformation returned None, `unroutable` those for which an exchange had no queue.
+    transformation returned None, and where keys route also erased ones; `unroutable` those for which an exchange had no
+    queue.
     """
 
     stream: StreamId

@@ -65,7 +65,7 @@ class SendOptions:
 
 def find_target(arguments: ReplayArguments) -> StreamTarget | ExchangeTarget | None:
     """Return the target of a broker, None if a table was named. Raises InvalidInputError for a bad address or key."""
-    key = None if arguments.routing_key is None else RoutingKey.parse(arguments.routing_key)
+    key = None if arguments.routing_key is None else RoutingKey.parse(arguments.routing_key, "routing key")
     if arguments.to_exchange is not None:
         return ExchangeTarget(
             arguments.amqp_broker,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from typing import Any
 
-from coldstream.errors import InvalidSettingError
 from coldstream.format.amqp.message import Message
 
 MessageTransform = Callable[[Message], Message | bytes | None]
@@ -14,18 +11,6 @@ MessageTransform = Callable[[Message], Message | bytes | None]
 
 It must return the same for the same message each time: what was sent before is not sent again, whatever it returns now.
 """
-
-
-def load_function(name: str) -> Callable[..., Any]:
-    """Import `module:function`. Raises InvalidSettingError."""
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as err:
-        raise InvalidSettingError("transform", f"{name!r} cannot be imported as module:function: {err}") from err
-    if not callable(found):
-        raise InvalidSettingError("transform", f"{name!r} is not a function")
-    return found  # type: ignore[no-any-return]
 
 
 def transform_message(message: Message, transform: MessageTransform | None) -> bytes | None:

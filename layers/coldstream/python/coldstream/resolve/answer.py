@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coldstream.errors import InvalidQueryError
-from coldstream.manifest.entry import Encoding, Gap, Head
+from coldstream.manifest.entry import Encoding, Gap, Head, StorageClass
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.units import MIB, ByteRange, Offset, TimestampMs
@@ -79,7 +79,8 @@ class Range:
     fragment's chunks up to there, which is the same unless the leader's clock ran backwards.
 
     `data_bytes` is the size of the chunks. `byte_range` holds them as `encoding` says: as they are, or in whole zstd
-    frames that hold nothing else. `crc32` is that of the whole object.
+    frames that hold nothing else. `crc32` is that of the whole object. Of an `erased` fragment, messages were erased on
+    purpose: what is left of them has its place and no content.
     """
 
     bucket: str
@@ -94,6 +95,13 @@ class Range:
     crc32: int
     url: str
     expires_at: TimestampMs
+    storage_class: StorageClass | None = None
+    erased: bool = False
+
+    @property
+    def must_be_restored(self) -> bool:
+        """Whether S3 refuses the URL until a copy of the object is restored."""
+        return self.storage_class is not None and self.storage_class.must_be_restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,8 @@ class Answer:
 
     Each range begins at or before the next offset of the one before, and the first at or before the requested place.
     Exactly one of these says what follows: the `gap` after the last range; the `tail`, from which on the broker has the
-    stream; or the `cursor` to continue with.
+    stream; or the `cursor` to continue with. `floor` is there if an offset below it was asked for: everything below was
+    removed from the archive, and the answer begins with what is left.
     """
 
     stream: StreamId
@@ -110,6 +119,7 @@ class Answer:
     gap: Gap | None = None
     tail: Offset | None = None
     cursor: str | None = None
+    floor: Offset | None = None
 
     def __post_init__(self) -> None:
         if sum(follows is not None for follows in (self.gap, self.tail, self.cursor)) != 1:
@@ -129,8 +139,9 @@ class Answer:
 class Description:
     """The state of a stream as a whole, and its first gaps; `head.gaps` counts all of them.
 
-    `before` is the gap before the first archived offset, None if the archive begins with the stream. `after` is what is
-    known to be lost from the tail on, None if the broker continues at the tail.
+    `before` is the gap before the first archived offset, None if the archive begins with the stream, or at the floor:
+    what was removed is no gap. `after` is what is known to be lost from the tail on, None if the broker continues at
+    the tail.
     """
 
     head: Head

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from coldstream.manifest.entry import Encoding, Gap, Head
+from coldstream.manifest.entry import Encoding, Gap, Head, StorageClass
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.resolve.answer import Answer, AnswerOutcome, Description, Range
 from coldstream.resolve.bodies import answer_body, gap_body, stream_body
@@ -38,10 +38,13 @@ _RANGE: JsonDict = {
     "url": "https://archive.s3.eu-central-1.amazonaws.com/8a8df1d4___orders_1763700000000000000/data/"
     "00000000000000000000.fragment?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-SignedHeaders=host%3Brange",
     "expires_at": 1763703661344,
+    "storage_class": None,
+    "erased": False,
     "first_byte": 8,
     "next_byte": 67108901,
     "range_header": "bytes=8-67108900",
     "crc32": "y5WFeQ==",
+    "must_be_restored": False,
 }
 _GAP: JsonDict = {"first_offset": 264193, "next_offset": 528017, "reason": None}
 
@@ -125,6 +128,9 @@ _HEAD_FIELDS = (
     "object_bytes",
     "quarantined",
     "revision",
+    "floor",
+    "deleted_at",
+    "purge_at",
 )
 """What a description has from the head, by the same names."""
 
@@ -145,8 +151,8 @@ class DescriptionBody(_Body):
     object_bytes: Count = Field(description="Size of the fragments' objects")
     before: GapBody | None = Field(
         default=None,
-        description="The offsets before the first archived one, and why they are not archived; null if there are none,"
-        " or nothing is archived",
+        description="The offsets from the floor up to the first archived one, and why they are not archived; null if"
+        " there are none, or nothing is archived",
     )
     after: GapBody | None = Field(
         default=None,
@@ -159,6 +165,15 @@ class DescriptionBody(_Body):
         description="Segments in quarantine: they failed verification, or contradict what is archived"
     )
     revision: Count = Field(description="How often the stream's manifest has changed")
+    floor: OffsetNumber = Field(
+        default=0, description="Offsets below this were removed from the archive, by retention or by command"
+    )
+    deleted_at: TimestampNumber | None = Field(
+        default=None, description="When the stream was deleted, ms since 1970; null unless it is deleted"
+    )
+    purge_at: TimestampNumber | None = Field(
+        default=None, description="Until when the deletion can be undone, ms since 1970; null unless it is deleted"
+    )
 
     @classmethod
     def of(cls, description: Description) -> Self:
@@ -211,10 +226,22 @@ class RangeBody(_Body):
     data_bytes: Count = Field(description="Size of the chunks, decompressed")
     url: str = Field(description="Presigned URL: GET it with the header `Range` set to exactly `range_header`")
     expires_at: TimestampNumber = Field(description="When the URL expires, ms since 1970; then ask again")
+    storage_class: StorageClass | None = Field(
+        default=None, description="S3's storage class of the object; null for STANDARD"
+    )
+    erased: bool = Field(
+        default=False,
+        description="True if messages of the fragment were erased on purpose: their offsets stay, without content",
+    )
     first_byte: Count = Field(description="First byte, counted from the start of the object")
     next_byte: Count = Field(description="The byte after the last")
     range_header: str
     crc32: str = Field(description="CRC-32 of the whole object, as S3 returns it: big-endian, in base64")
+    must_be_restored: bool = Field(
+        default=False,
+        description="True if the storage class is an archived one: S3 refuses the URL until the object is restored, by"
+        " `coldstream restore`",
+    )
 
     def value(self) -> Range:
         """Decode the body. Raises ValueError."""
@@ -222,7 +249,7 @@ class RangeBody(_Body):
             crc32 = int.from_bytes(b64decode(self.crc32, validate=True))
         except binascii.Error as err:
             raise ValueError(f"crc32 is not base64: {self.crc32!r}") from err
-        plain = self.model_dump(exclude={"first_byte", "next_byte", "range_header", "crc32"})
+        plain = self.model_dump(exclude={"first_byte", "next_byte", "range_header", "crc32", "must_be_restored"})
         return Range(**plain, byte_range=ByteRange(self.first_byte, self.next_byte), crc32=crc32)
 
 
@@ -237,6 +264,10 @@ class AnswerBody(_Body):
     gap: GapBody | None = Field(description="The offsets after the ranges, or in their place, are not archived")
     tail: TailBody | None = Field(description="The stream after the ranges, or in their place, is only on the broker")
     cursor: str | None = Field(description="Asks for the ranges after these")
+    floor: OffsetNumber | None = Field(
+        default=None,
+        description="Offsets below this were removed from the archive; null unless the query asks for one of them",
+    )
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
@@ -251,6 +282,7 @@ class AnswerBody(_Body):
             gap=None if self.gap is None else self.gap.value(),
             tail=None if self.tail is None else Offset(self.tail.next_offset),
             cursor=self.cursor,
+            floor=None if self.floor is None else Offset(self.floor),
         )
 
 

@@ -9,12 +9,16 @@ to an entry with nothing late enough before it.
 
 Entries may overlap: while a compaction is in progress, some of the entries that it replaces come before the merged one,
 and lie within it. Their chunks are the same, so either may be found.
+
+What was removed from the archive is as if the log had always begun after it, and a log that lost all of its entries is
+answered with its tail. A stream whose head says that it is deleted is as one that never was. Most lookups see no head:
+whoever needs to know of each deletion looks at the head himself, as `resolver` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coldstream.errors import StreamNotFoundError, UnavailableError
@@ -37,16 +41,21 @@ PAGE_ENTRIES = 8
 """Entries that one Query reads when the log is read backwards."""
 
 
+REMOVED = "removed from the archive on purpose"
+"""The reason of a gap below the floor."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
     """The entry to attach in and those after it, and the place in that entry, at or before the chunk to attach at.
 
-    `head` is there if the last entry was the stream's last.
+    `head` is there if the last entry was the stream's last. `floor` is there if the start was an offset below it.
     """
 
     entries: tuple[FragmentEntry, ...]
     start: Place
     head: Head | None
+    floor: Offset | None = None
 
 
 def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, limit: int) -> Attachment | Gap | Tail:
@@ -55,14 +64,15 @@ def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, l
     Cost: one Query. For `next` one GetItem; for a timestamp two Queries, or past the last chunk one and a GetItem. A
     gap costs a GetItem, for its reason. At the tail and past it, add that of `past_tail`. A timestamp costs two or more
     further Queries if the index by time lags behind a change that matters to it, or a clock ran backwards. `last` costs
-    one more if the last fragment holds no user chunk, and one for every eight of those.
+    one more if the last fragment holds no user chunk, and one for every eight of those. An offset before the first
+    archived one costs a GetItem, for the floor.
 
-    Raises StreamNotFoundError, also if nothing is archived yet, and UnavailableError if every read showed half of a
-    change.
+    Raises StreamNotFoundError, also if nothing is archived yet or a head shows that the stream is deleted, and
+    UnavailableError if every read showed half of a change.
     """
     match start:
         case AtEnd("first"):
-            return _at_offset(table, stream, Offset(0), limit)
+            return _at_offset(table, stream, Offset(0), limit, is_told_floor=False)
         case AtEnd("last"):
             return _at_last(table, stream)
         case AtEnd():
@@ -76,30 +86,58 @@ def attach(table: ManifestReads, stream: StreamId, start: OffsetSpec | Cursor, l
 
 
 def _at_offset(
-    table: ManifestReads, stream: StreamId, offset: Offset, limit: int, *, exactly: bool = False
+    table: ManifestReads,
+    stream: StreamId,
+    offset: Offset,
+    limit: int,
+    *,
+    exactly: bool = False,
+    is_told_floor: bool = True,
 ) -> Attachment | Gap | Tail:
     for _ in range(READS):
         page = _read(table, stream, offset, limit)
         if page.entries:
             first = page.entries[0]
+            floor: Offset | None = None
             if first.first_offset > offset:
                 # The entry's own link proves the hole; `_read` has checked that it reaches back to `offset`.
                 if first.prior_offset is not None:
                     return _with_reason(table, stream, Gap(first.prior_offset, first.first_offset))
+                if is_told_floor:
+                    head = page.head or table.head(stream.incarnation)
+                    floor = _floor_above(offset, _check_head(stream, head))
                 if exactly:
-                    return Gap(offset, first.first_offset)
-            return Attachment(page.entries, rough_place(first, AtOffset(offset)), page.head)
+                    return Gap(offset, first.first_offset, None if floor is None else REMOVED)
+            return Attachment(page.entries, rough_place(first, AtOffset(offset)), page.head, floor)
+        head = _check_head(stream, page.head)
+        floor = _floor_above(offset, head)
+        if exactly and floor is not None:
+            return Gap(offset, floor, REMOVED)
         # None means that the log has grown since the page was read: the next read may find `offset` in it.
-        found = past_tail(table, _check_head(stream, page.head), offset)
+        found = past_tail(table, head, max(offset, floor or offset))
         if found is not None:
-            return found
+            return replace(found, floor=floor) if isinstance(found, Tail) and is_told_floor else found
     raise _kept_changing(stream)
+
+
+def _is_emptied(head: Head) -> bool:
+    """Tell whether a log lost all of its entries."""
+    return head.first_offset is None and head.next_offset is not None
+
+
+def _floor_above(offset: Offset, head: Head) -> Offset | None:
+    return head.floor if offset < head.floor else None
 
 
 def _at_last(table: ManifestReads, stream: StreamId) -> Attachment | Gap | Tail:
     for _ in range(READS):
         end = table.log_end(stream.incarnation, PAGE_ENTRIES)
         tail = _tail(stream, end.head)
+        head = _check_head(stream, end.head)
+        if not end.entries and _is_emptied(head):
+            if (found := past_tail(table, head, tail)) is not None:
+                return found
+            continue
         # The head must end where the last entry does: otherwise half of an append shows.
         if not end.entries or end.entries[-1].next_offset != tail or _unbroken(end) != end:
             continue
@@ -144,7 +182,7 @@ def _at_timestamp(
         if offset is None:
             # The index has nothing so late, but it lags: only the head proves that there is nothing.
             head = _check_head(stream, table.head(stream.incarnation))
-            if not _is_late(head.greatest_timestamp, timestamp):
+            if _is_emptied(head) or not _is_late(head.greatest_timestamp, timestamp):
                 if (answer := past_tail(table, head, _tail(stream, head))) is not None:
                     return answer
                 continue
@@ -152,7 +190,7 @@ def _at_timestamp(
         page = _read(table, stream, offset, limit)
         if not page.entries:
             offset = None
-        elif _is_late(page.entries[0].prior_timestamp, timestamp):
+        elif _is_late_before(page.entries[0], timestamp):
             # The index lags, or a clock ran backwards: something before is late enough, and would be skipped.
             offset = _back_to(table, stream, page.entries[0].first_offset, timestamp)
         elif (found := _search(table, stream, page, timestamp, limit)) is not None:
@@ -198,13 +236,21 @@ def _is_first(
 
     Nothing before the first of them, and in the others, was late enough when it was read. If their links or the head
     say otherwise, an entry came before or between them meanwhile, or its timestamp was announced and it never came.
-    Then all of them are read again, as they are at one moment. Cost: nothing, unless that is needed.
+    Then it is asked again, of one moment. Cost: nothing, or one TransactGetItems.
     """
     said = [entry.prior_timestamp for entry in read[1:]] + ([] if head is None else [head.greatest_timestamp])
     if not any(_is_late(one, timestamp) for one in said):
         return True
-    page = _at_once(table, stream, read)
-    if page is None or _is_late(page.entries[0].prior_timestamp, timestamp):
+    # Entries that touch have nothing between them: one moment is needed only of the ends, and of what follows a hole.
+    # To read all of them could take too many: what was removed leaves timestamps behind that make a lookup read on.
+    after_holes = [entry for before, entry in pairwise(read) if entry.first_offset > before.next_offset]
+    needed = {entry.next_offset: entry for entry in (read[0], *after_holes, read[-1])}
+    page = table.log_at_once(stream.incarnation, list(needed)) if len(needed) <= MAX_AT_ONCE else None
+    if page is None or _is_late_before(page.entries[0], timestamp):
+        return False
+    found = {entry.next_offset: entry for entry in page.entries}
+    # A hole that is linked as it was has nothing in it.
+    if any(found[entry.next_offset].prior_offset != entry.prior_offset for entry in after_holes):
         return False
     passed = page.entries if head is not None else page.entries[:-1]
     if any(_is_late(entry.greatest_timestamp, timestamp) for entry in passed):
@@ -216,10 +262,18 @@ def _is_late(timestamp: TimestampMs | None, least: TimestampMs) -> bool:
     return timestamp is not None and timestamp >= least
 
 
+def _is_late_before(entry: FragmentEntry, least: TimestampMs) -> bool:
+    """Tell whether something before an entry may be late enough.
+
+    An entry with nothing before it may still have a prior timestamp: that of what was removed.
+    """
+    return entry.prior_offset is not None and _is_late(entry.prior_timestamp, least)
+
+
 def _back_to(table: ManifestReads, stream: StreamId, offset: Offset, timestamp: TimestampMs) -> Offset:
     """Return where an entry before `offset` begins that has only chunks older than `timestamp` before it."""
     for entry in _backwards(table, stream, offset):
-        if not _is_late(entry.prior_timestamp, timestamp):
+        if not _is_late_before(entry, timestamp):
             return entry.first_offset
     return Offset(0)
 
@@ -235,7 +289,7 @@ def _read(table: ManifestReads, stream: StreamId, offset: Offset, limit: int) ->
             # A link to an offset past `offset` names an entry that exists and did not show.
             if first.first_offset <= offset or first.prior_offset is None or first.prior_offset <= offset:
                 return _unbroken(page)
-        elif _tail(stream, page.head) <= offset:
+        elif _is_emptied(_check_head(stream, page.head)) or _tail(stream, page.head) <= offset:
             return page
     raise _kept_changing(stream)
 
@@ -299,8 +353,8 @@ def _tail(stream: StreamId, head: Head | None) -> Offset:
 
 
 def _check_head(stream: StreamId, head: Head | None) -> Head:
-    """Return the head. Raises StreamNotFoundError if the incarnation is unknown, or another stream's."""
-    if head is None or head.stream != stream:
+    """Return the head. Raises StreamNotFoundError if the incarnation is unknown, deleted, or another stream's."""
+    if head is None or head.stream != stream or head.is_deleted:
         raise _not_archived(stream)
     return head
 

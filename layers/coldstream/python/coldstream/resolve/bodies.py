@@ -28,6 +28,7 @@ def answer_body(answer: Answer) -> Body:
         "gap": None if answer.gap is None else gap_body(answer.gap),
         "tail": None if answer.tail is None else {"next_offset": answer.tail},
         "cursor": answer.cursor,
+        "floor": answer.floor,
     }
 
 
@@ -50,4 +51,5 @@ def range_body(part: Range) -> Body:
         "next_byte": part.byte_range.end,
         "range_header": part.byte_range.http,
         "crc32": b64encode(part.crc32.to_bytes(4, "big")).decode(),
+        "must_be_restored": part.must_be_restored,
     }

@@ -7,7 +7,7 @@ at or before the next offset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coldstream.manifest.entry import FragmentEntry, Gap
 from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
@@ -44,8 +44,8 @@ def resolve(
     match found:
         case Gap():
             return Answer(request.stream, gap=found)
-        case Tail(next_offset):
-            return Answer(request.stream, tail=next_offset)
+        case Tail():
+            return Answer(request.stream, tail=found.next_offset, floor=found.floor)
     start = _exact_start(found, request, objects) if request.precise else found.start
     slices, gap = _collect(found, start, request.bounds)
     expires_at = TimestampMs(now + url_expiry_s * 1000)
@@ -63,20 +63,24 @@ def resolve(
             crc32=entry.crc32,
             url=objects.presign_get(entry.key, part.byte_range, expires_s=url_expiry_s),
             expires_at=expires_at,
+            storage_class=entry.storage_class,
+            erased=entry.erased,
         )
         for entry, part in slices
     )
     next_offset = ranges[-1].next_offset
+    cursor = Cursor(request.stream.incarnation, next_offset).to_text()
+    to_be_continued = Answer(request.stream, ranges, cursor=cursor, floor=found.floor)
     if gap is not None:
-        return Answer(request.stream, ranges, gap=gap)
+        return replace(to_be_continued, cursor=None, gap=gap)
     # A lower tail is that of a head older than the entries: more entries may follow, so the client asks with a cursor.
     if found.head is not None and found.head.next_offset == next_offset:
         match past_tail(table, found.head, next_offset):
             case Gap() as lost:
-                return Answer(request.stream, ranges, gap=lost)
+                return replace(to_be_continued, cursor=None, gap=lost)
             case Tail():
-                return Answer(request.stream, ranges, tail=next_offset)
-    return Answer(request.stream, ranges, cursor=Cursor(request.stream.incarnation, next_offset).to_text())
+                return replace(to_be_continued, cursor=None, tail=next_offset)
+    return to_be_continued
 
 
 def _exact_start(found: Attachment, request: ResolveRequest, objects: ObjectReads) -> Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
@@ -18,10 +18,11 @@ from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import past_tail
 from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
 from coldstream.store.sortkeys import registry_key
-from coldstream.units import Offset, TimestampMs, now_ms
+from coldstream.store.streams import newest
+from coldstream.units import TimestampMs, now_ms
 
 NAMES_KEPT_S = 10.0
-"""How long a newer incarnation of a stream may go unnoticed by queries that name no incarnation."""
+"""How long it may go unnoticed that a stream was deleted, or undeleted, or that a name has a newer incarnation."""
 
 MAX_NAMES_KEPT = 10_000
 
@@ -31,12 +32,16 @@ MAX_GAPS = 100
 MAX_STREAMS = 1000
 """The most streams in a page."""
 
+HEADS_AT_ONCE = 16
+"""Heads that are read at the same time, to leave deleted streams out of a list."""
+
 
 @dataclass(slots=True)
 class Resolver:
-    """Answers from one table, with URLs into one bucket. Caches for ten seconds which incarnation a name means.
+    """Answers from one table, with URLs into one bucket. Caches for ten seconds what a name means, and what exists.
 
-    The resolver does not know who calls. Its users check callers against `permissions` before they ask it anything.
+    A deleted stream is as one that never was, unless the caller asks for deleted ones. The resolver does not know who
+    calls. Its users check callers against `permissions` before they ask it anything.
     """
 
     table: ManifestReads
@@ -46,10 +51,13 @@ class Resolver:
     now: Callable[[], TimestampMs] = now_ms
     clock: Callable[[], float] = time.monotonic
     _newest: dict[tuple[str, str], tuple[Incarnation, float]] = field(default_factory=dict, init=False, repr=False)
-    _known_streams: set[StreamId] = field(default_factory=set, init=False, repr=False)
+    _known_streams: dict[StreamId, float] = field(default_factory=dict, init=False, repr=False)
 
     def ranges(self, query: RangesQuery) -> Answer:
-        """Resolve a query. Cost: that of `resolve`, and a Query for a name that no query had lately."""
+        """Resolve a query. Cost: that of `resolve`; for a stream that no query had lately, a GetItem.
+
+        For a name that none had lately, also a Query.
+        """
         if isinstance(query.start, Continue):
             cursor = Cursor.from_text(query.start.cursor)
             if query.incarnation not in (None, cursor.incarnation):
@@ -64,44 +72,50 @@ class Resolver:
             request = ResolveRequest(stream, query.start, query.bounds, query.precise)
         return resolve(request, self.table, self.objects, now=self.now(), url_expiry_s=self.url_expiry_s)
 
-    def describe(self, vhost: str, name: str, incarnation: str | None = None) -> Description:
-        """Describe a stream, even an empty one.
+    def describe(self, vhost: str, name: str, incarnation: str | None = None, *, deleted: bool = False) -> Description:
+        """Describe a stream, even an empty one; with `deleted` and its incarnation, also a deleted one.
 
         Cost: one GetItem, one Query if it has gaps, one if the archive begins later than the stream, and that of
         `past_tail` if anything was lost.
         """
         stream = self._stream(vhost, name, incarnation)
         head = self.table.head(stream.incarnation)
-        if head is None or head.stream != stream:
-            raise StreamNotFoundError(f"no {stream}, incarnation {stream.incarnation}")
+        if head is None or head.stream != stream or (head.is_deleted and not deleted):
+            raise _not_found(stream)
         gaps = self.table.gaps(stream.incarnation, MAX_GAPS) if head.gaps else ()
         after = None if head.next_offset is None else past_tail(self.table, head, head.next_offset)
         return Description(head, gaps, self._before(head), after if isinstance(after, Gap) else None)
 
     def _before(self, head: Head) -> Gap | None:
-        if not head.first_offset:
+        if head.first_offset is None or head.first_offset <= head.floor:
             return None
         missing = tuple(self.table.missing(head.stream.incarnation)) if head.losses or head.quarantined else ()
-        return with_reason(Gap(Offset(0), head.first_offset), missing)
+        return with_reason(Gap(head.floor, head.first_offset), missing)
 
     def streams(
-        self, cursor: str | None, limit: int, *, may_read: Callable[[str, str], bool] | None = None
+        self,
+        cursor: str | None,
+        limit: int,
+        *,
+        may_read: Callable[[str, str], bool] | None = None,
+        deleted: bool = False,
     ) -> StreamPage:
-        """List streams, every incarnation of each; with `may_read`, only those whose names it admits.
+        """List streams, every incarnation of each; with `deleted`, those that are deleted as well.
 
-        Cost: one Query; with `may_read`, one for every thousand streams that it skips. Raises InvalidQueryError, for
-        `cursor` and `limit`.
+        With `may_read`, only those whose names it admits. Cost: one Query, and one for every thousand streams that are
+        left out; without `deleted`, a GetItem for each stream. Raises InvalidQueryError, for `cursor` and `limit`.
         """
         if not 1 <= limit <= MAX_STREAMS:
             raise InvalidQueryError("limit", f"{limit} is not from 1 to {MAX_STREAMS}")
-        if may_read is None:
+        if may_read is None and deleted:
             return self.table.streams(cursor, limit)
         # One stream more than the limit is looked for, and the cursor made from the last one returned. A cursor made
         # from a stream that was skipped would reveal that stream's name.
         found: list[StreamId] = []
         while len(found) <= limit:
-            page = self.table.streams(cursor, MAX_STREAMS)
-            found += [stream for stream in page.streams if may_read(stream.vhost, stream.name)]
+            page = self.table.streams(cursor, limit + 1 if may_read is None else MAX_STREAMS)
+            admitted = [stream for stream in page.streams if may_read is None or may_read(stream.vhost, stream.name)]
+            found += admitted if deleted else self._not_deleted(admitted, limit + 1 - len(found))
             cursor = page.cursor
             if cursor is None:
                 break
@@ -110,8 +124,27 @@ class Resolver:
         last = found[limit - 1]
         return StreamPage(tuple(found[:limit]), registry_key(last.vhost, last.name, last.incarnation))
 
+    def _not_deleted(self, streams: Sequence[StreamId], limit: int) -> list[StreamId]:
+        """Return the first streams that are not deleted. Cost: a GetItem for each that is looked at."""
+        # Imported here because it takes milliseconds of a cold start, and only lists need it.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        if not streams:
+            return []
+        found: list[StreamId] = []
+        with ThreadPoolExecutor(min(HEADS_AT_ONCE, len(streams)), thread_name_prefix="heads") as pool:
+            for start in range(0, len(streams), HEADS_AT_ONCE):
+                some = streams[start : start + HEADS_AT_ONCE]
+                heads = pool.map(lambda stream: self.table.head(stream.incarnation), some)
+                found += [
+                    stream for stream, head in zip(some, heads, strict=True) if head is None or not head.is_deleted
+                ]
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
     def _stream(self, vhost: str, name: str, incarnation: str | None) -> StreamId:
-        """Return the incarnation that is asked for, by default the newest. Cost: a Query for a name not cached."""
+        """Return the incarnation that is asked for, by default the newest. Cost: that of `newest` if not cached."""
         check_name("vhost", vhost)
         check_name("name", name)
         if incarnation is not None:
@@ -121,29 +154,33 @@ class Resolver:
         cached = self._newest.get((vhost, name))
         if cached is not None and now < cached[1]:
             return StreamId(vhost, name, cached[0])
-        found = self.table.incarnation_of(vhost, name)
-        if found is None:
+        stream = newest(self.table, vhost, name)
+        if stream is None:
             raise StreamNotFoundError(f"no stream {name!r} in vhost {vhost!r} is archived")
         if len(self._newest) >= MAX_NAMES_KEPT:
             self._newest.clear()
-        self._newest[vhost, name] = (found, now + NAMES_KEPT_S)
-        stream = StreamId(vhost, name, found)
-        self._remember(stream)
+        self._newest[vhost, name] = (stream.incarnation, now + NAMES_KEPT_S)
+        self._remember(stream, now)
         return stream
 
     def _check_known(self, stream: StreamId) -> None:
-        """Raise StreamNotFoundError unless the incarnation is one of that stream's. Cost: one GetItem, the first time.
+        """Raise StreamNotFoundError unless the incarnation is one of that stream's, and not deleted.
 
         Permissions are checked by names alone. Without this, a caller could read any stream by its incarnation, under
-        the names of one that the caller may read.
+        the names of one that the caller may read. Cost: one GetItem, if that was not done lately.
         """
-        if stream not in self._known_streams:
+        now = self.clock()
+        if now >= self._known_streams.get(stream, now):
             head = self.table.head(stream.incarnation)
-            if head is None or head.stream != stream:
-                raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
-            self._remember(stream)
+            if head is None or head.stream != stream or head.is_deleted:
+                raise _not_found(stream)
+            self._remember(stream, now)
 
-    def _remember(self, stream: StreamId) -> None:
+    def _remember(self, stream: StreamId, now: float) -> None:
         if len(self._known_streams) >= MAX_NAMES_KEPT:
             self._known_streams.clear()
-        self._known_streams.add(stream)
+        self._known_streams[stream] = now + NAMES_KEPT_S
+
+
+def _not_found(stream: StreamId) -> StreamNotFoundError:
+    return StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")

@@ -24,9 +24,13 @@ FOLLOWING = 50
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Nothing to attach at: the broker has the stream from `next_offset` on."""
+    """Nothing to attach at: the broker has the stream from `next_offset` on.
+
+    `floor` is there if the start was an offset below it, and all of the log was removed.
+    """
 
     next_offset: Offset
+    floor: Offset | None = None
 
 
 def past_tail(table: ManifestReads, head: Head, offset: Offset) -> Tail | Gap | None:

@@ -77,9 +77,14 @@ IncarnationName = Annotated[
 def list_streams(
     cursor: Annotated[str | None, Query(description="`cursor` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_STREAMS, description="How many at most")] = 100,
+    *,
+    deleted: Annotated[bool, Query(description="List the streams that are deleted as well")] = False,
 ) -> StreamsBody:
-    """List every incarnation of every stream that the caller may read, a page at a time. Costs one Query."""
-    return StreamsBody.of(resolving.answer_streams(app.current_event.raw_event, cursor, limit))
+    """List every incarnation of every stream that the caller may read, a page at a time.
+
+    Costs one Query, and a GetItem for each stream unless deleted ones are listed as well.
+    """
+    return StreamsBody.of(resolving.answer_streams(app.current_event.raw_event, cursor, limit, deleted=deleted))
 
 
 @app.get(
@@ -88,9 +93,16 @@ def list_streams(
     summary="Describe a stream",
     responses=_answers("What is archived of the stream", _NO_STREAM, _NOT_PERMITTED),
 )
-def describe_stream(vhost: Vhost, name: Name, incarnation: IncarnationName = None) -> DescriptionBody:
+def describe_stream(
+    vhost: Vhost,
+    name: Name,
+    incarnation: IncarnationName = None,
+    *,
+    deleted: Annotated[bool, Query(description="Describe the incarnation that is named even if it is deleted")] = False,
+) -> DescriptionBody:
     """Return a stream's offsets, times, sizes, gaps and tail. Costs one GetItem, and one Query if it has gaps."""
-    return DescriptionBody.of(resolving.answer_description(app.current_event.raw_event, vhost, name, incarnation))
+    event = app.current_event.raw_event
+    return DescriptionBody.of(resolving.answer_description(event, vhost, name, incarnation, deleted=deleted))
 
 
 @app.get(

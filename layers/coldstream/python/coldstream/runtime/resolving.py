@@ -35,7 +35,7 @@ def resolver() -> Resolver:
     permissions = Permissions(
         table if settings.iam_permissions else None, settings.scope_claim if settings.token_permissions else None
     )
-    return Resolver(table, objects, url_expiry_s=settings.url_expiry_s, permissions=permissions)
+    return Resolver(table, objects, url_expiry_s=settings.url_expiry_s, permissions=permissions, now=objects.clock)
 
 
 def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
@@ -51,19 +51,22 @@ def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
     return answer
 
 
-def answer_description(event: Mapping[str, Any], vhost: str, name: str, incarnation: str | None) -> Description:
-    """Describe a stream if the caller may read it."""
+def answer_description(
+    event: Mapping[str, Any], vhost: str, name: str, incarnation: str | None, *, deleted: bool
+) -> Description:
+    """Describe a stream if the caller may read it; with `deleted`, even if it is deleted."""
     with audited(event, "describe", vhost=vhost, stream=name, incarnation=incarnation) as line:
         resolver().permissions.check(Caller.of(event), vhost, name)
-        description = resolver().describe(vhost, name, incarnation)
+        description = resolver().describe(vhost, name, incarnation, deleted=deleted)
         line.fields["incarnation"] = description.head.stream.incarnation
     return description
 
 
-def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int) -> StreamPage:
-    """List the streams that the caller may read."""
+def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int, *, deleted: bool) -> StreamPage:
+    """List the streams that the caller may read; with `deleted`, the deleted ones as well."""
     with audited(event, "list") as line:
-        page = resolver().streams(cursor, limit, may_read=resolver().permissions.of(Caller.of(event)))
+        may_read = resolver().permissions.of(Caller.of(event))
+        page = resolver().streams(cursor, limit, may_read=may_read, deleted=deleted)
         line.fields["streams"] = len(page.streams)
     return page
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from coldstream.agent.disk.disk_segment import DiskSegment
 from coldstream.agent.disk.pins import Pin
+from coldstream.agent.disk.successions import Successions
 from coldstream.agent.disk.walk import SegmentWalk, WalkedChunk
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import ChunkId, Offset
@@ -31,12 +32,15 @@ class DiskLog:
     is_own: bool
 
     @classmethod
-    def of(cls, pins: Iterable[Pin], walks: Mapping[Offset, SegmentWalk], *, is_own: bool) -> DiskLog:
-        """Make one of pins, oldest first, and of their walks by first offset."""
+    def of(
+        cls, pins: Iterable[Pin], walks: Mapping[Offset, SegmentWalk], successions: Successions, *, is_own: bool
+    ) -> DiskLog:
+        """Make one of pins, oldest first, of their walks by first offset, and of what followed what."""
         segments: list[DiskSegment] = []
         # From the newest back: a segment is frozen, and refers to the one after it.
         for pin in reversed(list(pins)):
-            segments.append(DiskSegment(pin, walks[pin.first_offset], segments[-1] if segments else None))
+            after = segments[-1] if segments else None
+            segments.append(DiskSegment(pin, walks[pin.first_offset], after, successions))
         return cls(tuple(reversed(segments)), is_own)
 
     def next_offset(self) -> Offset | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from coldstream.agent.disk.pins import Pin
+from coldstream.agent.disk.successions import Successions
 from coldstream.agent.disk.walk import Border, SegmentPosition, SegmentWalk, WalkedChunk
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.units import Offset
@@ -31,6 +32,7 @@ class DiskSegment:
     pin: Pin
     walk: SegmentWalk = field(compare=False, repr=False)
     after: DiskSegment | None = field(compare=False, repr=False)
+    successions: Successions = field(compare=False, repr=False)
 
     @property
     def first_offset(self) -> Offset:
@@ -57,11 +59,11 @@ class DiskSegment:
         if self.pin.is_live and self.after.pin.is_live:
             return self.after
         walk = self.walked()
-        if walk.is_at_end:
-            # The offsets alone decide. Two logs may have a border at the same offset, and then this is wrong: a lost
-            # leader's segment would be proven by the next leader's log.
+        if walk.is_at_end and walk.last is not None:
             for other in self.later():
-                if other.first_offset == walk.end.offset:
+                first = other.walked().first if other.first_offset == walk.end.offset else None
+                # Not by the offset alone: a lost leader's segment would be proven by the next leader's log.
+                if first is not None and self.successions.holds(walk.last.header, first.header):
                     return other
         first, last = self.after.walked().first, walk.last
         if first is None or last is None or first.header.chunk_id < last.end.offset:

@@ -7,10 +7,12 @@ pin is released meanwhile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.disk.disk_segment import DiskSegment, Hole
 from coldstream.agent.disk.pins import Pin, StreamPins
+from coldstream.agent.disk.successions import Successions
 from coldstream.agent.disk.walk import SegmentWalk
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
@@ -31,6 +33,8 @@ class StreamDisk:
         self.pins = pins
         self._every_ms = every_ms
         self._walks: dict[Offset, SegmentWalk] = {}
+        self._successions = Successions(pins.directory)
+        self._compared: dict[Offset, tuple[int, int]] = {}
         self.log = DiskLog((), is_own=pins.are_own)
 
     @property
@@ -48,6 +52,13 @@ class StreamDisk:
         self._release_truncated(committed_to)
         if self.log.segments:
             self.log.segments[-1].walked()
+            self._successions.forget_to(self.log.segments[0].first_offset)
+        self._compare_neighbours()
+
+    def forget_walks(self) -> None:
+        """Walk all segments anew, as a walk forgets the borders before what is archived."""
+        self._walks = {}
+        self._hold(self.segments)
 
     def first_offset(self) -> Offset | None:
         """Return the first offset that is here, even in a file that could not be pinned yet; None without any."""
@@ -97,7 +108,39 @@ class StreamDisk:
             or SegmentWalk(pin.path, pin.first_offset, self._every_ms)
             for pin in pins
         }
-        self.log = DiskLog.of(pins, self._walks, is_own=self.pins.are_own)
+        self.log = DiskLog.of(pins, self._walks, self._successions, is_own=self.pins.are_own)
+
+    def _compare_neighbours(self) -> None:
+        """Remember which segment follows which across a change of leader, while the broker still shows it.
+
+        Cost: two headers for each pair of files that is new, and a walk if the leader changed in the older one or after
+        it.
+        """
+        compared: dict[Offset, tuple[int, int]] = {}
+        for before, after in pairwise(self.log.segments):
+            if self.pins.are_own or not (before.pin.is_live and after.pin.is_live):
+                continue
+            files = before.pin.path.stat().st_ino, after.pin.path.stat().st_ino
+            if self._compared.get(after.first_offset) == files or self._compare(before, after):
+                compared[after.first_offset] = files
+        self._compared = compared
+
+    def _compare(self, before: DiskSegment, after: DiskSegment) -> bool:
+        """Compare two files of the broker; return False if nothing is known yet."""
+        start = before.walk.header_at(before.walk.start.position)
+        following = after.walk.header_at(after.walk.start.position)
+        if start is None or following is None:
+            return False  # the broker has not written the first chunk yet
+        if start.epoch == following.epoch:
+            return True  # and so is the epoch at the end of the older one: epochs never fall in a log
+        last = before.walked().last
+        # After both were read: both files were there then, too, and what the broker has at one moment is one log. It
+        # never truncates a file and keeps a later one.
+        if last is None or not (self.pins.holds_live(before.pin) and self.pins.holds_live(after.pin)):
+            return False
+        if last.header.next_offset == int(following.chunk_id):
+            self._successions.add(last.header, following)
+        return True
 
     def _release_truncated(self, committed_to: Offset) -> None:
         """Release segments that the broker has written over: an older file of its own now has their offsets.

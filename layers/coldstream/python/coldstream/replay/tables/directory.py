@@ -181,7 +181,7 @@ class BucketDirectory:
             yield Path(directory)
 
     def put(self, name: str, file: Path) -> None:
-        """Write an object. Cost: a PUT; if one exists, also a HEAD, and unless it is the same a DELETE and a PUT."""
+        """Write an object. Cost: a PUT; if one exists, also a HEAD, and unless it is the same another PUT."""
         key = f"{self._prefix}{name}"
         with file.open("rb") as body:
             try:
@@ -189,10 +189,8 @@ class BucketDirectory:
             except ObjectExistsError:
                 there = self._objects.info(key)
                 if there is None or there.crc32 != _crc32(body) or there.size_bytes != body.seek(0, SEEK_END):
-                    # A run that is killed between the two requests leaves no file: they have to come before the span's
-                    # *done* mark.
-                    self._objects.delete(key)
-                    self._put_new(key, body)
+                    # Over it, in one request: a run that were killed after a delete would leave no file.
+                    self._objects.put(key, file.read_bytes())
         file.unlink()
 
     def delete(self, name: str) -> None:
