@@ -18,7 +18,10 @@ from coldstream.ingest.announcer import Announcer
 from coldstream.ingest.stage import find_rolled
 from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.stream import stream_from_directory
+from coldstream.store.objects import S3Objects
+from coldstream.store.table import DynamoTable
 from coldstream.units import TimestampMs
+from tests.support.small_fragments import SmallFragments
 
 START = 1_763_700_000_000
 CHUNK_MESSAGES = 10
@@ -112,6 +115,21 @@ def environment_of(stack: EmulatedStack) -> Iterator[None]:
         for name, value in stack.environment.items():
             patch.setenv(name, value)
         yield
+
+
+@pytest.fixture
+def archived(
+    table_name: str,
+    dynamo_table: DynamoTable,
+    s3_objects: S3Objects,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> SmallFragments:
+    """An archive of the emulated AWS, named by the environment."""
+    small = SmallFragments(dynamo_table, s3_objects, tmp_path)
+    for name, value in small.variables(table_name).items():
+        monkeypatch.setenv(name, value)
+    return small
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def test_streams_are_listed_with_sizes_times_and_age(
 
 
 def test_an_empty_archive_is_reported_with_what_fills_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", lambda *_: StreamPage((), None))
+    monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", lambda *_, **__: StreamPage((), None))
     done = cli("streams", "--resolver", "http://127.0.0.1:9")
     assert done.code == 0
     for command in ("coldstream agent", "--max-lag", "coldstream agent status", "coldstream announce"):

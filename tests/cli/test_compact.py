@@ -6,32 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coldstream.manifest.entry import Encoding
-from coldstream.store.objects import S3Objects
-from coldstream.store.table import DynamoTable
 from tests.cli.conftest import Cli
 from tests.support.small_fragments import OTHERS, PREFIX, SmallFragments
 
 HEADS = "vhost  stream  fragments  are now  size  is now  superseded  failed  deleted"
-
-
-@pytest.fixture
-def archived(
-    table_name: str,
-    dynamo_table: DynamoTable,
-    s3_objects: S3Objects,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> SmallFragments:
-    made = SmallFragments(dynamo_table, s3_objects, tmp_path)
-    for name, value in made.variables(table_name).items():
-        monkeypatch.setenv(name, value)
-    return made
 
 
 @pytest.fixture

@@ -9,10 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import coldstream
+from coldstream.cli.main import app
 from coldstream.cli.options import stream_names
 from coldstream.console.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
@@ -21,10 +24,14 @@ from coldstream.errors import (
     ColdstreamError,
     ContradictionError,
     GapError,
+    HeldError,
     InvalidSettingError,
     LostRaceError,
+    NotDeletedError,
     ObjectNotFoundError,
     OutcomeUnknownError,
+    PurgedError,
+    StreamDeletedError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -35,6 +42,26 @@ TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
     "Maintain the archive": ("compact", "replay", "access"),
+    "Bound the archive, and delete from it": (
+        "truncate",
+        "delete",
+        "undelete",
+        "erase",
+        "sweep",
+        "restore",
+        "policy",
+        "retention",
+        "hold",
+    ),
+    "Check the archive, and mend it": (
+        "doctor",
+        "scrub",
+        "garbage",
+        "history",
+        "rebuild",
+        "quarantine",
+        "dead-letters",
+    ),
     "Try it": ("up",),
 }
 COMMANDS = tuple(command for commands in TASKS.values() for command in commands)
@@ -71,13 +98,17 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
         (AccessDeniedError("S3"), 6),
         (LostRaceError("head"), 6),
         (OutcomeUnknownError("put"), 6),
+        (HeldError("17", 0, 9, "case"), 7),
+        (StreamDeletedError("stream", 0), 7),
+        (PurgedError("stream"), 7),
+        (NotDeletedError("stream"), 7),
         (ColdstreamError("other"), 1),
     ],
 )
 def test_every_error_has_its_exit_code(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, error: ColdstreamError, code: int
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -99,7 +130,7 @@ def test_advice_for_denied_access_is_about_credentials() -> None:
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise KeyError("thing")
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -110,7 +141,7 @@ def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_debug(
 
 
 def test_ctrl_c_ends_a_command_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", interrupt)
@@ -119,7 +150,7 @@ def test_ctrl_c_ends_a_command_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatc
 
 
 def test_control_characters_of_an_error_do_not_reach_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise StreamNotFoundError("no stream \x1b[2J")
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -147,7 +178,7 @@ def test_an_address_that_cannot_be_a_resolver_is_refused(cli: Cli, url: str) -> 
 
 
 def test_a_disk_that_is_full_is_reported_and_is_no_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -173,7 +204,7 @@ def test_the_version_is_reported_wherever_it_is_asked_for(cli: Cli) -> None:
 def test_options_may_be_before_the_command_and_after_it(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise UnavailableError("S3")
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -190,7 +221,10 @@ def test_an_error_of_the_agents_shows_where_it_comes_from_too(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("words", "found"),
-    [("coldstream re", {"resolve", "read", "replay"}), ("coldstream compact --old", {"--older-than"})],
+    [
+        ("coldstream re", {"resolve", "read", "replay", "rebuild", "restore", "retention"}),
+        ("coldstream compact --old", {"--older-than"}),
+    ],
 )
 def test_a_shell_completes_commands_and_options(words: str, found: set[str]) -> None:
     environment = {
@@ -243,7 +277,7 @@ def test_a_resolver_that_hangs_does_not_hold_up_a_shell(monkeypatch: pytest.Monk
 
 
 def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'rstream'", name="rstream.schema")
 
     monkeypatch.setattr("coldstream.read.client.ResolverClient.streams", fail)
@@ -269,7 +303,7 @@ def test_help_lists_the_commands_by_task_and_the_exit_codes(cli: Cli) -> None:
     for task, commands in TASKS.items():
         lines = done.out.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
         assert tuple(line.split()[0] for line in lines) == commands
-    assert " ".join(done.out.split()).endswith("denies access; 130 interrupted.")
+    assert " ".join(done.out.split()).endswith("7 refused: held, deleted or removed; 130 interrupted.")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -286,3 +320,23 @@ def test_help_does_not_wait_for_what_only_commands_need() -> None:
     environment = {"PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "set()\n"
+
+
+def _commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield (*words, name), command
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*words, name))
+
+
+ALL_COMMANDS = dict(_commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("group", [(), *(words for words, one in ALL_COMMANDS.items() if hasattr(one, "commands"))])
+def test_no_line_of_a_list_of_commands_is_cut_off(cli: Cli, group: tuple[str, ...]) -> None:
+    assert [line for line in cli(*group, "--help").out.splitlines()[1:] if line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("words", [words for words, one in ALL_COMMANDS.items() if not hasattr(one, "commands")])
+def test_the_help_of_each_command_has_an_example(words: tuple[str, ...]) -> None:
+    assert f"`coldstream {' '.join(words)}" in " ".join((ALL_COMMANDS[words].help or "").split())

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,32 @@ def test_a_function_that_died_is_started_again_and_its_message_comes_back(tmp_pa
         assert stack.process_id("Worker") != first
         assert stack.check() == ("Worker",)
         assert stack.check() == ()
+
+
+class Deaths(deque[str]):
+    """Those of functions; another one comes as soon as one was looked at."""
+
+    late: str | None = "Server"
+
+    def __iter__(self) -> Iterator[str]:
+        yield from list(super().__iter__())
+        self._come()
+
+    def popleft(self) -> str:
+        taken = super().popleft()
+        self._come()
+        return taken
+
+    def _come(self) -> None:
+        if self.late is not None:
+            self.append(self.late)
+            self.late = None
+
+
+def test_a_death_that_comes_while_they_are_asked_for_is_told() -> None:
+    stack = EmulatedStack(inherited={})
+    stack._died = Deaths(["Worker"])
+    assert [*stack.check(), *stack.check()] == ["Worker", "Server"]
 
 
 def test_an_http_function_that_was_killed_is_back_at_the_same_place(running: Running) -> None:

@@ -34,7 +34,7 @@ Streams = Annotated[
 
 
 def grants(*, output: Output = Format.TEXT) -> None:
-    """List the grants: who may read what."""
+    """List the grants: who may read what. Example: `coldstream access list`."""
     from coldstream.units import format_timestamp
 
     found = _table().grants()
@@ -53,6 +53,7 @@ def grant(principal: Principal, streams: Streams) -> None:
 
     It takes effect within ten seconds. Only a stack whose parameter IamPermissions is true checks grants; on any other,
     whoever may call the API may read everything. The path of a role's ARN is dropped, because sessions do not carry it.
+    Example: `coldstream access grant arn:aws:iam::123456789012:role/reader '%2F/orders*'`.
     """
     from coldstream.units import now_ms
 
@@ -65,6 +66,7 @@ def revoke(principal: Principal, streams: Streams) -> None:
     """Take back a grant, named by the same words.
 
     It takes effect within ten seconds. Presigned URLs that were given out before remain valid until they expire.
+    Example: `coldstream access revoke arn:aws:iam::123456789012:role/reader '%2F/orders*'`.
     """
     old = _grant(principal, streams)
     if not _table().delete_grant(old):

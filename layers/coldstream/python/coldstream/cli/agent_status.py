@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coldstream.cli.agent_client import fetch_agent_status
 from coldstream.cli.options import Output
 from coldstream.console.output import Format, duration_text, printable, size_text, write_json_text, write_table
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
     from coldstream.agent.monitor.status import AgentStatus, StreamStatus
     from coldstream.units import TimestampMs
-
-TIMEOUT_S = 10.0
-MAX_STATUS_BYTES = 64 << 20
 
 
 def status(
@@ -28,9 +26,9 @@ def status(
 ) -> None:
     """Show what an agent has archived, and what is left to do.
 
-    One line for each stream, the one with the greatest lag first.
+    One line for each stream, the one with the greatest lag first. Example: `coldstream agent status`.
     """
-    found = _ask(url.rstrip("/") + "/status")
+    found = fetch_agent_status(url)
     if output is Format.JSON:
         write_json_text(found.to_json().decode())
         return
@@ -51,40 +49,6 @@ def status(
         [_row(stream, found.at) for stream in streams],
     )
     _say(found, streams)
-
-
-def _ask(url: str) -> AgentStatus:
-    import urllib3
-
-    from coldstream.agent.monitor.status import AgentStatus
-    from coldstream.errors import InvalidSettingError, UnavailableError
-    from coldstream.read.http import HttpClient
-
-    def read(response: urllib3.BaseHTTPResponse) -> bytes:
-        # One byte more than allowed tells a body that was cut from one that just fits.
-        body = response.read(MAX_STATUS_BYTES + 1)
-        if response.status != 200:  # noqa: PLR2004 - HTTP's OK
-            raise UnavailableError(f"{url} answered {response.status}: {body[:200].decode(errors='replace')}")
-        if len(body) > MAX_STATUS_BYTES:
-            raise UnavailableError(f"{url} answered more than {MAX_STATUS_BYTES} bytes")
-        return body
-
-    try:
-        parts = urllib3.util.parse_url(url)
-    except urllib3.exceptions.LocationParseError as err:
-        raise InvalidSettingError("--url", str(err)) from err
-    if parts.scheme not in {"http", "https"} or not parts.host:
-        raise InvalidSettingError("--url", f"{url!r} is not a URL such as http://127.0.0.1:9478")
-    client = HttpClient(connections=1, read_timeout_s=TIMEOUT_S, attempts=1)
-    try:
-        body = client.get(url, dict, read)
-    except UnavailableError as err:
-        if isinstance(err.__cause__, urllib3.exceptions.HTTPError):
-            err.add_note(
-                "is an agent running? `coldstream agent` starts one; the address of its --listen is --url here"
-            )
-        raise
-    return AgentStatus.from_json(body, source=url)
 
 
 def _rank(stream: StreamStatus, now: TimestampMs) -> tuple[float, int, str]:

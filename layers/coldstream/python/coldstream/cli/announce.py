@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.options import Output
+from coldstream.cli.options import DryRun, Output
 from coldstream.cli.progress import progress
 from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable, size_text, write_json, write_table
+from coldstream.console.output import Format, count_text, printable, size_text, write_json, write_table
 from coldstream.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def announce(
     *,
     vhost: Annotated[str | None, typer.Option(help="Virtual host, if the directory's name does not tell.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the stream, if the directory's name does not tell.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be announced, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the segments are archived.")] = False,
     timeout: Annotated[
         float, typer.Option(help="With --wait: give up if nothing is archived for so long.", metavar="SECONDS")
@@ -48,7 +46,8 @@ def announce(
     still writes to it.
 
     Rolled segments are taken as committed. On a cluster, use the directory of the stream's leader, and not while
-    leaders change: a replica's newest rolled segment may end in chunks that the cluster never committed.
+    leaders change: a replica's newest rolled segment may end in chunks that the cluster never committed. Example:
+    `coldstream announce --wait /var/lib/rabbitmq/mnesia/rabbit@node-1/stream`.
     """
     from coldstream.ingest.announcer import Announcer
     from coldstream.ingest.stage import find_rolled, find_streams
@@ -101,7 +100,7 @@ def _show(reports: list[AnnouncementReport], output: Format, *, dry_run: bool) -
     announced_bytes = sum(report.announced_bytes for report in reports)
     announced = sum(len(report.announced) for report in reports)
     verb = "would be announced" if dry_run else "announced"
-    typer.echo(f"{announced} segments of {size_text(announced_bytes)} {verb}", err=True)
+    typer.echo(f"{count_text(announced, 'segment')} of {size_text(announced_bytes)} {verb}", err=True)
     for rolled in (rolled for report in reports for rolled in report.quarantined):
         typer.echo(printable(f"failed verification and is in quarantine: {rolled}"), err=True)
 

@@ -13,18 +13,17 @@ import typer
 from coldstream.cli.declared_options import with_declared_options
 from coldstream.cli.options import Output
 from coldstream.cli.progress import progress
-from coldstream.cli.silence import report_silence
 from coldstream.compact.arguments import CompactArguments
 from coldstream.console.exits import exit_code_of
-from coldstream.console.output import Format, printable, size_text, write_json, write_table
-from coldstream.units import format_timestamp, now_ms
+from coldstream.console.output import PRICES, Format, printable, size_text, usd_text, write_json, write_table
+from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coldstream.compact.report import CompactionReport
     from coldstream.compact.savings import CompactionForecast
-    from coldstream.manifest.groups import Policy
+    from coldstream.manifest.groups import CompactionPolicy
     from coldstream.manifest.stream import StreamId
     from coldstream.store.ports import ManifestReads
 
@@ -34,7 +33,7 @@ CONNECTIONS_A_JOB = 8
 @with_declared_options
 def compact(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Streams to compact.", metavar="NAME...", show_default=False)
+        list[str] | None, typer.Argument(help="Streams to compact.", metavar="NAME", show_default=False)
     ] = None,
     *,
     arguments: CompactArguments,
@@ -43,9 +42,10 @@ def compact(
 ) -> None:
     """Merge small fragments into large ones, or compress them.
 
-    Readers, uploads and other compactions may run at the same time. Merged fragments stay for 8 days, for readers that
-    still have their URLs; each run also deletes those that are due. If it is interrupted or killed, the archive is
-    intact, and the next run goes on. With identity, S3 copies most bytes by itself.
+    Readers, uploads and other compactions may run at the same time. Merged fragments stay for readers that still have
+    their URLs, as --url-expiry says; each run also deletes those that are due. If it is interrupted or killed, the
+    archive is intact, and the next run goes on. With identity, S3 copies most bytes by itself. Example: `coldstream
+    compact orders --older-than 30d --dry-run`.
     """
     from coldstream.compact.options import CompactOptions
     from coldstream.compact.plan import find_groups
@@ -53,6 +53,8 @@ def compact(
     from coldstream.compact.run import Compactor
     from coldstream.compact.savings import dry_run_summary, forecast_of
     from coldstream.compact.task import write_task
+    from coldstream.lifecycle.stores import LifecycleStores
+    from coldstream.lifecycle.sweep import sweep
     from coldstream.store.keys import Keys
     from coldstream.store.objects import S3Objects
     from coldstream.store.settings import Settings
@@ -62,34 +64,36 @@ def compact(
     options = CompactOptions.of(arguments)
     settings = Settings.from_environment(os.environ)
     table, objects = DynamoTable(settings.table), S3Objects(settings.bucket, connections=CONNECTIONS_A_JOB * jobs)
-    with report_silence(f"DynamoDB, table {settings.table}"):
-        streams = select_streams(
-            table, arguments.vhost, names or [], incarnation=arguments.incarnation, every=arguments.every
-        )
+    streams = select_streams(
+        table, arguments.vhost, names or [], incarnation=arguments.incarnation, every=arguments.every
+    )
     if arguments.dry_run:
-        forecasts = [forecast_of(table, objects, stream, options, now_ms()) for stream in streams]
+        forecasts = [forecast_of(table, objects, stream, options, objects.clock()) for stream in streams]
         if output is Format.JSON:
             write_json(dry_run_summary(forecasts))
         else:
             _show_forecasts(forecasts)
-        _tell_young(table, streams, options.policy(now_ms()), arguments.older_than)
+        _tell_young(table, streams, options.policy(objects.clock()), arguments.older_than)
         return
     stopped = threading.Event()
     # SIGTERM raises, as Ctrl-C does, so that `Compactor` can stop its tasks. By default it would kill the process.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    policy = options.policy(now_ms())
+    policy = options.policy(objects.clock())
     planned_bytes = sum(
         group.identity_bytes for stream in streams for group in find_groups(table, stream.incarnation, policy)
     )
     began = time.monotonic()
+    keys = Keys(settings.prefix)
+    stores = LifecycleStores.open(table, objects, keys, grace_ms=options.grace_ms)
     with progress("compacting", planned_bytes, "bytes") as advance:
-        keys = Keys(settings.prefix)
         compactor = Compactor(
             table,
             objects,
             write=lambda task: write_task(objects, keys, task, on_bytes=advance, should_stop=stopped.is_set),
             at_once=jobs,
             stop=stopped.set,
+            now=objects.clock,
+            sweep=lambda incarnation: sweep(stores, incarnation),
         )
         reports = compactor.run(streams, options)
     if output is Format.JSON:
@@ -103,11 +107,11 @@ def compact(
     raise typer.Exit(exit_code_of(failure.kind for failure in failures))
 
 
-def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: Policy, older_than: str) -> None:
+def _tell_young(table: ManifestReads, streams: Iterable[StreamId], policy: CompactionPolicy, older_than: str) -> None:
     """Name the streams that are left alone because all their fragments are too young."""
     for stream in streams:
         head = table.head(stream.incarnation)
-        if head is None or head.first_offset is None:
+        if head is None or head.is_deleted or head.first_offset is None:
             continue
         oldest = table.log_from_offset(stream.incarnation, head.first_offset, 1).entries[0]
         if oldest.greatest_timestamp >= policy.older_than:
@@ -131,16 +135,16 @@ def _show_forecasts(forecasts: list[CompactionForecast]) -> None:
                 savings.fragments_after,
                 size_text(savings.object_bytes),
                 ("about " if savings.is_estimate else "") + size_text(savings.object_bytes_after),
-                _usd(savings.saved_usd_a_month),
-                _usd(savings.cost_usd),
+                usd_text(savings.saved_usd_a_month),
+                usd_text(savings.cost_usd),
             )
         )
     write_table(heads, rows)
     total = total_of(forecasts)
     typer.echo(
         f"{total.fragments - total.fragments_after} objects fewer, {size_text(total.saved_bytes)} and"
-        f" {_usd(total.saved_usd_a_month)} a month saved, for {_usd(total.cost_usd)} once;"
-        " in US dollars, list prices of us-east-1, S3 Standard",
+        f" {usd_text(total.saved_usd_a_month)} a month saved, for {usd_text(total.cost_usd)} once;"
+        f" {PRICES}, S3 Standard",
         err=True,
     )
     if any(forecast.due_objects for forecast in forecasts):
@@ -173,7 +177,5 @@ def _show(reports: list[CompactionReport]) -> None:
     typer.echo(f"{size_text(passed)} read and sent here, {size_text(copied)} copied by S3", err=True)
     for key in (key for report in reports for key in report.swept.kept):
         typer.echo(printable(f"not deleted, because the manifest names it: {key}"), err=True)
-
-
-def _usd(amount: float) -> str:
-    return f"{amount:,.2f}" if abs(amount) >= 0.01 or amount == 0 else f"{amount:,.6f}"  # noqa: PLR2004  a cent
+    for failure in (failure for report in reports for failure in report.swept.failures):
+        typer.echo(printable(f"not deleted: {failure.key}: {failure.reason}"), err=True)

@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from coldstream.cli.arguments import arrange
+from coldstream.cli.silence import report_silence_of_aws
+from coldstream.cli.stopping import signals_of_a_command
 from coldstream.console import exits
 from coldstream.console.extras import missing_extra
 from coldstream.console.output import printable
-from coldstream.errors import ColdstreamError
+from coldstream.errors import ColdstreamError, InvalidInputError
 
 PROGRAM = "coldstream"
 DEBUG = "coldstream.debug"
@@ -25,7 +27,19 @@ _EXTRAS = {"agent": "agent", "replay": "replay", "up": "local"}
 
 
 class Command(TyperCommand):
-    """A command whose help lists options by panel."""
+    """A command whose help lists options by panel, and whose errors name options as they are typed."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command. What is wrong with `streams` is wrong with --streams, to whoever typed it."""
+        try:
+            with report_silence_of_aws():
+                return super().invoke(ctx)
+        except InvalidInputError as err:
+            options = {parameter.name: parameter.opts[0] for parameter in self.params}
+            option = options.get(err.field, "")
+            if option.startswith("--"):
+                err.args = (f"{option}: {err.problem}",)
+            raise
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its public name
         """Write the arguments and options."""
@@ -44,7 +58,8 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run a command. Errors end as one line on standard error; only --debug shows a traceback."""
         try:
-            result = super().invoke(ctx)
+            with signals_of_a_command():
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever reads our output has enough, as `head` does. Python flushes standard output once more at exit, and

@@ -45,7 +45,7 @@ def inspect_file(
     """Show what a segment, index or fragment holds.
 
     A fragment may be compressed. Everything is verified. A damaged file is shown up to the damage, and the error names
-    the byte.
+    the byte. Example: `coldstream inspect 00000000000000000000.segment`.
     """
     from coldstream.cli.file_items import file_items
 

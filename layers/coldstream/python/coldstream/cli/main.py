@@ -8,17 +8,27 @@ from typing import Annotated
 import typer
 
 import coldstream
-from coldstream.cli import access
+from coldstream.cli import access, dead_letters, hold, policy, quarantine, retention
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.compact import compact
+from coldstream.cli.delete import delete, undelete
+from coldstream.cli.doctor import doctor
+from coldstream.cli.erase import erase
+from coldstream.cli.garbage import garbage
 from coldstream.cli.group import DEBUG, PROGRAM, Command, CommandGroup
+from coldstream.cli.history import history
 from coldstream.cli.inspect_file import inspect_file
 from coldstream.cli.read import read
+from coldstream.cli.rebuild import rebuild
 from coldstream.cli.replay import replay
 from coldstream.cli.resolve import resolve
+from coldstream.cli.restore import restore
+from coldstream.cli.scrub import scrub
 from coldstream.cli.streams import describe, streams
+from coldstream.cli.sweep import sweep
+from coldstream.cli.truncate import truncate
 from coldstream.cli.up import up
 from coldstream.console import exits
 
@@ -68,6 +78,67 @@ access_app.command("list", cls=Command, epilog=exits.HELP)(access.grants)
 access_app.command("grant", cls=Command, epilog=exits.HELP)(access.grant)
 access_app.command("revoke", cls=Command, epilog=exits.HELP)(access.revoke)
 
+policy_app = typer.Typer(
+    cls=CommandGroup,
+    help="Manage how long streams are kept, and in which class.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+policy_app.command("list", cls=Command, epilog=exits.HELP)(policy.policies)
+policy_app.command("show", cls=Command, epilog=exits.HELP)(policy.show)
+policy_app.command("set", cls=Command, epilog=exits.HELP)(policy.set_policy)
+policy_app.command("rm", cls=Command, epilog=exits.HELP)(policy.rm)
+
+retention_app = typer.Typer(
+    cls=CommandGroup,
+    help="Remove what the policies let go.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+retention_app.callback()(lambda: None)
+retention_app.command("run", cls=Command, epilog=exits.HELP)(retention.run)
+
+hold_app = typer.Typer(
+    cls=CommandGroup,
+    help="Manage legal holds, against which nothing is removed.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+hold_app.command("list", cls=Command, epilog=exits.HELP)(hold.holds)
+hold_app.command("put", cls=Command, epilog=exits.HELP)(hold.put)
+hold_app.command("release", cls=Command, epilog=exits.HELP)(hold.release)
+
+quarantine_app = typer.Typer(
+    cls=CommandGroup,
+    help="Deal with segments that could not be archived.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+quarantine_app.command("list", cls=Command, epilog=exits.HELP)(quarantine.list_quarantine)
+quarantine_app.command("show", cls=Command, epilog=exits.HELP)(quarantine.show)
+quarantine_app.command("retry", cls=Command, epilog=exits.HELP)(quarantine.retry)
+quarantine_app.command("release", cls=Command, epilog=exits.HELP)(quarantine.release)
+quarantine_app.command("discard", cls=Command, epilog=exits.HELP)(quarantine.discard)
+
+dead_letters_app = typer.Typer(
+    cls=CommandGroup,
+    help="Deal with events that the upload function could not handle.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+dead_letters_app.command("list", cls=Command, epilog=exits.HELP)(dead_letters.list_letters)
+dead_letters_app.command("show", cls=Command, epilog=exits.HELP)(dead_letters.show_letter)
+dead_letters_app.command("redrive", cls=Command, epilog=exits.HELP)(dead_letters.redrive)
+dead_letters_app.command("discard", cls=Command, epilog=exits.HELP)(dead_letters.discard_letters)
+
+_BOUND = "Bound the archive, and delete from it"
+_MEND = "Check the archive, and mend it"
+
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Archive streams": {"announce": announce},
     "Look up and read": {
@@ -78,6 +149,21 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "inspect": inspect_file,
     },
     "Maintain the archive": {"compact": compact, "replay": replay},
+    _BOUND: {
+        "truncate": truncate,
+        "delete": delete,
+        "undelete": undelete,
+        "erase": erase,
+        "sweep": sweep,
+        "restore": restore,
+    },
+    _MEND: {
+        "doctor": doctor,
+        "scrub": scrub,
+        "garbage": garbage,
+        "history": history,
+        "rebuild": rebuild,
+    },
     "Try it": {"up": up},
 }
 for panel, commands in _COMMANDS.items():
@@ -85,6 +171,11 @@ for panel, commands in _COMMANDS.items():
         app.command(name, cls=Command, epilog=exits.HELP, rich_help_panel=panel)(command)
 app.add_typer(agent_app, name="agent", rich_help_panel="Archive streams")
 app.add_typer(access_app, name="access", rich_help_panel="Maintain the archive")
+app.add_typer(policy_app, name="policy", rich_help_panel=_BOUND)
+app.add_typer(retention_app, name="retention", rich_help_panel=_BOUND)
+app.add_typer(hold_app, name="hold", rich_help_panel=_BOUND)
+app.add_typer(quarantine_app, name="quarantine", rich_help_panel=_MEND)
+app.add_typer(dead_letters_app, name="dead-letters", rich_help_panel=_MEND)
 
 
 def main() -> None:

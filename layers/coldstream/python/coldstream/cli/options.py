@@ -54,6 +54,16 @@ Name = Annotated[
     str, typer.Argument(help="Name of the stream.", metavar="NAME", show_default=False, autocompletion=stream_names)
 ]
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Names of streams. Default: every stream.",
+        metavar="NAME",
+        show_default=False,
+        autocompletion=stream_names,
+    ),
+]
+
 Vhost = Annotated[str, typer.Option(help="Virtual host of the stream.", metavar="VHOST")]
 
 Incarnation = Annotated[
@@ -77,3 +87,50 @@ Resolver = Annotated[
 ]
 
 Output = Annotated[Format, typer.Option("--output", "-o", help="Text for people, JSON for programs.")]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+UrlExpiry = Annotated[
+    str,
+    typer.Option(
+        help="How long URLs of the archive's resolvers are valid. What is removed stays an hour longer than that.",
+        metavar="TIME",
+    ),
+]
+
+
+MAX_WORDS_BYTES = 1000
+"""Of a reason or a name that goes into the journal for good, as of a reason in `Segment Lost`."""
+
+
+def words(text: str) -> str:
+    """Check what somebody says for the journal, before anything is written on the strength of it."""
+    try:
+        size_bytes = len(text.encode())
+    except UnicodeEncodeError as err:
+        raise typer.BadParameter(f"{text[:80]!r} is not text that UTF-8 can hold") from err
+    if size_bytes > MAX_WORDS_BYTES:
+        raise typer.BadParameter(f"has {size_bytes} bytes, of {MAX_WORDS_BYTES} at most")
+    return text
+
+
+def _user() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+By = Annotated[
+    str,
+    typer.Option(
+        envvar="COLDSTREAM_BY",
+        help="Who does this, for the journal. Default: the user of this machine.",
+        metavar="WHO",
+        default_factory=_user,
+        callback=words,
+        show_default=False,
+    ),
+]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-Unit = Literal["bytes", "messages", "segments"]
+Unit = Literal["bytes", "fragments", "messages", "objects", "segments", "streams"]
 
 
 @contextmanager

@@ -63,7 +63,8 @@ def read(
     """Read messages, from the archive and then live.
 
     Each message is one line of JSON. Bytes are written as text if they are UTF-8. Without --follow, reading ends at the
-    tail of the archive. With --on-gap skip, each gap is reported on standard error.
+    tail of the archive. With --on-gap skip, each gap is reported on standard error. Examples: `coldstream read orders
+    --from first --limit 10`, `coldstream read orders --from -1h --follow`.
     """
     from coldstream.cli.messages import ReadEnd, as_body, as_json, as_published
     from coldstream.manifest.spec import parse_offset_spec

@@ -15,7 +15,7 @@ from coldstream.replay.arguments import ReplayArguments
 
 @with_declared_options
 def replay(
-    names: Annotated[list[str], typer.Argument(help="Streams to replay.", metavar="NAME...", show_default=False)],
+    names: Annotated[list[str], typer.Argument(help="Streams to replay.", metavar="NAME", show_default=False)],
     *,
     arguments: ReplayArguments,
     output: Output = Format.TEXT,
@@ -24,7 +24,8 @@ def replay(
 
     Run it again, also after it was interrupted or killed: it adds what the target lacks. A transformation has to return
     the same for the same message in each run. A table keeps in its directory _coldstream what it has. A broker knows it
-    for its streams, if the source, --from, routing key and transformation are the same.
+    for its streams, if the source, --from, routing key and transformation are the same. Example: `coldstream replay
+    orders --to-parquet ./lake/orders`.
     """
     from coldstream.cli.replayer import Replayer
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coldstream.cli.progress import progress
-from coldstream.cli.silence import report_silence
 from coldstream.console.exits import ExitCode, exit_code_of
 from coldstream.console.output import Format, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, StreamNotFoundError
@@ -179,8 +178,7 @@ class Replayer:
         bounds = parse_bounds(arguments.start, arguments.end, now_ms())
         settings = Settings.from_environment(os.environ)
         table, objects = DynamoTable(settings.table), S3Objects(settings.bucket)
-        with report_silence(f"DynamoDB, table {settings.table}"):
-            streams = select_streams(table, arguments.vhost, self.names, incarnation=arguments.incarnation)
+        streams = select_streams(table, arguments.vhost, self.names, incarnation=arguments.incarnation)
         found = [find_request(table, objects, stream, *bounds, skip_gaps=arguments.skip_gaps) for stream in streams]
 
         def stop(number: int, _frame: object) -> None:
@@ -224,9 +222,9 @@ def _advancing(advance: Advance) -> Callable[[ReplayProgress], None]:
 
 
 def _function(name: str | None) -> Callable[..., Any] | None:
-    from coldstream.replay.transform import load_function
+    from coldstream.console.user_function import load_function
 
     if name is None:
         return None
     sys.path.insert(0, str(Path.cwd()))  # where a user's module is, as with `python -m`
-    return load_function(name)
+    return load_function(name, "transform")

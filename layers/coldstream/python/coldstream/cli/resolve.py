@@ -39,7 +39,8 @@ def resolve(
     """Show which S3 objects hold a stream's data.
 
     The answer lists byte ranges of objects, from an offset spec on. As JSON it is the resolver's own answer, which
-    includes presigned URLs. If nothing but a gap is found, the exit code is 4.
+    includes presigned URLs. If nothing but a gap is found, the exit code is 4. Example: `coldstream resolve orders
+    -1h`.
     """
     from coldstream.manifest.spec import parse_offset_spec
     from coldstream.read.client import ResolverClient

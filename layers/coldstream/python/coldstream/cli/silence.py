@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -23,55 +24,79 @@ _LOOK_S = 0.1
 class SilenceWatch:
     """Watches how long a block has been waiting.
 
-    The block's thread writes `is_waiting` and `arrivals`, and the watching thread only reads them, so they need no
-    lock: a stale value costs one look.
+    The block's thread writes `since`, and the watching thread only reads it, so it needs no lock: a stale value costs
+    one look.
     """
 
-    def __init__(self) -> None:
-        self.is_waiting = True
-        self.arrivals = 0
-        self._over = threading.Event()
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._since: float | None = time.monotonic()
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
         """Yield items. Only waiting for the next one counts as silence, not what the caller does with it."""
         iterator = iter(items)
         while True:
-            self.is_waiting = True
+            self._since = time.monotonic()
             try:
                 item = next(iterator)
             except StopIteration:
                 return
             finally:
-                self.is_waiting = False
-                self.arrivals += 1
+                self._since = None
             yield item
 
-    def run(self, service: str) -> None:
-        """Report silences until `stop`."""
-        seen, since, report_after_s = -1, time.monotonic(), FIRST_S
-        while not self._over.wait(_LOOK_S):
-            now = time.monotonic()
-            if not self.is_waiting or self.arrivals != seen:
-                seen, since, report_after_s = self.arrivals, now, FIRST_S
-            elif now - since >= report_after_s:
-                line = f"no answer from {service} for {now - since:.0f} s; still trying, Ctrl-C ends it"
-                typer.echo(printable(f"coldstream: {line}"), err=True)
-                report_after_s *= 2
-
-    def stop(self) -> None:
-        """End `run`."""
-        self._over.set()
+    def silent(self) -> tuple[float, str] | None:
+        """Return since when the block has been waiting, and for what; None if it is not."""
+        since = self._since
+        return None if since is None else (since, self._service)
 
 
 @contextmanager
 def report_silence(service: str) -> Iterator[SilenceWatch]:
     """Report when `service` is silent while the block runs. A block that takes items passes them through `each`."""
-    watch = SilenceWatch()
-    thread = threading.Thread(target=watch.run, args=(service,), name="silence", daemon=True)
+    watch = SilenceWatch(service)
+    with _reporting(watch.silent):
+        yield watch
+
+
+@contextmanager
+def report_silence_of_aws() -> Iterator[None]:
+    """Report when AWS does not answer what the block asks, in any thread."""
+    with _reporting(_silence_of_aws):
+        yield
+
+
+def _silence_of_aws() -> tuple[float, str] | None:
+    # Not imported here: it brings the SDK, which most commands load late or not at all.
+    calls = sys.modules.get("coldstream.store.calls")
+    return None if calls is None or not hasattr(calls, "CALLS") else calls.CALLS.silent()
+
+
+@contextmanager
+def _reporting(silent: Callable[[], tuple[float, str] | None]) -> Iterator[None]:
+    over = threading.Event()
+    thread = threading.Thread(target=_report, args=(silent, over), name="silence", daemon=True)
     thread.start()
     try:
-        yield watch
+        yield
     finally:
         # Joined, so that no report comes after the result or the error of the block.
-        watch.stop()
+        over.set()
         thread.join()
+
+
+def _report(silent: Callable[[], tuple[float, str] | None], over: threading.Event) -> None:
+    """Report silences until it is over."""
+    told_since, report_after_s = -1.0, FIRST_S
+    while not over.wait(_LOOK_S):
+        found = silent()
+        if found is None:
+            continue
+        since, service = found
+        if since != told_since:
+            told_since, report_after_s = since, FIRST_S
+        silence_s = time.monotonic() - since
+        if silence_s >= report_after_s:
+            line = f"no answer from {service} for {silence_s:.0f} s; still trying, Ctrl-C ends it"
+            typer.echo(printable(f"coldstream: {line}"), err=True)
+            report_after_s *= 2

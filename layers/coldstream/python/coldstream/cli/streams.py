@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coldstream.cli.history import show_past
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
 from coldstream.cli.silence import report_silence
 from coldstream.console.output import (
@@ -40,11 +41,20 @@ _NOTHING = (
 )
 
 
-def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
+def streams(
+    *,
+    resolver: Resolver,
+    output: Output = Format.TEXT,
+    deleted: Annotated[bool, typer.Option("--deleted", help="List the streams that are deleted, instead.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List the streams that are deleted, too.")] = False,
+) -> None:
     """List the archived streams, with sizes and times.
 
-    A stream that was deleted and declared again is listed once for each incarnation. `age` is the time since the newest
-    archived chunk was written. How far the archive lags behind the broker is shown by `agent status`.
+    A stream that was deleted at the broker and declared again is listed once for each incarnation. `age` is the time
+    since the newest archived chunk was written. How far the archive lags behind the broker is shown by `agent status`.
+
+    Streams that `coldstream delete` deleted are not listed, unless you ask for them. Until the time shown, `coldstream
+    undelete` brings them back. Example: `coldstream streams --deleted`.
     """
     from coldstream.read.client import ResolverClient
 
@@ -54,9 +64,14 @@ def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
         # Entered last and so closed first: after Ctrl-C the pool would wait for requests that go on.
         ResolverClient(resolver, connections=_CONNECTIONS) as client,
     ):
-        found = sorted(_iter_streams(client), key=lambda stream: (stream.vhost, stream.name, stream.incarnation))
-        heads = list(map_ahead(pool, lambda stream: _head(client, stream), found, max_calls=_CONNECTIONS))
-    listed = [head for head in heads if head is not None]
+        is_any = deleted or every
+        found = sorted(
+            _iter_streams(client, deleted=is_any), key=lambda stream: (stream.vhost, stream.name, stream.incarnation)
+        )
+        heads = list(
+            map_ahead(pool, lambda stream: _head(client, stream, deleted=is_any), found, max_calls=_CONNECTIONS)
+        )
+    listed = [head for head in heads if head is not None and (every or head.is_deleted == deleted)]
     if output is Format.JSON:
         for head in listed:
             write_json(_to_json(head))
@@ -74,28 +89,29 @@ def streams(*, resolver: Resolver, output: Output = Format.TEXT) -> None:
             "age",
             "gaps",
             "incarnation",
+            *(("deleted at", "kept until") if is_any else ()),
         ),
-        [_row(head, now) for head in listed],
+        [(*_row(head, now), *((_time(head.deleted_at), _time(head.purge_at)) if is_any else ())) for head in listed],
     )
-    if not listed:
+    if not listed and not is_any:
         typer.echo(_NOTHING, err=True)
 
 
-def _iter_streams(client: ResolverClient) -> Iterator[StreamId]:
+def _iter_streams(client: ResolverClient, *, deleted: bool) -> Iterator[StreamId]:
     cursor = None
     while True:
-        page = client.streams(cursor)
+        page = client.streams(cursor, deleted=deleted)
         yield from page.streams
         cursor = page.cursor
         if cursor is None:
             return
 
 
-def _head(client: ResolverClient, stream: StreamId) -> Head | None:
+def _head(client: ResolverClient, stream: StreamId, *, deleted: bool) -> Head | None:
     from coldstream.errors import StreamNotFoundError
 
     try:
-        return client.describe(stream.vhost, stream.name, stream.incarnation).head
+        return client.describe(stream.vhost, stream.name, stream.incarnation, deleted=deleted).head
     except StreamNotFoundError:  # deleted since it was listed
         return None
 
@@ -131,21 +147,41 @@ def _to_json(head: Head) -> dict[str, Any]:
         "object_bytes": head.object_bytes,
         "gap_count": head.gaps,
         "quarantined": head.quarantined,
+        "floor": head.floor,
+        "deleted_at": head.deleted_at,
+        "purge_at": head.purge_at,
     }
 
 
 def describe(
     name: Name,
     *,
-    resolver: Resolver,
+    resolver: Resolver = "",
     vhost: Vhost = "/",
     incarnation: Incarnation = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="As it was at a time, such as 2026-01-31T09:30:00Z, yesterday or -1h. This reads the journal in the"
+            " table of COLDSTREAM_TABLE, and not the resolver.",
+            metavar="TIME",
+            show_default=False,
+        ),
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what is archived of one stream.
+    """Show what is archived of one stream, now or at a time.
 
-    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues.
+    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues. Examples: `coldstream
+    describe orders`, `coldstream describe orders --at yesterday`.
     """
+    if at is not None:
+        show_past(name, vhost, incarnation, at, output)
+        return
+    if not resolver:
+        raise typer.BadParameter(
+            "is missing, or the environment variable COLDSTREAM_RESOLVER_URL", param_hint="--resolver"
+        )
     from coldstream.read.client import ResolverClient
     from coldstream.resolve.api import DescriptionBody
 
@@ -164,6 +200,7 @@ def _show(description: Description) -> None:
         ("stream", head.stream.name),
         ("incarnation", head.stream.incarnation),
         ("first offset", head.first_offset),
+        *((("removed below", head.floor),) if head.floor else ()),
         ("complete from", description.complete_from),
         ("tail", head.next_offset),
         ("first chunk at", _time(head.first_timestamp)),

@@ -43,7 +43,7 @@ def up(
     resolver's HTTP API, until Ctrl-C. Standard output has the settings that other commands need, as lines for a shell.
     If AWS_ENDPOINT_URL is set, the AWS emulated there is used instead of an embedded one.
 
-    Nothing is left when it ends, the archive included.
+    Nothing is left when it ends, the archive included. Example: `coldstream up --env-file coldstream.env`.
     """
     from coldstream.local.stack import EmulatedStack
 

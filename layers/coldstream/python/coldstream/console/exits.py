@@ -12,12 +12,18 @@ from coldstream.errors import (
     ContradictionError,
     CorruptionError,
     GapError,
+    HeldError,
     InvalidInputError,
     InvalidSettingError,
     MissingExtraError,
+    NotDeletedError,
     NotFoundError,
     NotPermittedError,
+    NotRestoredError,
+    OtherCopiesError,
     OutcomeUnknownError,
+    RemovedError,
+    StreamDeletedError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -33,12 +39,14 @@ class ExitCode(IntEnum):
     GAP = 4
     CORRUPTION = 5
     UNAVAILABLE = 6
+    REFUSED = 7
     INTERRUPTED = 130
 
 
 HELP = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream, object or queue;"
-    " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 130 interrupted."
+    " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 7 refused: held, deleted or"
+    " removed; 130 interrupted."
 )
 
 # The first match counts in both tables, so a class comes before those that it derives from.
@@ -52,6 +60,11 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (UnavailableError, ExitCode.UNAVAILABLE),
     (ConflictError, ExitCode.UNAVAILABLE),
     (OutcomeUnknownError, ExitCode.UNAVAILABLE),
+    (HeldError, ExitCode.REFUSED),
+    (RemovedError, ExitCode.REFUSED),
+    (NotDeletedError, ExitCode.REFUSED),
+    (NotRestoredError, ExitCode.REFUSED),
+    (OtherCopiesError, ExitCode.REFUSED),
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
@@ -62,7 +75,13 @@ _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
     (AccessDeniedError, "check the credentials in AWS_* or COLDSTREAM_TOKEN, and what they permit"),
     (UnavailableError, "check that it runs, and its address, or try again; `coldstream up` runs everything locally"),
     (InvalidSettingError, "`coldstream up` prints settings that work"),
-    (StreamNotFoundError, "`coldstream streams` lists the archived streams; --vhost selects another virtual host"),
+    (
+        StreamNotFoundError,
+        "`coldstream streams` lists the archived streams, with --deleted the deleted ones; --vhost is another vhost",
+    ),
+    (HeldError, "`coldstream hold list` shows the holds, `coldstream hold release` releases one"),
+    (StreamDeletedError, "`coldstream undelete` brings it back until its purge begins"),
+    (NotRestoredError, "`coldstream restore` makes it readable for some days"),
     (ConflictError, "try again"),
     (OutcomeUnknownError, "try again: every command is safe to repeat"),
 )
@@ -89,6 +108,9 @@ def advice(err: ColdstreamError | OSError) -> str | None:
         return _PERMISSION_ADVICE if isinstance(err, PermissionError) else None
     if isinstance(err, GapError):
         return f"continue after the gap, from offset {err.next_offset}"
+    if isinstance(err, InvalidSettingError) and err.field in {"table", "bucket"}:  # AWS has none of that name
+        option = " or --to-table" if err.field == "table" else ""
+        return f"check the name in COLDSTREAM_{err.field.upper()}{option}, the region and the account"
     # `coldstream up` prints the COLDSTREAM_* settings, but no token, and it knows nothing of options.
     if isinstance(err, InvalidSettingError) and (
         not err.field.startswith("COLDSTREAM_") or err.field.startswith("COLDSTREAM_TOKEN")

@@ -76,6 +76,20 @@ def duration_text(seconds: float | None) -> str | None:
     return f"{seconds:.0f} s"
 
 
+def count_text(number: int, noun: str) -> str:
+    """Return a number of things: `1 object`, `1,200 objects`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+PRICES = "in US dollars, list prices of us-east-1"
+"""What amounts of money are, said once beside them."""
+
+
+def usd_text(amount: float) -> str:
+    """Return US dollars, to the cent; less than a cent to the millionth."""
+    return f"{amount:,.2f}" if abs(amount) >= 0.01 or amount == 0 else f"{amount:,.6f}"  # noqa: PLR2004  a cent
+
+
 def size_text(size_bytes: int) -> str:
     """Return a size in the unit that suits it."""
     value = float(size_bytes)

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -68,7 +69,7 @@ class EmulatedStack:
         self._emulator: ChildProcess | None = None
         self._deployment: Deployment | None = None
         self._functions: dict[str, ChildProcess] = {}
-        self._died: list[str] = []
+        self._died: deque[str] = deque()
         self._stopping = threading.Event()
         self._restarter: threading.Thread | None = None
         self.environment: dict[str, str] = {}
@@ -108,8 +109,11 @@ class EmulatedStack:
         Raises UnavailableError if the emulated AWS died: nothing brings back what it held.
         """
         self._check_emulator()
-        died, self._died = tuple(self._died), []
-        return died
+        died: list[str] = []
+        # One at a time, which is atomic: the restarter may add another at any moment.
+        while self._died:
+            died.append(self._died.popleft())
+        return tuple(died)
 
     def wait_idle(self, timeout_s: float) -> None:
         """Wait until the functions' queues are empty and no message is in flight.
