@@ -32,12 +32,14 @@ metrics = Metrics(namespace=METRICS_NAMESPACE, service="upload")
 def uploader() -> Uploader:
     """Make the uploader of this execution environment, at its first event: it keeps its connections."""
     settings = Settings.from_environment()
+    objects = S3Objects(settings.bucket)
     return Uploader(
         table=DynamoTable(settings.table),
-        objects=S3Objects(settings.bucket),
+        objects=objects,
         keys=Keys(settings.prefix),
         fragment_bytes=settings.fragment_bytes,
         spool_dir=Path(settings.spool_dir) if settings.spool_dir else None,
+        now=objects.clock,
     )
 
 
@@ -48,8 +50,8 @@ def archive(record: SQSRecord) -> None:
             case SegmentRolled() as segment:
                 _report_upload(segment, uploader().upload(segment))
             case SegmentLost() as lost:
-                record_loss(uploader().table, lost, uploader().now)
-                _report_loss(lost)
+                is_recorded = record_loss(uploader().table, uploader().control, lost, uploader().now)
+                _report_loss(lost, is_recorded=is_recorded)
     except Exception as err:
         # Logged here because Powertools reports the record as failed without logging why.
         retryable = isinstance(err, ColdstreamError) and err.retryable
@@ -61,6 +63,8 @@ def archive(record: SQSRecord) -> None:
 def _outcome(result: UploadResult) -> str:
     if result.is_stale:
         return "this copy was dealt with before, and another one is staged now"
+    if result.removed:
+        return "not archived: these offsets were removed from the archive"
     return "in quarantine" if result.quarantined else "archived"
 
 
@@ -81,11 +85,13 @@ def _report_upload(segment: SegmentRolled, result: UploadResult) -> None:
     metrics.add_metric("FragmentsCommitted", MetricUnit.Count, result.fragments_committed)
     metrics.add_metric("BytesCommitted", MetricUnit.Bytes, result.bytes_committed)
     metrics.add_metric("SegmentsQuarantined", MetricUnit.Count, 1 if result.quarantined else 0)
+    metrics.add_metric("SegmentsRemoved", MetricUnit.Count, 1 if result.removed else 0)
 
 
-def _report_loss(lost: SegmentLost) -> None:
-    logger.warning(
-        "loss recorded",
+def _report_loss(lost: SegmentLost, *, is_recorded: bool) -> None:
+    report = logger.warning if is_recorded else logger.info
+    report(
+        "loss recorded" if is_recorded else "no loss: these offsets were removed from the archive",
         vhost=lost.stream.vhost,
         stream=lost.stream.name,
         incarnation=lost.stream.incarnation,
@@ -93,7 +99,8 @@ def _report_loss(lost: SegmentLost) -> None:
         next_offset=lost.next_offset,
         reason=lost.reason,
     )
-    metrics.add_metric("SegmentsLost", MetricUnit.Count, 0 if lost.unseen else 1)  # this metric rings the alarm
+    # This metric rings the alarm.
+    metrics.add_metric("SegmentsLost", MetricUnit.Count, 1 if is_recorded and not lost.unseen else 0)
 
 
 @metrics.log_metrics

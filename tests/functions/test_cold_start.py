@@ -21,9 +21,17 @@ SDK = {"boto3", "botocore.exceptions", "botocore.session", "pynamodb", "urllib3"
 """Not `botocore` itself: Powertools loads it, at almost no cost, to name itself to the SDK."""
 
 NOT_FOR_AN_ANSWER = SDK | {"pydantic", "aws_lambda_powertools.event_handler", "asyncio", "multiprocessing"}
+NOT_FOR_UPKEEP = {
+    "aws_lambda_powertools.event_handler",
+    "pydantic",
+    "coldstream.cli",
+    "coldstream.resolve",
+    "coldstream.runtime",
+}
 NOT_TO_IMPORT = {
-    "resolver": NOT_FOR_AN_ANSWER | {"awscrt", "ssl", "http.client"},
+    "resolver": NOT_FOR_AN_ANSWER | {"awscrt", "ssl", "http.client", "concurrent.futures"},
     "upload": {"aws_lambda_powertools.event_handler", "coldstream.resolve", "coldstream.runtime.resolver_api"},
+    **dict.fromkeys(("retention", "sweep", "garbage", "scrub", "erase"), NOT_FOR_UPKEEP),
 }
 
 IMPORT = """

@@ -119,7 +119,7 @@ def test_an_answer_has_everything_a_client_needs(archive: ChunkArchive) -> None:
     entry = archive.table.log_from_offset(STREAM.incarnation, archive.chunks[0].header.next_offset, 1).entries[0]
     assert reply.status == 200
     assert reply.headers["Content-Type"] == "application/json"
-    assert list(reply.body) == ["stream", "outcome", "ranges", "gap", "tail", "cursor"]
+    assert list(reply.body) == ["stream", "outcome", "ranges", "gap", "tail", "cursor", "floor"]
     assert reply.body["stream"] == {"vhost": "/", "name": "orders", "incarnation": STREAM.incarnation}
     first, second = reply.body["ranges"]
     assert first == {
@@ -137,6 +137,9 @@ def test_an_answer_has_everything_a_client_needs(archive: ChunkArchive) -> None:
         "url": first["url"],
         "range_header": f"bytes={archive.chunks[1].position}-{7 + entry.data_bytes}",
         "expires_at": NOW + 60_000,
+        "storage_class": None,
+        "erased": False,
+        "must_be_restored": False,
     }
     assert second["first_offset"] == 10
     assert reply.body["gap"] == {"first_offset": 20, "next_offset": 30, "reason": None}

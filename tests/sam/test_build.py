@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.sam import REGION, TEMPLATE, SamLocal
+from tests.support.sam import EVENTS, REGION, TEMPLATE, SamLocal
 
 MIB = 1 << 20
 LAMBDA_BYTES = 250 * MIB
@@ -22,7 +22,7 @@ def test_sam_validates_and_lints_the_template(sam: SamLocal) -> None:
 
 
 def test_a_function_is_built_from_its_handler_alone(sam: SamLocal) -> None:
-    for function in ("UploadFunction", "ResolverFunction"):
+    for function in EVENTS:
         assert [path.name for path in (sam.directory / function).iterdir()] == ["app.py"]
 
 

@@ -42,7 +42,7 @@ def of_functions(kind: str) -> list[tuple[TemplateFunction, str]]:
 def test_every_function_of_the_template_has_sample_events_and_every_event_a_function() -> None:
     assert FUNCTIONS.keys() == EVENTS.keys()
     assert all(EVENTS.values())
-    listed = sorted(f"{event}.json" for events in EVENTS.values() for event in events)
+    listed = sorted({f"{event}.json" for events in EVENTS.values() for event in events})
     assert listed == sorted(path.name for path in (ROOT / "events").iterdir())
 
 

@@ -94,6 +94,21 @@ def test_the_resolver_is_served_as_an_api(sam: SamLocal, uploaded: Any, here: An
             assert json.load(problem)["type"] == "urn:coldstream:problem:invalid-query"
 
 
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [
+        ("RetentionFunction", {"dry_run": False, "objects": 0, "moved_objects": 0}),  # without a policy
+        ("SweepFunction", {"objects": 0, "object_bytes": 0}),
+        ("GarbageFunction", {"delete": False, "is_complete": True}),
+        ("ScrubFunction", {"complete": True}),
+        ("EraseFunction", {"done": 0, "unfinished": 0, "messages": 0}),
+    ],
+)
+def test_the_upkeep_answers_its_schedule(sam: SamLocal, uploaded: Any, function: str, answer: dict[str, Any]) -> None:
+    found = sam.invoke(function, "scheduled")
+    assert {name: found[name] for name in answer} == answer
+
+
 def unsigned(body: str | bytes) -> Any:
     """Return an answer without what changes with time: the signatures of its URLs, and their expiry."""
     answer = json.loads(body)

@@ -30,6 +30,8 @@ OF_AWS = {
     },
 }
 
+UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
+
 ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream/runtime/resolving.py",)}
 """Code that counts for a function outside of its directory."""
 
@@ -76,7 +78,7 @@ def dashboard(stack: Stack) -> Any:
 
 
 def test_every_metric_is_one_that_the_functions_count_or_aws_does_for_a_resource_of_the_stack(stack: Stack) -> None:
-    names = {stack.ref(name) for name in ("UploadFunction", "ResolverFunction", "ResolverApi", "Table")}
+    names = {stack.ref(name) for name in (*stack.of_type("AWS::Serverless::Function"), "ResolverApi", "Table")}
     names |= {stack.ref("UploadQueue"), stack.ref("DeadLetterQueue")}
     ours = emitted()
     for namespace, metric, dimension, value in looked_at(stack):
@@ -118,6 +120,8 @@ def test_everything_that_loses_or_delays_data_rings_an_alarm(stack: Stack) -> No
         ("Throttles", resolver),
         ("SystemErrors", table),
         ("ThrottledRequests", table),
+        ("Damages", "scrub"),
+        *(("Errors", stack.ref(f"{name}Function")) for name in UPKEEP),
     }
 
 

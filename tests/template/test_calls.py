@@ -5,7 +5,7 @@ Those for a customer's KMS key are left out here: S3 and DynamoDB use them, in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,31 +14,35 @@ import boto3
 import pytest
 
 from coldstream.agent.archive import ArchiveClient
+from coldstream.archive.cluster_binding import claim
 from coldstream.archive.missing import record_loss
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
+from coldstream.errors import UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.ingest.announcer import SliceOutcome
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.answer import RangesQuery
 from coldstream.resolve.caller import Authentication, Caller
 from coldstream.resolve.permissions import Permissions
 from coldstream.resolve.resolver import Resolver
+from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import ByteRange, Offset, TimestampMs, now_ms
 from tests.support.calls import recorded_calls
 from tests.support.cloudformation import Stack
-from tests.support.iam import Request, is_allowed, is_denied
+from tests.support.iam import Request
+from tests.support.permitted import LAMBDAS, arns_of, never_used, refused
+from tests.support.removing import delete
 from tests.support.segments import START, STREAM, write_stream
 
 BUS = "coldstream-of-the-template"
-LAMBDAS = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
-"""What Lambda does on behalf of a function."""
 
 
 class World:
@@ -56,7 +60,7 @@ class World:
             "COLDSTREAM_PREFIX": self.keys.prefix,
         }
         self.directory = directory
-        self.arns = {"bucket": stack.arn("Bucket"), "table": stack.arn("Table"), "bus": stack.arn("EventBus")}
+        self.arns = arns_of(stack)
 
     async def stage_all(self) -> list[SegmentRolled]:
         """Do what an agent does with the segments of the stream."""
@@ -64,33 +68,21 @@ class World:
         try:
             segments = [await archive.stage(segment, STREAM, None) for segment in find_rolled(self.directory)]
             for segment in segments:
-                await archive.check_cluster(STREAM)
+                await archive.check_accepted(STREAM)
                 announcement = await archive.announce(segment)
                 assert await archive.outcome(announcement) is SliceOutcome.PENDING
-            await archive.covered_to(STREAM.incarnation, Offset(0), None)
+            await archive.covered_to(STREAM.incarnation, Offset(0), segments[-1].next_offset)
             await archive.newest_incarnation(STREAM.vhost, STREAM.name)
             await archive.last_entry(STREAM.incarnation)
         finally:
             archive.stop()
         return segments
 
-    def granted(self, principal: str) -> list[Mapping[str, Any]]:
-        """Return the statements of a role or a policy."""
-        properties = self.stack.properties(principal)
-        policies = properties.get("Policies", [properties])
-        return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
-
     def refused(self, principal: str, requests: list[Request]) -> list[Request]:
-        """Return the requests that a role or policy does not allow, or that the bucket refuses."""
-        granted = self.granted(principal)
-        bucket = self.stack.properties("BucketPolicy")["PolicyDocument"]["Statement"]
-        return [each for each in requests if not is_allowed(granted, each) or is_denied(bucket, each)]
+        return refused(self.stack, principal, requests)
 
     def never_used(self, principal: str, requests: list[Request]) -> set[str]:
-        """Return the actions that a role or policy allows, but no request uses."""
-        actions = [statement["Action"] for statement in self.granted(principal) if statement["Effect"] == "Allow"]
-        allowed = {each for action in actions for each in ([action] if isinstance(action, str) else action)}
-        return allowed - {each.action for each in requests}
+        return never_used(self.stack, principal, requests)
 
 
 @pytest.fixture
@@ -124,17 +116,27 @@ async def test_the_agent_may_make_every_call_that_it_makes(
     assert {"s3:PutObject", "events:PutEvents"} <= refused
 
 
-async def test_the_uploader_may_make_every_call_that_it_makes(world: World) -> None:
+async def test_the_uploader_may_make_every_call_that_it_makes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     segments = await world.stage_all()
     assert len(segments) > 3
     segments[1] = damaged(world, segments[1])
+    later = damaged(world, segments.pop())
     with recorded_calls(world.arns) as requests:
+        with monkeypatch.context() as patch:
+            patch.setattr("coldstream.archive.upload.commit_fragment", unavailable)
+            with pytest.raises(UnavailableError):  # the next upload finds its fragment there
+                world.uploader.upload(segments[0])
         # Out of order, which makes and closes gaps; and some twice.
         done = [world.uploader.upload(segment) for segment in (*reversed(segments), segments[1], segments[0])]
-        world.table.bind_cluster("/", "payments", Cluster("eu"))
-        beyond = segments[-1].next_offset
-        record_loss(world.table, SegmentLost(STREAM, beyond, Offset(beyond + 9), "lost"), now_ms)
+        control = ControlObjects(world.objects, world.keys)
+        claim(world.table, control, StreamId("/", "payments", Incarnation("__payments_1")), Cluster("eu"))
+        beyond = later.next_offset
+        record_loss(world.table, control, SegmentLost(STREAM, beyond, Offset(beyond + 9), "lost"), now_ms)
+        with monkeypatch.context() as patch:
+            patch.setattr(S3Objects, "copy", deleted_meanwhile(world))
+            removed = world.uploader.upload(later)
     assert [upload.quarantined is not None for upload in done].count(True) == 2
+    assert removed.removed
     assert world.refused("UploadRole", requests) == []
     assert world.never_used("UploadRole", requests) == {
         "sqs:ReceiveMessage",  # Lambda's poller's
@@ -171,3 +173,18 @@ def damaged(world: World, segment: SegmentRolled) -> SegmentRolled:
     changed[len(found) // 2] ^= 1
     put = client.put_object(Bucket=world.objects.bucket, Key=segment.staged_key, Body=bytes(changed))
     return replace(segment, etag=put["ETag"])
+
+
+def deleted_meanwhile(world: World) -> Callable[..., None]:
+    """Return a copy into quarantine, after which the stream is deleted."""
+    original = S3Objects.copy
+
+    def copy(objects: S3Objects, *args: Any, **options: Any) -> None:
+        original(objects, *args, **options)
+        delete(world.table, STREAM.incarnation)
+
+    return copy
+
+
+def unavailable(*_: Any, **__: Any) -> bool:
+    raise UnavailableError("no answer")

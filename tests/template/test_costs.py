@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
-from botocore.client import BaseClient
 
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.options import AgentOptions
@@ -26,30 +20,15 @@ from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import MIB
 from tests.support.cloudformation import TEMPLATE, Stack
+from tests.support.costs import PAGE, counted, number, price, rows
 from tests.support.dynamodb_local import DynamoDBLocal
 from tests.support.segments import STREAM, write_stream
 
-PAGE = (TEMPLATE.parent / "docs/deploy.md").read_text(encoding="utf-8")
 BUS = "coldstream-of-the-costs"
 BROKER = BrokerAddress.from_uri("rabbitmq-stream://user:secret@localhost")
 DAY_S = 86_400
 SPANS = 3
 """The segments that are counted, after a first one that registers the stream."""
-
-
-def rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table with this first heading."""
-    (table,) = re.findall(rf"^\| {re.escape(heading)} \|[^\n]*\n\|[-:|]+\|\n((?:\|[^\n]*\n)+)", PAGE, re.MULTILINE)
-    return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines()]
-
-
-def number(text: str) -> float:
-    return float(text.split(maxsplit=1)[0].replace(",", ""))
-
-
-def price(text: str) -> float:
-    """Return the cost of one, in millionths."""
-    return number(text) * {"thousand": 1e3, "million": 1.0}.get(text.rsplit(maxsplit=1)[-1], 1e6)
 
 
 def of_a_span() -> dict[str, float]:
@@ -89,27 +68,6 @@ def test_as_many_metrics_are_paid_for_as_alarms_watch(stack: Stack) -> None:
     assert f"alarms on {watched} metrics" in PAGE
 
 
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count the requests of the block by operation, and the units that DynamoDB reports."""
-    counts: Counter[str] = Counter()
-    original = BaseClient._make_api_call
-
-    def call(client: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
-        counts[operation] += 1
-        if client.meta.service_model.service_name != "dynamodb":
-            return original(client, operation, parameters)
-        answer = original(client, operation, {**parameters, "ReturnConsumedCapacity": "TOTAL"})
-        taken = answer["ConsumedCapacity"]
-        kind = "write units" if operation == "TransactWriteItems" else "read units"
-        counts[kind] += sum(each["CapacityUnits"] for each in (taken if isinstance(taken, list) else [taken]))
-        return answer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseClient, "_make_api_call", call)
-        yield counts
-
-
 @pytest.fixture
 def table(dynamodb_local: DynamoDBLocal, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table in AWS's own emulator, which counts units."""
@@ -124,7 +82,8 @@ async def test_a_span_asks_for_what_the_table_says(table: str, s3_objects: S3Obj
     boto3.session.Session().client("events").create_event_bus(Name=BUS)
     names = {"COLDSTREAM_BUCKET": s3_objects.bucket, "COLDSTREAM_TABLE": table, "COLDSTREAM_EVENT_BUS": BUS}
     archive = ArchiveClient.from_environment(names, BandwidthLimit(None), 1)
-    uploader = Uploader(DynamoTable(table), S3Objects(s3_objects.bucket), Keys(), 64 * MIB)
+    objects = S3Objects(s3_objects.bucket)
+    uploader = Uploader(DynamoTable(table), objects, Keys(), 64 * MIB, now=objects.clock)  # as the function does
     try:
         for slice_ in find_rolled(tmp_path)[:SPANS]:
             with counted() as counts:
@@ -137,8 +96,8 @@ async def test_a_span_asks_for_what_the_table_says(table: str, s3_objects: S3Obj
     said = of_a_span()
     assert counts["PutObject"] == said["S3: PUT of the staged slice and of the fragment"]
     assert counts["HeadObject"] + counts["GetObject"] == said["S3: HEAD and GET of the staged slice"]
-    assert counts["write units"] == said["manifest: write units"]
+    assert counts["units by size"] == said["manifest: write units"]
     assert counts["read units"] <= said["manifest: read units; the agent looks until it is archived"]
     assert counts["PutEvents"] == said["EventBridge: an event"]
-    free = {"DeleteObject", "write units", "read units", "Query", "GetItem", "TransactWriteItems"}
+    free = {"DeleteObject", "write units", "units by size", "read units", "Query", "GetItem", "TransactWriteItems"}
     assert counts.keys() == free | {"PutObject", "HeadObject", "GetObject", "PutEvents"}

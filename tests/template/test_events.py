@@ -13,7 +13,7 @@ from coldstream.local.function_protocol import QueueConfig
 from coldstream.local.http_api import Request, http_event
 from coldstream.local.poller import sqs_event
 from coldstream.store.keys import Keys
-from tests.support.cloudformation import TEMPLATE
+from tests.support.cloudformation import TEMPLATE, Stack
 
 ROOT = TEMPLATE.parent
 
@@ -47,3 +47,11 @@ def test_the_sample_of_a_resolver_event_is_of_the_form_that_the_local_api_makes(
     assert set(event) == set(ours)
     assert set(event["requestContext"]) == {*ours["requestContext"], "authorizer"}  # which the local API has none of
     assert event["queryStringParameters"] == ours["queryStringParameters"] == dict(parse_qsl(event["rawQueryString"]))
+
+
+def test_the_sample_of_a_scheduled_event_is_what_the_scheduler_sends_where_no_input_is_declared() -> None:
+    event = json.loads((ROOT / "events/scheduled.json").read_text())
+    assert (event["source"], event["detail-type"], event["detail"]) == ("aws.scheduler", "Scheduled Event", "{}")
+    for name, function in Stack().of_type("AWS::Serverless::Function").items():
+        schedules = [one for one in function["Events"].values() if one["Type"] == "ScheduleV2"]
+        assert not any("Input" in one["Properties"] for one in schedules), name

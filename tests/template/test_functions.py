@@ -12,6 +12,8 @@ from coldstream.local.template import Template, TemplateFunction, load_template
 from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
 
 ROOT = TEMPLATE.parent
+UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
+SCHEDULED = {f"{name}Function" for name in UPKEEP}
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +26,12 @@ def by_name(template: Template, name: str) -> TemplateFunction:
 
 
 def test_every_function_has_its_handler_and_is_called_by_something(template: Template) -> None:
-    assert {function.name for function in template.functions} == {"UploadFunction", "ResolverFunction"}
+    assert {function.name for function in template.functions} == {"UploadFunction", "ResolverFunction", *SCHEDULED}
     for function in template.functions:
         module, _, name = function.handler.rpartition(".")
         code = ast.parse((function.code / f"{module}.py").read_text())
         assert name in {node.name for node in code.body if isinstance(node, ast.FunctionDef)}
-        assert function.queues or function.apis
+        assert bool(function.queues or function.apis) == (function.name not in SCHEDULED)
 
 
 def test_the_layer_is_built_by_its_makefile_and_run_from_its_sources(template: Template, stack: Stack) -> None:
@@ -80,14 +82,44 @@ def test_every_function_has_a_log_of_its_own_that_ends_and_is_traced(stack: Stac
     for properties in stack.of_type("AWS::Serverless::Function").values():
         logs.add(properties["LoggingConfig"]["LogGroup"])
         assert {"Timeout", "MemorySize"} <= properties.keys()
-    assert logs == {stack.ref("UploadLogs"), stack.ref("ResolverLogs")}
+    assert logs == {stack.ref(f"{name}Logs") for name in ("Upload", "Resolver", *UPKEEP)}
     assert stack.document["Globals"]["Function"]["Tracing"] == "Active"
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_the_upkeep_is_called_by_a_schedule_that_its_parameter_turns_on(name: str) -> None:
+    states = {}
+    for value in Stack().document["Parameters"][name]["AllowedValues"]:
+        stack = Stack(**{name: value, "UpkeepHours": "6"})
+        (event,) = stack.properties(f"{name}Function")["Events"].values()
+        assert event["Type"] == "ScheduleV2"
+        schedule = event["Properties"]
+        assert schedule["ScheduleExpression"] == "rate(6 hours)"
+        assert schedule["RoleArn"] == stack.arn("ScheduleRole")
+        states[value] = schedule["State"]
+    assert states.pop("off") == "DISABLED"
+    assert set(states.values()) == {"ENABLED"}
+
+
+def test_nothing_is_deleted_until_a_parameter_says_so(stack: Stack) -> None:
+    defaults = {name: stack.document["Parameters"][name]["Default"] for name in UPKEEP}
+    assert defaults == {"Retention": "report", "Sweep": "off", "Garbage": "report", "Scrub": "on", "Erase": "off"}
+    for name in ("Retention", "Garbage"):
+        variables = Stack(**{name: "delete"}).properties(f"{name}Function")["Environment"]["Variables"]
+        assert variables[f"COLDSTREAM_{name.upper()}"] == "delete"
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_what_a_run_leaves_is_for_the_next_run_and_not_for_a_retry(name: str, stack: Stack) -> None:
+    function = stack.properties(f"{name}Function")
+    assert function["EventInvokeConfig"]["MaximumRetryAttempts"] == 0
+    assert function["Timeout"] == 900
 
 
 def test_every_log_is_kept_for_as_long_as_the_operator_says() -> None:
     stack = Stack(**{**EVERYTHING, "LogRetentionDays": "90"})
     groups = stack.of_type("AWS::Logs::LogGroup")
-    assert set(groups) == {"UploadLogs", "ResolverLogs", "ApiLogs", "SparkLogs"}
+    assert set(groups) == {f"{name}Logs" for name in ("Upload", "Resolver", "Api", "Spark", *UPKEEP)}
     assert {properties["RetentionInDays"] for properties in groups.values()} == {"90"}
 
 

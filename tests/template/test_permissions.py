@@ -18,12 +18,13 @@ from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.units import Offset
-from tests.support.cloudformation import ACCOUNT, EVERYTHING, REGION, Stack
+from tests.support.cloudformation import ACCOUNT, DELETING, EVERYTHING, PSEUDO, REGION, Stack
 from tests.support.iam import Request, is_allowed
 
 INCARNATION = Incarnation("__orders_1763700000000000000")
 KEYS = Keys(EVERYTHING["Prefix"])
 HERE = f"{REGION}:{ACCOUNT}"
+UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
 S3_ACTIONS = [
     "AbortMultipartUpload",
     "BypassGovernanceRetention",
@@ -34,10 +35,14 @@ S3_ACTIONS = [
     "DeleteObjectTagging",
     "DeleteObjectVersion",
     "GetBucketLocation",
+    "GetBucketObjectLockConfiguration",
     "GetBucketPolicy",
+    "GetBucketVersioning",
+    "GetLifecycleConfiguration",
     "GetObject",
     "GetObjectAcl",
     "GetObjectAttributes",
+    "GetObjectLegalHold",
     "GetObjectTagging",
     "GetObjectVersion",
     "GetObjectVersionForReplication",
@@ -55,6 +60,7 @@ S3_ACTIONS = [
     "PutLifecycleConfiguration",
     "PutObject",
     "PutObjectAcl",
+    "PutObjectLegalHold",
     "PutObjectRetention",
     "PutObjectTagging",
     "PutReplicationConfiguration",
@@ -62,7 +68,11 @@ S3_ACTIONS = [
     "ReplicateObject",
     "RestoreObject",
 ]
-OTHER_NAMES = {"dynamodb": ["ConditionCheckItem", "PartiQLSelect"], "execute-api": ["Invoke", "ManageConnections"]}
+OTHER_NAMES = {
+    "dynamodb": ["ConditionCheckItem", "PartiQLSelect"],
+    "execute-api": ["Invoke", "ManageConnections"],
+    "lambda": ["InvokeFunction"],
+}
 """Actions of IAM whose names are not those of API operations."""
 
 OBJECT_WRITES = {
@@ -76,7 +86,23 @@ TABLE_READS = {"dynamodb:GetItem", "dynamodb:Query"}
 TABLE_WRITES = {"dynamodb:ConditionCheckItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
 OWN_LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
 TRACES = {"xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+WHOLE_TABLE = TABLE_READS | TABLE_WRITES
 ENCRYPT = {"kms:GenerateDataKey", "kms:Decrypt"}
+OF_EVERY_FUNCTION = {"traces": TRACES, "key by way of S3": ENCRYPT, "key by way of DynamoDB": ENCRYPT}
+BUCKET_SETTINGS = {"s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration", "s3:GetLifecycleConfiguration"}
+LISTS = {"s3:ListBucket", "s3:ListBucketVersions", "s3:ListBucketMultipartUploads"} | BUCKET_SETTINGS
+OF_GARBAGE = {"s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}
+
+
+def of_each(names: str, actions: set[str]) -> dict[str, set[str]]:
+    """Return a row for each of these resources."""
+    return dict.fromkeys(names.split(", "), actions)
+
+
+FRAGMENTS = "fragment, compacted fragment"
+STAGED = "staged segment, staged segment of a cluster"
+QUARANTINED = "segment in quarantine, reason of a quarantine"
+CONTROL = "control object, floor, loss"
 
 MAY: Mapping[str, Mapping[str, set[str]]] = {
     "UploadRole": {
@@ -85,9 +111,10 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "staged segment of a cluster": {"s3:GetObject", "s3:DeleteObject"},
         "fragment": {"s3:GetObject", "s3:PutObject"},
         "compacted fragment": {"s3:GetObject", "s3:PutObject"},
-        "segment in quarantine": {"s3:PutObject"},
-        "reason of a quarantine": {"s3:PutObject"},
-        "table": TABLE_READS | TABLE_WRITES,
+        **of_each(QUARANTINED, {"s3:PutObject", "s3:DeleteObject"}),
+        **of_each(f"{CONTROL}, binding to a cluster", {"s3:PutObject"}),
+        "table": WHOLE_TABLE,
+        "cursors": WHOLE_TABLE,
         "queue": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
         "log of uploads": OWN_LOG,
         "traces": TRACES,
@@ -98,6 +125,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "fragment": {"s3:GetObject"},
         "compacted fragment": {"s3:GetObject"},
         "table": TABLE_READS,
+        "cursors": TABLE_READS,
         "index by time": TABLE_READS,
         "log of the resolver": OWN_LOG,
         "traces": TRACES,
@@ -113,6 +141,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
             "s3:ListMultipartUploadParts",
         },
         "table": TABLE_READS,
+        "cursors": TABLE_READS,
         "event bus, as an agent of no cluster": {"events:PutEvents"},
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
@@ -120,27 +149,87 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "ClusterAgentPolicy": {
         "bucket": {"s3:ListBucket", "s3:ListBucketMultipartUploads"},
         "table": TABLE_READS,
+        "cursors": TABLE_READS,
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
     },
     "ClientPolicy": {"GET of the API": {"execute-api:Invoke"}},
     "SparkJobRole": {
-        "bucket": {"s3:ListBucket"},
+        "bucket": LISTS,
         "script": {"s3:GetObject"},
         "script in a directory data": {"s3:GetObject"},
-        "fragment": OBJECT_WRITES,
-        "compacted fragment": OBJECT_WRITES,
+        **of_each(FRAGMENTS, OBJECT_WRITES),
+        **of_each(f"{STAGED}, {QUARANTINED}", OBJECT_WRITES - {"s3:PutObject"}),
+        **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
+        **of_each("grant in the bucket, binding to a cluster, policy of retention", {"s3:GetObject"}),
         "bucket of tables": {"s3:ListBucket"},
         "file of a table": OBJECT_WRITES,
-        "table": TABLE_READS | TABLE_WRITES,
+        **of_each("table, cursors, table to rebuild into", WHOLE_TABLE),
         "index by time": TABLE_READS,
         "log of Spark": OWN_LOG | {"logs:DescribeLogStreams"},
         "another log": {"logs:DescribeLogGroups"},
-        "log of uploads": {"logs:DescribeLogGroups"},
-        "log of the resolver": {"logs:DescribeLogGroups"},
+        **of_each(
+            ", ".join(f"log of {name}" for name in (*UPKEEP, "uploads", "the resolver")), {"logs:DescribeLogGroups"}
+        ),
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
     },
+    "RetentionRole": {
+        "bucket": {"s3:ListBucket"} | BUCKET_SETTINGS,
+        **of_each(FRAGMENTS, {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"}),
+        **of_each(CONTROL, {"s3:PutObject"}),
+        **of_each("table, cursors", WHOLE_TABLE),
+        "log of Retention": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "SweepRole": {
+        "bucket": LISTS,
+        **of_each(
+            FRAGMENTS,
+            {
+                "s3:DeleteObject",
+                "s3:DeleteObjectVersion",
+                "s3:GetObjectLegalHold",
+                "s3:PutObjectLegalHold",
+                "s3:AbortMultipartUpload",
+            },
+        ),
+        **of_each(f"{STAGED}, {QUARANTINED}", {"s3:DeleteObjectVersion", "s3:AbortMultipartUpload"}),
+        **of_each("control object, floor", {"s3:GetObject", "s3:PutObject"}),
+        "loss": {"s3:GetObject", "s3:PutObject", "s3:DeleteObjectVersion"},
+        **of_each("table, cursors", WHOLE_TABLE),
+        "log of Sweep": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "GarbageRole": {
+        "bucket": LISTS - {"s3:ListBucketVersions"},
+        **of_each(f"{FRAGMENTS}, {QUARANTINED}", OF_GARBAGE),
+        **of_each(STAGED, OF_GARBAGE | {"s3:GetObject"}),
+        **of_each("control object, loss", {"s3:GetObject"}),
+        "floor": {"s3:GetObject", "s3:PutObject"},
+        "table": TABLE_READS | {"dynamodb:PutItem"},
+        "cursors": TABLE_READS | {"dynamodb:PutItem", "dynamodb:DeleteItem"},
+        "log of Garbage": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "ScrubRole": {
+        "bucket": {"s3:ListBucket"},
+        **of_each(f"{FRAGMENTS}, {QUARANTINED}, {CONTROL}", {"s3:GetObject"}),
+        "table": TABLE_READS,
+        "index by time": TABLE_READS,
+        "cursors": TABLE_READS | {"dynamodb:PutItem"},
+        "log of Scrub": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "EraseRole": {
+        "bucket": {"s3:ListBucket"} | BUCKET_SETTINGS,
+        **of_each(FRAGMENTS, {"s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"}),
+        **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
+        **of_each("table, cursors", WHOLE_TABLE),
+        "log of Erase": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "ScheduleRole": {f"function of {name}": {"lambda:InvokeFunction"} for name in UPKEEP},
     "SparkFailuresRole": {"alarm topic": {"sns:Publish"}, "key by way of SNS": ENCRYPT},
 }
 MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
@@ -183,6 +272,8 @@ def resources() -> dict[str, Request]:
         KEYS.quarantined(INCARNATION, Offset(0), "etag"),
     )
 
+    control = f"{KEYS.fragment(INCARNATION, Offset(0)).partition('/data/')[0]}/control/stream.json"
+
     def through(service: str) -> dict[str, str | list[str]]:
         return {"kms:ViaService": f"{service}.{REGION}.amazonaws.com"}
 
@@ -204,9 +295,19 @@ def resources() -> dict[str, Request]:
         "file of a table": Request("s3", f"arn:aws:s3:::{EVERYTHING['SparkTablesBucket']}/orders/part-0.parquet"),
         "another bucket": Request("s3", "arn:aws:s3:::theirs"),
         "fragment of another bucket": Request("s3", f"arn:aws:s3:::theirs/{KEYS.fragment(INCARNATION, Offset(0))}"),
-        "table": Request("dynamodb", table),
+        "control object": Request("s3", f"{bucket}/{control}"),
+        "grant in the bucket": Request("s3", f"{bucket}/{KEYS.archive_control}grants/{'0' * 64}.json"),
+        "binding to a cluster": Request("s3", f"{bucket}/{KEYS.cluster_note('/', 'orders')}"),
+        "policy of retention": Request("s3", f"{bucket}/{KEYS.policy_note('all')}"),
+        "floor": Request("s3", f"{bucket}/{KEYS.floor_note(INCARNATION, 9)}"),
+        "loss": Request("s3", f"{bucket}/{KEYS.loss_note(INCARNATION, Offset(0), Offset(9))}"),
+        "table": Request("dynamodb", table, {"dynamodb:LeadingKeys": [INCARNATION]}),
+        "cursors": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#cursors"]}),
         "index by time": Request("dynamodb", f"{table}/index/by-time"),
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
+        "table to rebuild into": Request(
+            "dynamodb", f"arn:aws:dynamodb:{HERE}:table/{PSEUDO['AWS::StackName']}-rebuilt-1"
+        ),
         "another table": Request("dynamodb", f"arn:aws:dynamodb:{HERE}:table/theirs"),
         "event bus": Request("events", stack.arn("EventBus")),
         "event bus, as an agent of no cluster": Request("events", stack.arn("EventBus"), sent_as("")),
@@ -227,6 +328,8 @@ def resources() -> dict[str, Request]:
         "key by way of Secrets Manager": Request("kms", key, through("secretsmanager")),
         "key itself": Request("kms", key),
         "another key": Request("kms", f"arn:aws:kms:{HERE}:key/9z", through("s3")),
+        **{f"log of {name}": Request("logs", stack.arn(f"{name}Logs")) for name in UPKEEP},
+        **{f"function of {name}": Request("lambda", stack.arn(f"{name}Function")) for name in UPKEEP},
         "upload function": Request("lambda", stack.arn("UploadFunction")),
         "role of uploads": Request("iam", stack.arn("UploadRole")),
         "another role": Request("sts", f"arn:aws:iam::{ACCOUNT}:role/admin"),
@@ -237,9 +340,9 @@ def resources() -> dict[str, Request]:
     }
 
 
-def statements(principal: str) -> list[Mapping[str, Any]]:
-    """Return what a role, or the holder of a managed policy, may do."""
-    properties = everything().properties(principal)
+def statements(principal: str, stack: Stack | None = None) -> list[Mapping[str, Any]]:
+    """Return what a role, or the holder of a managed policy, may do; by default with all that parameters permit."""
+    properties = (stack or everything()).properties(principal)
     assert "ManagedPolicyArns" not in properties
     documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]
     documents.extend([properties["PolicyDocument"]] if "PolicyDocument" in properties else [])
@@ -257,12 +360,32 @@ def test_what_is_allowed_is_this_and_nothing_else(principal: str) -> None:
     assert allowed == MAY[principal]
 
 
+@pytest.mark.parametrize("name", UPKEEP)
+def test_until_its_parameter_says_so_a_function_of_the_upkeep_changes_only_how_far_it_came(name: str) -> None:
+    granted = statements(f"{name}Role", Stack(**{one: EVERYTHING[one] for one in EVERYTHING.keys() - DELETING.keys()}))
+    changed = {
+        (what, action)
+        for what, target in resources().items()
+        if target.action in {"s3", "dynamodb"}
+        for action in actions(target.action)
+        if is_allowed(granted, Request(action, target.resource, target.context))
+        and not action.partition(":")[2].startswith(("Get", "List", "Query"))
+    }
+    kept = {"Garbage": {"PutItem", "DeleteItem"}, "Scrub": {"PutItem"}}.get(name, set())
+    assert changed == {("cursors", f"dynamodb:{action}") for action in kept}
+
+
+@pytest.mark.parametrize("kind", ["data/0.fragment", "control/stream.json"])
 @pytest.mark.parametrize("directory", ["spark/aa", "staging/", "quarantine/aaaaaaaa"])
-def test_a_job_changes_nothing_beside_the_fragments_even_if_its_key_looks_like_that_of_one(directory: str) -> None:
+def test_a_job_writes_nothing_beside_the_archive_even_if_its_key_looks_like_a_part_of_it(
+    directory: str, kind: str
+) -> None:
     granted, bucket = statements("SparkJobRole"), everything().arn("Bucket")
-    key = f"{bucket}/{KEYS.prefix}{directory}_b/data/0.fragment"
-    for action in ("s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"):
-        assert not is_allowed(granted, Request(action, key))
+    key = f"{bucket}/{KEYS.prefix}{directory}_b/{kind}"
+    assert not is_allowed(granted, Request("s3:PutObject", key))
+    for action in ("s3:DeleteObject", "s3:AbortMultipartUpload"):
+        assert is_allowed(granted, Request(action, key)) == (not directory.startswith("spark/"))
+        assert not is_allowed(granted, Request("s3:DeleteObjectVersion", key))
 
 
 @pytest.mark.parametrize("tag", ["eu", "eu-1", None])
@@ -305,6 +428,7 @@ def test_functions_have_the_roles_that_are_written_out_and_no_policies_of_sams()
     assert roles == {
         "UploadFunction": everything().arn("UploadRole"),
         "ResolverFunction": everything().arn("ResolverRole"),
+        **{f"{name}Function": everything().arn(f"{name}Role") for name in UPKEEP},
     }
     assert not any("Policies" in properties for properties in functions.values())
 
@@ -326,6 +450,11 @@ def test_only_the_service_that_runs_it_takes_a_role() -> None:
     assert taken == {
         "UploadRole": ({"Service": "lambda.amazonaws.com"}, None),
         "ResolverRole": ({"Service": "lambda.amazonaws.com"}, None),
+        **{f"{name}Role": ({"Service": "lambda.amazonaws.com"}, None) for name in UPKEEP},
+        "ScheduleRole": (
+            {"Service": "scheduler.amazonaws.com"},
+            {"StringEquals": {"aws:SourceAccount": ACCOUNT}},
+        ),
         "SparkJobRole": ({"Service": "emr-serverless.amazonaws.com"}, ours),
         "SparkFailuresRole": ({"Service": "events.amazonaws.com"}, rules),
     }
