@@ -33,7 +33,7 @@ PACKAGES = (
     ROOT / "spark/coldstream_spark",
     ROOT / "spark/pyspark_coldstream",
 )
-LEFT_OUT = ("__main__.py", "agent/", "archive/", "cli/", "ingest/", "local/", "runtime/")
+LEFT_OUT = ("__main__.py", "agent/", "cli/", "ingest/", "local/", "operate/", "runtime/")
 """Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 
 PYTHON = "3.11"

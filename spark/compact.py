@@ -34,11 +34,14 @@ from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.console.options import add_options, from_namespace
 from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError, InvalidSettingError
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.sweep import sweep
+from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.settings import Settings
 from coldstream.store.streams import select_streams
 from coldstream.store.table import DynamoTable
-from coldstream.units import MIB, now_ms
+from coldstream.units import MIB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,10 +110,11 @@ class _CompactionJob:
             table, arguments.vhost, names, incarnation=arguments.incarnation, every=arguments.every
         )
         if arguments.dry_run:
-            forecasts = [forecast_of(table, objects, stream, self.options, now_ms()) for stream in streams]
+            forecasts = [forecast_of(table, objects, stream, self.options, objects.clock()) for stream in streams]
             write_json(dry_run_summary(forecasts))
             return ExitCode.OK
         context, tag, progress = self.spark.sparkContext, f"compact-{uuid4().hex}", _GroupProgress()
+        stores = LifecycleStores.open(table, objects, Keys(self.settings.prefix), grace_ms=self.options.grace_ms)
         compactor = Compactor(
             table,
             objects,
@@ -118,6 +122,8 @@ class _CompactionJob:
             at_once=self.at_once,
             stop=lambda: context.cancelJobsWithTag(tag),
             on_settled=progress.count,
+            now=objects.clock,
+            sweep=lambda incarnation: sweep(stores, incarnation),
         )
         reports = compactor.run(streams, self.options)
         failures = [failure for report in reports for failure in report.failures]

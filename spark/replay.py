@@ -37,6 +37,7 @@ from pyspark.sql import SparkSession
 from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
 from coldstream.console.options import add_options, from_namespace
 from coldstream.console.output import printable, write_json
+from coldstream.console.user_function import load_function
 from coldstream.errors import ColdstreamError
 from coldstream.replay.arguments import ReplayArguments
 from coldstream.replay.request import ReplayRequest, check_start, find_request, parse_bounds
@@ -45,7 +46,6 @@ from coldstream.replay.stream import replayed_to
 from coldstream.replay.summary import ReplaySummary, broker_summary
 from coldstream.replay.tables.layout import Partitioning, file_format
 from coldstream.replay.target import ExchangeTarget, SendOptions, StreamTarget, find_target
-from coldstream.replay.transform import load_function
 from coldstream.store.streams import select_streams
 from coldstream.units import now_ms
 
@@ -121,7 +121,7 @@ def _function(name: str | None) -> Callable[..., Any] | None:
     if name is None:
         return None
     sys.path.insert(0, str(Path.cwd()))
-    return load_function(name)
+    return load_function(name, "transform")
 
 
 def _ship(spark: SparkSession, function: Callable[..., Any]) -> None:

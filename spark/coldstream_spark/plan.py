@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from coldstream.errors import GapError, StreamNotFoundError
@@ -13,6 +13,7 @@ from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.store.streams import newest
 from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
@@ -45,23 +46,22 @@ class ScanPartition:
 def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool = False) -> list[StreamId]:
     """Return the newest incarnation of each stream that the options name, or the incarnation that they name.
 
-    Cost: a Query for each name. For a pattern, a Query for each thousand streams of the table, and one for each name
-    with several incarnations. Raises StreamNotFoundError if a named stream does not exist or no name matches, unless
+    Deleted streams do not count. Cost: that of `newest` for each name; for a pattern, also a Query for each thousand
+    streams of the table. Raises StreamNotFoundError if a named stream does not exist or no name matches, unless
     streams `may_miss`.
     """
-    if options.pattern is None:
-        named = ((name, options.incarnation or table.incarnation_of(options.vhost, name)) for name in options.names)
-        found = {name: StreamId(options.vhost, name, newest) for name, newest in named if newest is not None}
-        missing = [name for name in options.names if name not in found]
-    else:
+    if options.incarnation is not None:
+        return [StreamId(options.vhost, name, options.incarnation) for name in options.names]
+    names: Iterable[str] = options.names
+    if options.pattern is not None:
         matches = re.compile(options.pattern).fullmatch
-        found = {}
-        for stream in _all_streams(table):
-            if stream.vhost == options.vhost and matches(stream.name):
-                # Met again, the name has several incarnations.
-                newest = table.incarnation_of(stream.vhost, stream.name) if stream.name in found else None
-                found[stream.name] = stream if newest is None else replace(stream, incarnation=newest)
-        missing = [] if found else [options.pattern]
+        all_names = {stream.name for stream in _all_streams(table) if stream.vhost == options.vhost}
+        names = filter(matches, all_names)
+    named = ((name, newest(table, options.vhost, name)) for name in names)
+    found = {name: stream for name, stream in named if stream is not None}
+    missing = [name for name in options.names if name not in found]
+    if options.pattern is not None and not found:
+        missing = [options.pattern]
     if missing and not may_miss:
         raise StreamNotFoundError(f"no stream {missing[0]!r} in vhost {options.vhost!r} is archived")
     return [found[name] for name in sorted(found)]
@@ -77,7 +77,7 @@ def batch_ranges(
             continue
         first, last = options.start.of(stream.name), options.end.of(stream.name)
         head = table.head(stream.incarnation)
-        if head is None or head.stream != stream:
+        if head is None or head.stream != stream or head.is_deleted:
             raise StreamNotFoundError(f"no {stream}, incarnation {stream.incarnation}")
         if head.next_offset is None or head.first_offset is None:
             continue

@@ -19,6 +19,7 @@ from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import offset_of
+from coldstream.resolve.attach import REMOVED
 from coldstream.store.ports import ManifestReads
 from coldstream.units import MIN_TIMESTAMP_MS, Offset
 from coldstream_spark.limits import limit_positions
@@ -70,14 +71,14 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         for stream in find_streams(table, options, may_miss=True):
             spec = options.start.of(stream.name)
             head = table.head(stream.incarnation)
-            if head is None or head.next_offset is None or head.first_offset is None:
+            if head is None or head.is_deleted or head.next_offset is None or head.first_offset is None:
                 continue
             start = head.first_offset if spec == FIRST else offset_of(table, objects, stream, spec)
             if start > head.next_offset:
                 report_loss(options, stream, Gap(head.next_offset, start, "not archived yet"))
                 start = head.next_offset
             if isinstance(spec, AtOffset) and start < head.first_offset:
-                report_loss(options, stream, Gap(start, head.first_offset, None))
+                report_loss(options, stream, Gap(start, head.first_offset, REMOVED if start < head.floor else None))
             found[stream.name] = Position(stream, start)
         self._reached = found
         return to_json(found)
@@ -177,4 +178,4 @@ class ColdstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _tail(self, stream: StreamId) -> Offset | None:
         head = self._table.head(stream.incarnation)
-        return None if head is None else head.next_offset
+        return None if head is None or head.is_deleted else head.next_offset
