@@ -26,6 +26,7 @@ MEASUREMENTS = (
     "scan",
     "compaction",
     "replay",
+    "upkeep",
 )
 
 

@@ -165,7 +165,7 @@ def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
     if compresses:
         group = Group(_entries(table, of.incarnation))
         written = write_group(objects, Keys(), of.incarnation, group, Encoding.ZSTD_SEEKABLE)
-        commit(manifest, objects, of.incarnation, group, written.entry, now=now_ms)
+        commit(manifest, of.incarnation, group, written.entry, now=now_ms)
     head = manifest.head(of.incarnation)
     assert head is not None
     assert head.next_offset is not None

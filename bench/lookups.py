@@ -19,6 +19,8 @@ from coldstream.manifest.stream import StreamId
 SIZES = (1_000, 1_000_000)
 LOOKUPS = 500
 WARM_UP = 50
+MOST_OTHERS = 0.05
+"""Requests a lookup beside Queries: once in ten seconds, the resolver looks whether the stream is deleted."""
 
 HOW = f"""\
 `GET /ranges` requests go to the resolver function's handler in a new process, one after the other, in API Gateway's
@@ -51,7 +53,9 @@ def measure() -> Section:
                 costs.add((what, queries, others))
                 rows.append((fragments, what, *_times(run), queries, others))
         s3_requests = sum(s3.stats().values())
-    met = costs == {("offset", 1, 0), ("timestamp", 2, 0)} and s3_requests == 0
+    queries_each = {(what, queries) for what, queries, _ in costs}
+    most_others = max(others for *_, others in costs)
+    met = queries_each == {("offset", 1), ("timestamp", 2)} and most_others <= MOST_OTHERS and s3_requests == 0
     return Section(
         title="Lookups",
         how=HOW,
@@ -59,7 +63,8 @@ def measure() -> Section:
         rows=tuple(rows),
         aims=(
             Aim(
-                "1 Query by offset, 2 by timestamp, and nothing else, the same at a thousand and a million fragments",
+                "1 Query by offset, 2 by timestamp, no request to S3, and a GetItem in ten seconds, the same at a"
+                " thousand and a million fragments",
                 "; ".join(f"{what} {queries:g} and {others:g}" for what, queries, others in sorted(costs)),
                 met,
             ),

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from email.utils import formatdate
 from io import BufferedReader
 from urllib.parse import parse_qsl, unquote
 
@@ -314,12 +315,14 @@ class Connection(socketserver.StreamRequestHandler):
 
     def _send_head(self, status: int, headers: dict[str, str], size_bytes: int, body: bytes = b"") -> None:
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Error')}", f"Content-Length: {size_bytes}", REQUEST_ID]
+        lines.append(f"Date: {formatdate(usegmt=True)}")  # AWS's clock, for clients
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self.connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
 
 def _describe(stored: StoredObject, *, checksum: bool) -> dict[str, str]:
-    headers = {"ETag": stored.etag, "Accept-Ranges": "bytes"}
+    modified = formatdate(stored.last_modified, usegmt=True)
+    headers = {"ETag": stored.etag, "Last-Modified": modified, "Accept-Ranges": "bytes"}
     if checksum and stored.crc32 is not None:
         headers |= {"x-amz-checksum-crc32": stored.crc32, "x-amz-checksum-type": "FULL_OBJECT"}
     return headers

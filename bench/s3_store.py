@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -22,11 +23,12 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object, which never changes. `crc32` is the checksum that its PUT carried."""
+    """An object, which never changes. `crc32` is the checksum that its PUT carried; the time is in seconds."""
 
     body: Body
     etag: str
     crc32: str | None
+    last_modified: float
 
 
 class Store:
@@ -50,7 +52,7 @@ class Store:
             if new and path in self._objects:
                 raise RefusedError(412, "PreconditionFailed")
             self._etags += 1
-            stored = StoredObject(body, f'"{self._etags:032x}"', crc32)
+            stored = StoredObject(body, f'"{self._etags:032x}"', crc32, time.time())
             self._objects[path] = stored
             return stored
 
