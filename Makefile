@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo check test test-oldest-spark test-localstack soak lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators demo check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,7 +61,7 @@ JOBS ?= 4
 
 # These also run with the oldest Spark. All of tests/spark would take minutes longer, and show nothing more.
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
-LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py manifest_table.py conditions.py)
+LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
 test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
@@ -76,6 +76,9 @@ test-localstack: setup java emulators
 soak: setup broker  ## Run everything while parts are killed and fail: MINUTES=10, SEED of the first run, HISTORIES=20000
 	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+prove: setup  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SEED of the first
+	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0
 
 lint: setup  ## Check with ruff and mypy, both strict
 	@$(BIN)/ruff format --check .

@@ -16,6 +16,7 @@ BASE = {"errors", "units", "retry"}
 MANIFEST = BASE | {"format", "manifest"}
 STORE = MANIFEST | {"store"}
 READ = STORE | {"flow", "resolve", "read"}
+UPKEEP = {"erase", "garbage", "lifecycle", "operate", "rebuild", "scrub"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
@@ -29,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Functions.
     "archive": STORE | {"flow"},
     "resolve": STORE,
+    "scrub": STORE | {"flow"},
     "runtime": STORE | {"archive", "resolve"},
     # Beside a broker.
     "live": MANIFEST,
@@ -39,16 +41,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "consumer": READ | {"live"},
     # Jobs.
     "rows": BASE | {"format"},
-    "compact": STORE | {"console", "flow"},
+    "lifecycle": STORE | {"flow"},
+    "garbage": STORE | {"archive"},
+    "compact": STORE | {"console", "flow", "lifecycle"},
+    "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
+    "rebuild": STORE | {"flow"},
     "replay": READ | {"console", "live", "rows"},
     # A laptop, and people.
+    "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "console": BASE,
     "local": MANIFEST | {"console"},
-    "cli": READ | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"},
+    "cli": READ | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"} | UPKEEP,
 }
 OUTSIDE = {
-    "functions": STORE | {"archive", "flow", "resolve", "runtime"},
-    "spark": READ | {"compact", "console", "live", "replay", "rows"},
+    "functions": STORE | {"archive", "flow", "resolve", "runtime"} | UPKEEP,
+    "spark": READ | {"compact", "console", "live", "replay", "rows"} | UPKEEP,
     "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
     "bench": set(MAY_IMPORT) - {"cli", "runtime"},
 }
@@ -57,7 +64,7 @@ OUTSIDE = {
 PURE = ("format", "manifest")
 NOT_PURE = {"boto3", "botocore", "pynamodb", "aws_lambda_powertools", "os", "time", "logging", "urllib3", "socket"}
 
-KNOW_THE_SDK = {"store", "ingest", "read", "agent", "local", "cli"}
+KNOW_THE_SDK = {"store", "ingest", "read", "agent", "local", "operate", "cli"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

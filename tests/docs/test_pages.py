@@ -58,7 +58,7 @@ def unknown_words(command: str) -> list[str]:
         here = here.commands[words.pop(0)]
     if here is program and words and not words[0].startswith("-"):
         return [command]
-    known = HELP | {name for parameter in here.params for name in parameter.opts}
+    known = HELP | {name for parameter in here.params for name in (*parameter.opts, *parameter.secondary_opts)}
     options = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
     return [option for option in options if option not in known]
 

@@ -113,6 +113,7 @@ def test_the_wheel_has_its_types_the_jobs_and_the_template_with_its_functions(bu
             ("coldstream/local/sam/functions/upload/app.py", "functions/upload/app.py"),
             ("coldstream/local/sam/functions/resolver/app.py", "functions/resolver/app.py"),
             ("coldstream_spark/jobs/compact.py", "spark/compact.py"),
+            ("coldstream_spark/jobs/maintain.py", "spark/maintain.py"),
             ("coldstream_spark/jobs/replay.py", "spark/replay.py"),
         ):
             assert wheel.read(packed) == (ROOT / source).read_bytes()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from coldstream.archive.commit import commit_fragment
+from coldstream.errors import StaleGenerationError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentIndexRecord, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
@@ -127,14 +128,22 @@ class ChunkArchive:
             generation=generation,
         )
 
-    def commit(self, entry: FragmentEntry) -> None:
-        assert commit_fragment(self.table, self.stream, entry, lambda: NOW)
+    def commit(self, entry: FragmentEntry) -> FragmentEntry:
+        """Commit an entry, and return it. If its key was fenced off, put the bytes at another, as an upload does."""
+        try:
+            assert commit_fragment(self.table, self.stream, entry, lambda: NOW)
+        except StaleGenerationError as err:
+            key = Keys().fragment(self.stream.incarnation, entry.first_offset, err.generation)
+            self.objects.put(key, self.objects.objects[entry.key])
+            for chunk_id, chunk in self.stored.items():
+                if chunk.key == entry.key:
+                    self.stored[chunk_id] = replace(chunk, key=key)
+            return self.commit(replace(entry, key=key, generation=err.generation))
+        return entry
 
     def add(self, first_offset: int, specs: Sequence[Spec]) -> FragmentEntry:
         """Store a fragment and commit it."""
-        entry = self.put(first_offset, specs)
-        self.commit(entry)
-        return entry
+        return self.commit(self.put(first_offset, specs))
 
     def message(self, offset: int) -> bytes:
         """Make the message at an offset: its own, then filling."""

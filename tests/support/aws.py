@@ -93,6 +93,8 @@ class FastManifest(FastTable):
         writes = DynamoTable(name)
         self.apply, self.bind_cluster = writes.apply, writes.bind_cluster
         self.put_grant, self.delete_grant = writes.put_grant, writes.delete_grant
+        self.put_policy, self.delete_policy = writes.put_policy, writes.delete_policy
+        self.put_cursor, self.delete_cursor = writes.put_cursor, writes.delete_cursor
 
 
 @pytest.fixture
@@ -111,8 +113,27 @@ def fast_table(table_name: str) -> FastManifest:
 @pytest.fixture
 def s3_objects(s3: Any) -> S3Objects:
     """An empty bucket."""
+    return _bucket(s3)
+
+
+@pytest.fixture
+def s3_versioned(s3: Any) -> S3Objects:
+    """An empty bucket that keeps versions."""
+    objects = _bucket(s3)
+    s3.put_bucket_versioning(Bucket=objects.bucket, VersioningConfiguration={"Status": "Enabled"})
+    return objects
+
+
+@pytest.fixture
+def s3_locking(s3: Any) -> S3Objects:
+    """An empty bucket with Object Lock, and so with versions."""
+    return _bucket(s3, ObjectLockEnabledForBucket=True)
+
+
+def _bucket(s3: Any, **options: Any) -> S3Objects:
     name = f"archive-{uuid4()}"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": s3.meta.region_name})
+    where = {"LocationConstraint": s3.meta.region_name}
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration=where, **options)
     return S3Objects(name)
 
 

@@ -19,13 +19,24 @@ _OF_AN_OBJECT = {
     "CreateMultipartUpload": "PutObject",
     "DeleteObject": "DeleteObject",
     "GetObject": "GetObject",
+    "GetObjectLegalHold": "GetObjectLegalHold",
     "HeadObject": "GetObject",
     "ListParts": "ListMultipartUploadParts",
     "PutObject": "PutObject",
+    "PutObjectLegalHold": "PutObjectLegalHold",
     "UploadPart": "PutObject",
+    "UploadPartCopy": "PutObject",
 }
 _MAKES_AN_OBJECT = {"CompleteMultipartUpload", "CopyObject", "PutObject"}
-_OF_A_BUCKET = {"ListMultipartUploads": "ListBucketMultipartUploads", "ListObjectsV2": "ListBucket"}
+_OF_A_BUCKET = {
+    "GetBucketLifecycleConfiguration": "GetLifecycleConfiguration",
+    "GetBucketVersioning": "GetBucketVersioning",
+    "GetObjectLockConfiguration": "GetBucketObjectLockConfiguration",
+    "HeadBucket": "ListBucket",
+    "ListMultipartUploads": "ListBucketMultipartUploads",
+    "ListObjectVersions": "ListBucketVersions",
+    "ListObjectsV2": "ListBucket",
+}
 
 
 @contextmanager
@@ -68,14 +79,22 @@ def _s3(operation: str, parameters: Mapping[str, Any], bucket: str) -> Iterator[
     if operation in _OF_A_BUCKET:
         yield Request(f"s3:{_OF_A_BUCKET[operation]}", bucket)
         return
-    context: dict[str, str | list[str]] = {"aws:SecureTransport": "true"}
+    tls: dict[str, str | list[str]] = {"aws:SecureTransport": "true"}
+    if operation == "DeleteObjects":
+        for named in parameters["Delete"]["Objects"]:
+            action = "DeleteObjectVersion" if "VersionId" in named else "DeleteObject"
+            yield Request(f"s3:{action}", f"{bucket}/{named['Key']}", tls)
+        return
+    context = dict(tls)
     if _OF_AN_OBJECT[operation] == "PutObject":
         context["s3:ObjectCreationOperation"] = str(operation in _MAKES_AN_OBJECT).lower()
     if "IfNoneMatch" in parameters:
         context["s3:if-none-match"] = parameters["IfNoneMatch"]
     yield Request(f"s3:{_OF_AN_OBJECT[operation]}", f"{bucket}/{parameters['Key']}", context)
-    if operation == "CopyObject":
-        yield Request("s3:GetObject", f"{bucket}/{parameters['CopySource']['Key']}", {"aws:SecureTransport": "true"})
+    if "CopySource" in parameters:
+        yield Request("s3:GetObject", f"{bucket}/{parameters['CopySource']['Key']}", tls)
+    if operation == "DeleteObject" and "IfMatch" in parameters:
+        yield Request("s3:GetObject", f"{bucket}/{parameters['Key']}", tls)  # a condition on the ETag reads it
 
 
 def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iterator[Request]:
@@ -87,6 +106,9 @@ def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iter
     if operation == "TransactGetItems":
         yield from [Request("dynamodb:GetItem", table)] * len(parameters["TransactItems"])
         return
-    assert operation in {"GetItem", "PutItem", "Query"}, operation
+    assert operation in {"DeleteItem", "GetItem", "PutItem", "Query"}, operation
     index = parameters.get("IndexName")
-    yield Request(f"dynamodb:{operation}", f"{table}/index/{index}" if index else table)
+    # Of a Query, the partition is in an expression. No policy asks for it there.
+    key = parameters.get("Key", parameters.get("Item"))
+    keys: dict[str, str | list[str]] = {} if key is None else {"dynamodb:LeadingKeys": [key["stream"]["S"]]}
+    yield Request(f"dynamodb:{operation}", f"{table}/index/{index}" if index else table, keys)

@@ -25,6 +25,9 @@ PSEUDO = {
     "AWS::URLSuffix": "amazonaws.com",
 }
 ARN_IS_THE_REF = {"AWS::IAM::ManagedPolicy", "AWS::SNS::Topic", "AWS::Serverless::LayerVersion"}
+DELETING = {"Retention": "delete", "Sweep": "delete", "Garbage": "delete", "Erase": "on"}
+"""Parameters that let the functions of the upkeep do what they only report, or leave, by default."""
+
 EVERYTHING = {
     "Prefix": "an/archive/",
     "KmsKeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0a1b",
@@ -32,10 +35,11 @@ EVERYTHING = {
     "JwtIssuer": "https://issuer.example",
     "JwtAudience": "coldstream",
     "AlarmEmail": "somebody@example.com",
+    **DELETING,
     "WithSpark": "true",
     "SparkTablesBucket": "tables",
 }
-"""Parameters under which every resource is made."""
+"""Parameters under which every resource is made, and everything may be done."""
 
 _NOTHING = object()
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9:.]+)\}")

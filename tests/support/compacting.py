@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -11,9 +13,12 @@ from coldstream.compact.options import CompactOptions
 from coldstream.compact.report import CompactionReport
 from coldstream.compact.run import Compactor
 from coldstream.compact.task import write_task
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.sweep import sweep
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
@@ -104,10 +109,28 @@ def compact_stream(
 ) -> CompactionReport:
     """Compact a stream, one group at a time."""
     compactor = Compactor(
-        table, objects, write=lambda task: write_task(objects, keys, task), at_once=1, now=lambda: now
+        table,
+        objects,
+        write=lambda task: write_task(objects, keys, task),
+        at_once=1,
+        now=lambda: now,
+        sweep=lambda incarnation: sweep(stores_at(table, objects, now, keys), incarnation),
     )
     (report,) = compactor.run([stream], options)
     return report
+
+
+def stores_at(
+    table: ManifestTable,
+    objects: ObjectStore,
+    now: TimestampMs,
+    keys: Keys = Keys(),  # noqa: B008  frozen
+) -> LifecycleStores:
+    """Open an archive at a time that stands still, for its store too; the caller's keeps its clock."""
+    if isinstance(objects, MemoryObjects):
+        objects = copy(objects)
+        objects.clock = lambda: now
+    return replace(LifecycleStores.open(table, objects, keys, grace_ms=LONGEST_GRACE_MS), now=lambda: now)
 
 
 def log_of(table: MemoryTable, incarnation: Incarnation) -> tuple[FragmentEntry, ...]:

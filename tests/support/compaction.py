@@ -110,14 +110,15 @@ class Compaction:
         return tuple(entry for entry in self.log(first_offset) if entry.next_offset <= next_offset)
 
     def store(self, group: Group, encoding: Encoding) -> FragmentEntry:
-        """Write the merged object of a group at a key of its own, and return its entry."""
+        """Write the merged object of a group at a key of its own, which may be committed; return its entry."""
         objects = self._archive.objects
         content = joined([identity_of(objects, entry) for entry in group.entries])
         assert len(content) == group.identity_bytes
         frames = None
         if encoding is Encoding.ZSTD_SEEKABLE:
             content, frames = seekable(content, group.sparse(), group.data_bytes)
-        generation = group.entries[0].generation + 1
+        head = self.table.head(self._archive.stream.incarnation)
+        generation = max(0 if head is None else head.generation, group.entries[0].generation + 1)
         while (key := self._key(group.first_offset, generation)) in objects.objects:
             generation += 1
         checksum = crc32(content)
@@ -144,7 +145,7 @@ class Compaction:
 
     def _remove(self, head: Head, unfinished: Unfinished | None) -> Iterator[None]:
         while unfinished is not None:
-            change = plan_removal(head, unfinished, due_at=DUE)
+            change = plan_removal(head, unfinished, at=NOW, due_at=DUE)
             self.table.apply(change)
             yield
             head, unfinished = change.head, unfinished.after(change)

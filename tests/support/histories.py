@@ -13,44 +13,55 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.coverage import covered_to
 from coldstream.archive.missing import record_missing
 from coldstream.compact.commit import commit as commit_merged
-from coldstream.compact.commit import finish
-from coldstream.compact.sweep import sweep
-from coldstream.errors import ConflictError, OutcomeUnknownError
+from coldstream.errors import ConflictError, OutcomeUnknownError, RemovedError, StaleGenerationError
+from coldstream.lifecycle.sweep import sweep
+from coldstream.lifecycle.unfinished import finish
 from coldstream.manifest.change import (
     Change,
     DeleteEntry,
     DeleteGap,
+    DeleteHold,
+    DeleteLoss,
+    DeleteQuarantine,
     DeleteTombstone,
     PutEntry,
-    PutEvent,
+    PutErasure,
     PutGap,
+    PutHold,
     PutLoss,
     PutQuarantine,
     PutTombstone,
     Relink,
     ReplaceEntry,
     ReplaceGap,
+    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
 )
-from coldstream.manifest.entry import FragmentEntry, Gap, Loss, Missing, Quarantine
+from coldstream.manifest.entry import FragmentEntry, Gap, Head, JournalKind, Loss, Missing, Quarantine
 from coldstream.manifest.groups import Group
 from coldstream.manifest.missing import with_reason
 from coldstream.manifest.sparse import SparseIndex, SparsePoint, greatest
 from coldstream.manifest.spec import AtOffset, AtTimestamp
+from coldstream.manifest.state import ManifestState, replay
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.attach import Attachment, Tail, attach
+from coldstream.store.discard import discard
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.sortkeys import event_key, gap_key, log_key, missing_key, tombstone_key
+from coldstream.store.sortkeys import erasure_key, gap_key, hold_key, log_key, missing_key, tombstone_key
 from coldstream.units import MAX_TIMESTAMP_MS, ChunkId, Epoch, Offset, TimestampMs
+from tests.support.compacting import stores_at
+from tests.support.removing import delete, remove_prefix, undelete
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
 INCARNATION = STREAM.incarnation
@@ -143,6 +154,8 @@ class Table(MemoryTable):
             history.check_newest()
         finally:
             self._policy.is_writing = False
+        history.was_deleted |= change.event.kind is JournalKind.STREAM_DELETED
+        history.floors.append(change.head.floor)
         if history.is_troubled and rng.random() < 0.15:
             raise rng.choice([Killed, OutcomeUnknownError])("no answer came")
         history.turns.switch(0.5)
@@ -162,10 +175,10 @@ def check_items(change: Change) -> None:
     """Hold a change to what DynamoDB takes: one action an item; and to what it says of their number."""
     keys = [written_key(write) for write in change.writes]
     assert len(keys) == len(set(keys)), f"two actions on one item: {sorted(keys)}"
-    assert len(keys) + (2 if change.head.revision == 1 else 1) == change.items
+    assert len(keys) + (3 if change.head.revision == 1 else 2) == change.items
 
 
-def written_key(write: Write) -> str:
+def written_key(write: Write) -> str:  # noqa: PLR0911  one case a kind of item
     """Return the sort key of the item that a write is of."""
     match write:
         case PutEntry(one):
@@ -174,22 +187,29 @@ def written_key(write: Write) -> str:
             return log_key(version.next_offset)
         case PutGap(gap) | ReplaceGap(gap) | DeleteGap(gap) | RequireGap(gap):
             return gap_key(gap.first_offset)
-        case PutLoss(missing) | PutQuarantine(missing):
+        case PutLoss(missing) | DeleteLoss(missing) | PutQuarantine(missing):
             return missing_key(missing)
+        case ReplaceQuarantine(missing) | DeleteQuarantine(missing):
+            return missing_key(missing)
+        case PutHold(hold) | DeleteHold(hold):
+            return hold_key(hold.id)
+        case PutErasure(_, erasure):
+            return erasure_key(erasure.id)
         case PutTombstone(tombstone) | DeleteTombstone(tombstone):
             return tombstone_key(tombstone)
-        case PutEvent(event):
-            return event_key(event.revision)
 
 
 class History:
     """One seed's."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_removed_from: bool = False) -> None:
         self.rng = random.Random(seed)
         self.turns = Turns(self.rng)
         self.is_troubled = self.rng.random() < 0.7
         self.answers_settle = self.rng.random() < 0.6
+        self.is_removed_from = is_removed_from
+        self.was_deleted = False
+        self.floors: list[Offset] = []
         self.table = Table(self)
         self.objects = MemoryObjects()
         self.archived: dict[int, FragmentEntry] = {}
@@ -206,10 +226,18 @@ class History:
         while self._left:
             self._left.pop()()
             self.table.settle()
+        self._undelete()
+        self.table.settle()
         finish(self.table, INCARNATION, lambda: NOW)
         self.table.settle()
         self.check_newest(is_end=True)
         self._check_lookups()
+        self._check_journal()
+
+    def _check_journal(self) -> None:
+        """The journal alone gives the table, item for item."""
+        state = self.table._partitions.get(INCARNATION, ManifestState())
+        assert replay(self.table.recorded_changes(INCARNATION)) == state
 
     def _tried(self, work: Callable[[], None]) -> Callable[[], None]:
         """Do something as a queue has it done: again while others get in between; later, if it died."""
@@ -239,15 +267,51 @@ class History:
             if self.rng.random() < 0.6:
                 works += [partial(self._commit, new)] * self.rng.choice([1, 1, 2])
         for _ in range(self.rng.randrange(3)):
-            works.append(partial(record_missing, self.table, STREAM, self._some_missing()))
+            works.append(partial(self._miss, self._some_missing()))
         works += [self._compact] * self.rng.randrange(3)
-        works += [lambda: _ignored(sweep(self.table, self.objects, INCARNATION, FOR_EVER))] * (self.rng.random() < 0.2)
+        if self.is_removed_from:
+            works += [self._retain] * self.rng.randrange(3)
+            works += [self._delete, self._undelete] * (self.rng.random() < 0.4)
+        works += [lambda: _ignored(sweep(stores_at(self.table, self.objects, FOR_EVER), INCARNATION))] * (
+            self.rng.random() < 0.2
+        )
         works += [self._ask] * self.rng.randrange(3)
         self.rng.shuffle(works)
         return works
 
     def _commit(self, new: FragmentEntry) -> None:
-        commit_fragment(self.table, STREAM, new, lambda: NOW)
+        """Commit a slice; if its key was fenced off, under another one."""
+        while True:
+            try:
+                commit_fragment(self.table, STREAM, new, lambda: NOW)
+            except StaleGenerationError as err:
+                new = replace(new, key=f"data/{new.first_offset}.{err.generation}", generation=err.generation)
+            except RemovedError:  # below the floor, or of a deleted stream
+                discard(self.table, INCARNATION, (new,), lambda: NOW)
+                return
+            else:
+                return
+
+    def _miss(self, missing: Missing) -> None:
+        with suppress(RemovedError):
+            record_missing(self.table, STREAM, missing)
+
+    def _retain(self) -> None:
+        """Remove the first entries, as retention does: it reads, and may lose a race."""
+        limit = self.rng.randrange(1, 4)
+        head = self.table.head(INCARNATION)
+        if head is not None and not head.is_deleted and head.compacting is None:
+            remove_prefix(self.table, INCARNATION, limit)
+
+    def _delete(self) -> None:
+        head = self.table.head(INCARNATION)
+        if head is not None and not head.is_deleted:
+            delete(self.table, INCARNATION)
+
+    def _undelete(self) -> None:
+        head = self.table.head(INCARNATION)
+        if head is not None and head.is_deleted and head.purge_began_at is None:
+            undelete(self.table, INCARNATION)
 
     def _some_missing(self) -> Missing:
         first = self.rng.choice(self.slices).first_offset
@@ -272,14 +336,20 @@ class History:
             return
         number = next(self._names)
         merged = Group(tuple(group)).merged(key=f"merged/{number}", generation=1, object_bytes=number, crc32=number)
-        commit_merged(self.table, self.objects, INCARNATION, Group(tuple(group)), merged, now=lambda: NOW)
+        commit_merged(self.table, INCARNATION, Group(tuple(group)), merged, now=lambda: NOW)
 
     def _ask(self) -> None:
         first = Offset(self.rng.choice(self.slices).first_offset + self.rng.randrange(2))
         following = Offset(first + self.rng.randrange(1, 40))
         reached = covered_to(self.table, INCARNATION, first, following)
         held = {offset for entry in self._newest() for offset in range(entry.first_offset, entry.next_offset)}
-        assert set(range(first, reached)) <= held, f"{first} to {reached} is released, and not archived"
+        floor = Offset(0) if self._head is None else self._head.floor
+        released = set(range(max(first, floor), reached))
+        assert released <= held or self.was_deleted, f"{first} to {reached} is released, and not archived"
+
+    @property
+    def _head(self) -> Head | None:
+        return self.table._partitions[INCARNATION].head if INCARNATION in self.table._partitions else None
 
     def _newest(self) -> list[FragmentEntry]:
         entries = self.table._partitions[INCARNATION].entries if INCARNATION in self.table._partitions else {}
@@ -301,11 +371,13 @@ class History:
         assert not within or within[0].first_offset == chain[chain.index(merged)].first_offset  # type: ignore[arg-type]
         holes: list[Gap] = []
         before: FragmentEntry | None = None
-        latest: TimestampMs | None = None
+        latest: TimestampMs | None = head.floor_timestamp
+        assert self.floors == sorted(self.floors), "the floor falls"
+        assert all(entry.first_offset >= head.floor for entry in log), "something below the floor is back"
         for entry in chain:
             linked = within[0] if entry is merged else entry
             assert linked.prior_offset == (None if before is None else before.next_offset), "wrong link"
-            if is_end:
+            if is_end and not (before is None and head.floor):
                 assert linked.prior_timestamp == latest, "wrong time"
             else:
                 assert greatest((linked.prior_timestamp, latest)) == linked.prior_timestamp, "time too small"
@@ -339,7 +411,7 @@ class History:
         assert head.quarantined == len(known) - head.losses
         first, last = (chain[0], chain[-1]) if chain else (None, None)
         assert head.first_offset == (first and first.first_offset)
-        assert head.next_offset == (last and last.next_offset)
+        assert head.next_offset == (last.next_offset if last else head.floor or None)
         assert [event.revision for event in partition.events.values()] == sorted(partition.events)
 
     def _check_tombstones(self, log: list[FragmentEntry]) -> None:
@@ -355,9 +427,19 @@ class History:
         else:
             assert isinstance(found, Tail)
 
+    def _check_emptied(self) -> None:
+        if self._head is None or not self._head.floor:
+            return
+        for offset in range(self._head.floor + 2):
+            found = attach(self.table, STREAM, AtOffset(Offset(offset)), 3)
+            self._check_past_the_tail(found, max(offset, self._head.floor))
+
     def _check_lookups(self) -> None:
         log = self._newest()
+        if self._head is not None and self._head.is_deleted:  # and being purged
+            return
         if not log:
+            self._check_emptied()
             return
         for offset in range(log[-1].next_offset + 2):
             found = attach(self.table, STREAM, AtOffset(Offset(offset)), 3)

@@ -45,6 +45,7 @@ class Fault:
     """What goes wrong: another status; a body that ends early or has a bit flipped; or nothing comes for a while."""
 
     status: int | None = None
+    body: bytes = b"<Error/>"
     keep_bytes: int | None = None
     flip_at: int | None = None
     stall_s: float = 0
@@ -101,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.stall_s:
             self.server.stop.wait(fault.stall_s)
         if fault.status is not None:
-            self._answer(fault.status, b"<Error/>")
+            self._answer(fault.status, fault.body)
         elif self.headers.get("Range") != wanted or float(query["expires"][0]) < time.time():
             self._answer(403, b"<Error/>")
         elif key not in self.server.objects.objects:

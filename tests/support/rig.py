@@ -76,7 +76,7 @@ class Bus:
         while self.waiting:
             event = event_of(self.waiting.pop(0))
             if isinstance(event, SegmentLost):
-                record_loss(self.archive.table, event, now_ms)
+                record_loss(self.archive.table, self.archive.uploader.control, event, now_ms)
                 continue
             reason = self.archive.uploader.upload(event).reason
             if reason is not None:

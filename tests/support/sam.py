@@ -28,7 +28,14 @@ from tests.support.server import ROOT
 
 SAM = ROOT / ".venv-sam/bin/sam"
 TEMPLATE = ROOT / "template.yaml"
-EVENTS = {"UploadFunction": ("upload", "lost"), "ResolverFunction": ("resolver",)}
+UPKEEP = ("RetentionFunction", "SweepFunction", "GarbageFunction", "ScrubFunction", "EraseFunction")
+"""The functions that a schedule calls."""
+
+EVENTS = {
+    "UploadFunction": ("upload", "lost"),
+    "ResolverFunction": ("resolver",),
+    **dict.fromkeys(UPKEEP, ("scheduled",)),
+}
 """The sample events of each function."""
 
 BUCKET = "archive"

@@ -11,7 +11,7 @@ SMALL = {
     "coldstream.archive.missing.MAX_GAPS": 6,
     "coldstream.manifest.compaction.FIRST_REMOVALS": 3,
     "coldstream.manifest.compaction.MAX_REMOVALS": 4,
-    "coldstream.compact.sweep.MAX_SWEPT": 9,
+    "coldstream.lifecycle.sweep.MAX_SWEPT": 9,
     "coldstream.compact.savings.FIRST_REMOVALS": 3,
     "coldstream.compact.savings.MAX_REMOVALS": 4,
     "coldstream.compact.savings.MAX_SWEPT": 9,

@@ -196,7 +196,12 @@ class UploadHistory(History):
     def _lose(self) -> None:
         first = self.rng.randrange(60)
         following = first + self.rng.randrange(1, 30)
-        record_loss(self.table, SegmentLost(STREAM, Offset(first), Offset(following), "gone"), lambda: NOW)
+        record_loss(
+            self.table,
+            self.uploader.control,
+            SegmentLost(STREAM, Offset(first), Offset(following), "gone"),
+            lambda: NOW,
+        )
 
     def _compact(self) -> None:
         encoding = self.rng.choice(list(Encoding))

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, combinations, islice
 from typing import Protocol
 
 from coldstream.archive.missing import record_missing
-from coldstream.errors import LostRaceError, StreamNotFoundError
+from coldstream.errors import BelowFloorError, LostRaceError, RemovedError, StreamNotFoundError
 from coldstream.format.chunk import ChunkType
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Loss, Missing
-from coldstream.manifest.groups import Policy, plan_groups
+from coldstream.manifest.entry import Encoding, FragmentEntry, Gap, Head, Loss, Missing
+from coldstream.manifest.groups import CompactionPolicy, plan_groups
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import Incarnation
 from coldstream.resolve.answer import Answer, Bounds
 from coldstream.resolve.attach import Attachment, attach
@@ -28,12 +29,12 @@ from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import exact_place
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import Tail
-from coldstream.store.memory.partition import Partition
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, Spec, StoredChunk, holes
 from tests.support.compaction import Compaction
+from tests.support.removing import delete, remove_prefix, undelete
 
 INCARNATION = STREAM.incarnation
 
@@ -50,7 +51,7 @@ class RecordingTable(MemoryTable):
     def __init__(self) -> None:
         super().__init__()
         self.changes: list[Change] = []
-        self.states: list[Partition] = [Partition()]
+        self.states: list[ManifestState] = [ManifestState()]
 
     def apply(self, change: Change) -> None:
         super().apply(change)
@@ -88,12 +89,21 @@ class WeakHistory:
 
         Of losses that were written in between, any may count: they are only ever added to.
         """
+        if any(_is_deleted(self.table.states[moment].head) for moment in range(first, last + 1)):
+            # Lookups that see no head do not know that the stream is deleted: then they answer as if it was not.
+            alone = {NOTHING}
+        else:
+            alone = set()
         before = self.table.states[first].missing
         since = [one for key, one in self.table.states[last].missing.items() if key not in before]
         some = chain.from_iterable(combinations(since, number) for number in range(len(since) + 1))
         lost = [_offsets([*before.values(), *those]) for those in some]
         moments = range(first, last + 1)
-        return {_right(self._chunks(moment), those, start) for moment in moments for those in lost}
+        return alone | {
+            found_at(self._chunks(moment), those, start, self.table.states[moment].head)
+            for moment in moments
+            for those in lost
+        }
 
     def _chunks(self, moment: int) -> list[StoredChunk]:
         if moment not in self._archived:
@@ -110,10 +120,14 @@ def _offsets(missing: Iterable[Missing]) -> set[int]:
     return {offset for one in missing for offset in range(one.first_offset, one.next_offset)}
 
 
-def _right(chunks: Sequence[StoredChunk], lost: set[int], start: Start) -> Found:
+def _is_deleted(head: Head | None) -> bool:
+    return head is not None and head.is_deleted
+
+
+def found_at(chunks: Sequence[StoredChunk], lost: set[int], start: Start, head: Head | None) -> Found:
     """Return what reading all chunks says."""
     if not chunks:
-        return NOTHING
+        return NOTHING if head is None or head.next_offset is None else _emptied(int(head.next_offset), lost, start)
     tail = int(chunks[-1].header.next_offset)
     match start:
         case AtEnd("next"):
@@ -126,6 +140,18 @@ def _right(chunks: Sequence[StoredChunk], lost: set[int], start: Start) -> Found
         case AtOffset(offset) | Cursor(next_offset=offset):
             return _at(chunks, lost, int(offset), exactly=isinstance(start, Cursor))
     return _chunk(chunks[0])
+
+
+def _emptied(floor: int, lost: set[int], start: Start) -> Found:
+    """Return what is at a start in a log that lost all of its entries."""
+    match start:
+        case AtEnd("next"):
+            return "tail", floor, 0
+        case Cursor(next_offset=offset) if offset < floor:
+            return "gap", int(offset), floor
+        case AtOffset(offset) | Cursor(next_offset=offset):
+            return _past(floor, max(int(offset), floor), lost)
+    return _past(floor, floor, lost)
 
 
 def _late(chunks: Sequence[StoredChunk], lost: set[int], timestamp: int) -> Found:
@@ -319,19 +345,25 @@ class WeakTable(MemoryTable):
         return True
 
 
-def random_history(rng: random.Random) -> WeakHistory:
-    """Make a history of appends, late fills, clocks that run backwards, tracking chunks, losses and compactions."""
+def random_history(rng: random.Random, *, removals: int = 0) -> WeakHistory:
+    """Make a history of appends, late fills, clocks that run backwards, tracking chunks, losses and compactions.
+
+    The more `removals`, the more often retention takes the first fragments, or the stream is deleted and undeleted.
+    """
     history = WeakHistory()
     archive, offset, now = history.archive, rng.choice([0, 0, 7]), 20
     late: list[FragmentEntry] = []
     for _ in range(rng.randrange(4, 12)):
-        match rng.choice(["append"] * 5 + ["fill"] * 3 + ["lose", "compact"]):
+        match rng.choice(["append"] * 5 + ["fill"] * 3 + ["lose", "compact"] + ["remove"] * removals):
             case "fill" if late:
-                archive.commit(late.pop(rng.randrange(len(late))))
+                _commit_late(archive, late.pop(rng.randrange(len(late))))
+            case "remove":
+                _remove(rng, archive)
             case "lose":
                 first = rng.randrange(max(0, offset - 4), offset + 6)
                 lost = Loss(Offset(first), Offset(first + rng.randrange(1, 5)), "lost", NOW)
-                record_missing(archive.table, STREAM, lost)
+                with suppress(RemovedError):
+                    record_missing(archive.table, STREAM, lost)
             case "compact":
                 _compact(rng, archive)
             case _:
@@ -345,17 +377,36 @@ def random_history(rng: random.Random) -> WeakHistory:
                 if rng.random() < 0.35:
                     late.append(entry)
                 else:
-                    archive.commit(entry)
+                    _commit_late(archive, entry)
     while late:
-        archive.commit(late.pop())
+        _commit_late(archive, late.pop())
     return history
+
+
+def _commit_late(archive: ChunkArchive, entry: FragmentEntry) -> None:
+    """Commit an entry, unless it lies in what was removed."""
+    with suppress(BelowFloorError):
+        archive.commit(entry)
+
+
+def _remove(rng: random.Random, archive: ChunkArchive) -> None:
+    for _ in Compaction(archive).finish():
+        pass
+    head = archive.table.head(INCARNATION)
+    if head is None:
+        return
+    if rng.random() < 0.3:
+        delete(archive.table, INCARNATION)
+        undelete(archive.table, INCARNATION)
+    else:
+        remove_prefix(archive.table, INCARNATION, rng.randrange(1, 5))
 
 
 def _compact(rng: random.Random, archive: ChunkArchive) -> None:
     compaction = Compaction(archive)
     for _ in compaction.finish():
         pass
-    policy = Policy(TimestampMs(MAX_TIMESTAMP_MS), 10_000, Encoding.IDENTITY)
+    policy = CompactionPolicy(TimestampMs(MAX_TIMESTAMP_MS), 10_000, Encoding.IDENTITY)
     groups = list(plan_groups(compaction.log(), policy))
     if groups:
         group = rng.choice(groups)

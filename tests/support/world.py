@@ -20,6 +20,7 @@ from coldstream.format.writer import make_chunk
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.fetch import RangeBatch
+from coldstream.resolve.attach import REMOVED
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ class World:
         self.kept_from = 0
         self.retains = True
         self.archived: dict[int, list[Chunk]] = {}
+        self.floors: dict[int, Offset] = {}
+        """Of each incarnation, the offset below which the archive had everything removed."""
         self.reasons: dict[int, str] = {}
         self.lost: dict[int, tuple[int, str]] = {}
         """What is reported as lost from a tail on: up to which offset, and why."""
@@ -127,6 +130,12 @@ class World:
             if hole and done and reason is not None:
                 self.reasons[done[-1].header.next_offset] = reason
             self.archived.setdefault(self.incarnation, []).extend(new)
+
+    def remove(self, chunks: int) -> None:
+        """Have the archive's own retention remove so many chunks."""
+        archived = self.archived[self.incarnation]
+        self.floors[self.incarnation] = archived[chunks - 1].header.next_offset
+        del archived[:chunks]
 
     def disconnect(self) -> None:
         for subscription in list(self.subscriptions):
@@ -304,6 +313,7 @@ class FakeReading:
         self._incarnation = None if incarnation is None else int(incarnation)
         self.stream: StreamId | None = None
         self.tail: Offset | None = None
+        self.floor: Offset | None = None
 
     async def batches(self) -> AsyncIterator[RangeBatch]:
         world, rng = self._world, self._world.rng
@@ -317,10 +327,15 @@ class FakeReading:
                 raise StreamNotFoundError("not archived")
             number = self._incarnation = self._incarnation or max(world.archived)
             self.stream = StreamId("/", STREAM, Incarnation(str(number)))
-            chunks = world.archived[number]
+            chunks, floor = world.archived[number], world.floors.get(number, Offset(0))
             at = self._attach(chunks, spec)
+            if isinstance(spec, AtOffset) and spec.offset < floor:
+                if expected is not None:
+                    first = chunks[0].header.chunk_id if chunks else floor
+                    raise GapError(STREAM, spec.offset, first, REMOVED)
+                self.floor = floor
             if at == len(chunks):
-                tail = chunks[-1].header.next_offset
+                tail = chunks[-1].header.next_offset if chunks else floor
                 if (lost := world.lost.get(tail)) is not None and not (
                     isinstance(spec, AtOffset) and spec.offset > tail
                 ):
