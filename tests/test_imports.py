@@ -34,11 +34,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": STORE | {"archive", "resolve"},
     # Beside a broker.
     "live": MANIFEST,
+    "management": READ,
     "ingest": STORE | {"archive", "flow"},
-    "agent": READ | {"archive", "ingest", "live"},
+    "agent": READ | {"archive", "ingest", "live", "management"},
     # Clients.
     "read": STORE | {"flow", "resolve"},
-    "consumer": READ | {"live"},
+    "consumer": READ | {"groups", "live"},
     # Jobs.
     "rows": BASE | {"format"},
     "lifecycle": STORE | {"flow"},
@@ -46,12 +47,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compact": STORE | {"console", "flow", "lifecycle"},
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
-    "replay": READ | {"console", "live", "rows"},
+    "replay": READ | {"console", "live", "routing", "rows"},
+    "routing": MANIFEST,
+    "shards": READ | {"archive", "console", "ingest", "live", "management", "queues", "replay", "routing"},
+    "groups": STORE,
+    "queues": READ | {"archive", "ingest"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "console": BASE,
     "local": MANIFEST | {"console"},
-    "cli": READ | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"} | UPKEEP,
+    "cli": READ
+    | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"}
+    | {"groups", "queues", "routing", "shards"}
+    | UPKEEP,
 }
 OUTSIDE = {
     "functions": STORE | {"archive", "flow", "resolve", "runtime"} | UPKEEP,

@@ -12,6 +12,8 @@ from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import cluster
 from coldstream.manifest.entry import Head, Hold, Loss, Quarantine
 from coldstream.manifest.policy import Policy
+from coldstream.manifest.shard_changes import bound
+from coldstream.manifest.shard_events import ShardEventKind
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.rebuild.compare import differences
 from coldstream.rebuild.facts_reader import FactsReader
@@ -20,8 +22,10 @@ from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.shard_maps import ShardMapWriter, iter_maps, map_events
 from coldstream.store.streams import iter_streams
 from coldstream.units import Offset, TimestampMs
+from tests.manifest.shard_samples import sample_map
 from tests.rebuild.samples import without_notes
 from tests.rebuild.world import DONE, RandomArchive
 from tests.support.segments import START, STREAM, MemoryArchive, write_stream
@@ -62,6 +66,33 @@ def test_streams_are_rebuilt_side_by_side_with_their_names(tmp_path: Path) -> No
     assert {report.stream for report in reports} == {STREAM, OTHER} == set(iter_streams(table))
     assert all(report.is_done and report.is_named for report in reports)
     assert archive.differences(table) == []
+
+
+def test_shard_maps_are_rebuilt_at_their_newest_revision_with_the_journal() -> None:
+    objects, table, before = MemoryObjects(), MemoryTable(), MemoryTable()
+    writer = ShardMapWriter(before, ControlObjects(objects, KEYS), "anna")
+    for name in ("orders", "payments"):
+        writer.write(sample_map(name=name), ShardEventKind.DECLARE, START)
+        writer.write(bound(sample_map(name=name), START), ShardEventKind.BIND, START)
+    del objects.objects[KEYS.shard_note("/", "orders", 1)]
+    rebuilder(objects, table, is_dry=True).of_no_stream()
+    assert list(iter_maps(table)) == []
+    for _ in range(2):
+        rebuilder(objects, table).of_no_stream()
+        assert list(iter_maps(table)) == list(iter_maps(before))
+        assert list(map_events(table, "/", "payments")) == list(map_events(before, "/", "payments"))
+        assert list(map_events(table, "/", "orders")) == list(map_events(before, "/", "orders"))[1:]
+
+
+def test_a_damaged_shard_map_is_never_replaced_by_an_earlier_one() -> None:
+    objects, table = MemoryObjects(), MemoryTable()
+    writer = ShardMapWriter(MemoryTable(), ControlObjects(objects, KEYS))
+    writer.write(sample_map(), ShardEventKind.DECLARE, START)
+    writer.write(bound(sample_map(), START), ShardEventKind.BIND, START)
+    objects.objects[KEYS.shard_note("/", "orders", 2)] = b"\1damaged"
+    with pytest.raises(CorruptionError, match="malformed shard map"):
+        rebuilder(objects, table).of_no_stream()
+    assert list(iter_maps(table)) == []
 
 
 def test_what_is_of_no_stream_is_rebuilt_too() -> None:

@@ -20,6 +20,8 @@ from coldstream.manifest.fence import plan_discard, plan_fence
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.holding import plan_hold
 from coldstream.manifest.removal import plan_prefix_removal
+from coldstream.manifest.shard_events import ShardEvent, ShardEventKind
+from coldstream.manifest.shard_map import ShardMap
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.scrub.catalogue import CATALOGUE, Repair
 from coldstream.scrub.damage import Damage
@@ -27,7 +29,9 @@ from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage, ObjectInfo
+from coldstream.store.shard_maps import ShardMapWriter, events_partition
 from coldstream.units import Offset, TimestampMs
+from tests.manifest.shard_samples import bound_map, sample_map
 from tests.support.archive import NOW, ChunkArchive
 from tests.support.compacting import scanned
 from tests.support.scrubbing import LATER, control_of, damages, scrub, small_archive
@@ -447,6 +451,36 @@ class Case:
     """What the same damage is at other places."""
 
 
+def write_maps(archive: ChunkArchive, *maps: ShardMap) -> None:
+    for found in maps:
+        ShardMapWriter(archive.table, control_of(archive)).write(found, ShardEventKind.DECLARE, OLD)
+
+
+def shard_note(archive: ChunkArchive) -> None:
+    write_maps(archive, sample_map(name="payments"), bound_map(name="payments"), sample_map(), bound_map())
+    archive.objects.delete(Keys().shard_note("/", "orders", 2))
+
+
+def another_shard_note(archive: ChunkArchive) -> None:
+    write_maps(archive, sample_map(name="payments"), sample_map())
+    archive.objects.put(Keys().shard_note("/", "orders", 1), b"x")
+
+
+def shard_map(archive: ChunkArchive) -> None:
+    write_maps(archive, sample_map(name="payments"))
+    control_of(archive).write_shard_map(ShardEvent(1, OLD, ShardEventKind.DECLARE), sample_map())
+
+
+def shard_map_behind(archive: ChunkArchive) -> None:
+    write_maps(archive, sample_map())
+    control_of(archive).write_shard_map(ShardEvent(2, OLD, ShardEventKind.BIND), bound_map())
+
+
+def shard_event(archive: ChunkArchive) -> None:
+    write_maps(archive, sample_map())
+    archive.table.delete_state(next(iter(archive.table.state_items(events_partition("/", "orders")))))
+
+
 CASES = [
     Case(D.ITEM, malformed),
     Case(D.OBJECT_MISSING, object_missing, is_lost=True),
@@ -512,6 +546,11 @@ CASES = [
     Case(D.HOLD_NOTE, hold_note),
     Case(D.LOSS_NOTE, loss_note),
     Case(D.ERASURE_NOTE, erasure_note),
+    Case(D.SHARD_NOTE, shard_note),
+    Case(D.SHARD_NOTE, another_shard_note),
+    Case(D.SHARD_MAP, shard_map),
+    Case(D.SHARD_MAP, shard_map_behind),
+    Case(D.SHARD_MAP, shard_event),
 ]
 """One at least of each kind; what only a named stream shows is tested below."""
 

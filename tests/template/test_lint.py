@@ -85,7 +85,7 @@ def test_three_fragments_of_the_greatest_size_fit_into_the_temporary_storage_tha
 def test_the_outputs_are_what_agents_clients_and_operators_need(parameters: dict[str, str]) -> None:
     outputs = Stack(**parameters).outputs
     always = {"Bucket", "Table", "EventBus", "ResolverUrl"}
-    always |= {"AgentPolicy", "ClusterAgentPolicy", "ClientPolicy", "AlarmTopic"}
+    always |= {"AgentPolicy", "ClusterAgentPolicy", "QueueArchivePolicy", "ClientPolicy", "AlarmTopic"}
     always |= {"DeadLetterQueue", "DeadLetterQueueArn", "UploadQueueArn"}
     sometimes = {"Prefix", "ResolverJwtUrl", "SparkApplication", "SparkJobRole", "SparkFiles"}
     assert set(outputs) == (always | sometimes if parameters else always)

@@ -153,6 +153,11 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
     },
+    "QueueArchivePolicy": {
+        **of_each(FRAGMENTS, {"s3:GetObject"}),
+        "staged segment": {"s3:DeleteObject"},
+        "states of queues": {"dynamodb:PutItem"},
+    },
     "ClientPolicy": {"GET of the API": {"execute-api:Invoke"}},
     "SparkJobRole": {
         "bucket": LISTS,
@@ -161,7 +166,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         **of_each(FRAGMENTS, OBJECT_WRITES),
         **of_each(f"{STAGED}, {QUARANTINED}", OBJECT_WRITES - {"s3:PutObject"}),
         **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
-        **of_each("grant in the bucket, binding to a cluster, policy of retention", {"s3:GetObject"}),
+        **of_each("grant in the bucket, binding to a cluster, policy of retention, shard map", {"s3:GetObject"}),
         "bucket of tables": {"s3:ListBucket"},
         "file of a table": OBJECT_WRITES,
         **of_each("table, cursors, table to rebuild into", WHOLE_TABLE),
@@ -215,6 +220,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "ScrubRole": {
         "bucket": {"s3:ListBucket"},
         **of_each(f"{FRAGMENTS}, {QUARANTINED}, {CONTROL}", {"s3:GetObject"}),
+        **of_each("binding to a cluster, shard map", {"s3:GetObject"}),
         "table": TABLE_READS,
         "index by time": TABLE_READS,
         "cursors": TABLE_READS | {"dynamodb:PutItem"},
@@ -233,6 +239,9 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
     "SparkFailuresRole": {"alarm topic": {"sns:Publish"}, "key by way of SNS": ENCRYPT},
 }
 MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
+MAY = {
+    principal: {**may, "states of queues": may["table"]} if "table" in may else may for principal, may in MAY.items()
+}
 
 
 @cache
@@ -298,11 +307,13 @@ def resources() -> dict[str, Request]:
         "control object": Request("s3", f"{bucket}/{control}"),
         "grant in the bucket": Request("s3", f"{bucket}/{KEYS.archive_control}grants/{'0' * 64}.json"),
         "binding to a cluster": Request("s3", f"{bucket}/{KEYS.cluster_note('/', 'orders')}"),
+        "shard map": Request("s3", f"{bucket}/{KEYS.shard_note('/', 'orders', 1)}"),
         "policy of retention": Request("s3", f"{bucket}/{KEYS.policy_note('all')}"),
         "floor": Request("s3", f"{bucket}/{KEYS.floor_note(INCARNATION, 9)}"),
         "loss": Request("s3", f"{bucket}/{KEYS.loss_note(INCARNATION, Offset(0), Offset(9))}"),
         "table": Request("dynamodb", table, {"dynamodb:LeadingKeys": [INCARNATION]}),
         "cursors": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#cursors"]}),
+        "states of queues": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#queue-archives"]}),
         "index by time": Request("dynamodb", f"{table}/index/by-time"),
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
         "table to rebuild into": Request(
@@ -400,6 +411,16 @@ def test_the_agents_of_a_cluster_stage_and_announce_for_it_alone(tag: str | None
     for others in (("eu", "us"), ("us", "eu-1"), ("eu", ""), ()):
         mixed = tagged | (sent_as(*others) if others else {})
         assert not is_allowed(granted, Request("events:PutEvents", bus, mixed))
+
+
+@pytest.mark.parametrize("tag", ["eu", None])
+@pytest.mark.parametrize("cluster", ["", "eu", "us"])
+def test_an_archiver_of_queues_deletes_staged_copies_of_its_cluster_alone(tag: str | None, cluster: str) -> None:
+    tagged: dict[str, str | list[str]] = {} if tag is None else {"aws:PrincipalTag/coldstream-cluster": tag}
+    request = Request("s3:DeleteObject", f"{everything().arn('Bucket')}/{staged_by(cluster)}", tagged)
+    assert is_allowed(statements("QueueArchivePolicy"), request) == (cluster == (tag or ""))
+    with_agent = [*statements("QueueArchivePolicy"), *statements("ClusterAgentPolicy" if tag else "AgentPolicy")]
+    assert is_allowed(with_agent, request) == (cluster == (tag or ""))
 
 
 def test_what_looks_like_a_cluster_among_the_incarnations_is_not_that_clusters() -> None:

@@ -14,11 +14,15 @@
     │   ├── InvalidNameError       a malformed vhost, stream name or incarnation
     │   ├── InvalidQueryError      a malformed offset spec, bound or cursor
     │   ├── InvalidSettingError    configuration that is missing or malformed
-    │   └── OtherClusterError      a stream that another cluster announced first
+    │   ├── OtherClusterError      a stream that another cluster announced first
+    │   └── ReservedNameError      a sharded stream has this name; only `coldstream shards` changes those
     ├── NotFoundError              the thing asked for does not exist
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
+    │   ├── LogicalNameError       no sharded stream has this name
+    │   ├── RouteNotFoundError     the resolver does not have this path; it is of an earlier release
     │   ├── IncarnationError       the stream being read is gone; another has its name
     │   ├── ObjectNotFoundError    no object at that key
+    │   ├── NoRouteError           no partition takes a message with that routing key
     │   └── UnroutableError        an exchange has no queue for a message, and drops it
     ├── GapError                   the archive does not hold these offsets
     ├── ContradictionError         a segment is of another history than the archive; it is put aside
@@ -36,7 +40,10 @@
     ├── ConflictError              somebody else was first
     │   ├── ObjectExistsError      the key is taken; look at the object there
     │   ├── ReplacedError          the object at that key has been replaced
-    │   └── LostRaceError          the manifest moved on; read again and retry
+    │   ├── LostRaceError          the manifest moved on; read again and retry
+    │   └── QueueTakenError        somebody else consumes the queue that is to be archived
+    ├── NotOwnerError              a partition is no longer this member's; another member of its group goes on with it
+    ├── ShardChangeError           a sharded stream cannot change in this way, or not now
     ├── MissingExtraError          a package that this part needs is not installed; also an ImportError
     ├── StoppedError               the caller stopped the call; nothing was changed
     ├── OutcomeUnknownError        a write was sent and no answer came; read again before retrying
@@ -148,12 +155,24 @@ class OtherClusterError(InvalidInputError):
         )
 
 
+class ReservedNameError(InvalidInputError):
+    """A name is that of a sharded stream, or of one of its partitions, and only `coldstream shards` changes those."""
+
+
 class NotFoundError(ColdstreamError):
     """The thing asked for does not exist."""
 
 
 class StreamNotFoundError(NotFoundError):
     """No such stream in the archive, or no such incarnation of it."""
+
+
+class LogicalNameError(NotFoundError):
+    """No sharded stream has this name in the archive's manifest."""
+
+
+class RouteNotFoundError(NotFoundError):
+    """The resolver does not have this path: it is of an earlier release than its client."""
 
 
 class IncarnationError(NotFoundError):
@@ -166,6 +185,14 @@ class ObjectNotFoundError(NotFoundError):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"no object at {key}")
+
+
+class NoRouteError(NotFoundError):
+    """Nothing is bound that takes a message with the routing key `routing_key`."""
+
+    def __init__(self, routing_key: str) -> None:
+        self.routing_key = routing_key
+        super().__init__(f"nothing is bound that takes a message with the routing key {routing_key!r}")
 
 
 class UnroutableError(NotFoundError):
@@ -342,6 +369,30 @@ class ReplacedError(ConflictError):
 
 class LostRaceError(ConflictError):
     """The manifest changed between reading and writing; nothing was written. Read again and retry."""
+
+
+class QueueTakenError(ConflictError):
+    """Somebody else consumes a queue that is being archived, or another archiver has taken it over."""
+
+    retryable = False
+
+    def __init__(self, vhost: str, queue: str, problem: str) -> None:
+        self.vhost = vhost
+        self.queue = queue
+        super().__init__(f"queue {queue!r} in vhost {vhost!r} has one archiver and no other consumer: {problem}")
+
+
+class NotOwnerError(ColdstreamError):
+    """Partition `number` is not, or no longer, this member's: whoever has it now reads on from the group's position."""
+
+    def __init__(self, group: str, number: int) -> None:
+        self.group = group
+        self.number = number
+        super().__init__(f"partition {number} is not, or no longer, this member's of group {group!r}")
+
+
+class ShardChangeError(ColdstreamError):
+    """A sharded stream cannot change in this way, or not now; the message says what can be done."""
 
 
 class MissingExtraError(ColdstreamError, ImportError):

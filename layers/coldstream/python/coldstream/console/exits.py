@@ -23,6 +23,7 @@ from coldstream.errors import (
     OtherCopiesError,
     OutcomeUnknownError,
     RemovedError,
+    ShardChangeError,
     StreamDeletedError,
     StreamNotFoundError,
     UnavailableError,
@@ -45,8 +46,8 @@ class ExitCode(IntEnum):
 
 HELP = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream, object or queue;"
-    " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 7 refused: held, deleted or"
-    " removed; 130 interrupted."
+    " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 7 refused: held, deleted,"
+    " removed or still changing; 130 interrupted."
 )
 
 # The first match counts in both tables, so a class comes before those that it derives from.
@@ -63,6 +64,7 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (HeldError, ExitCode.REFUSED),
     (RemovedError, ExitCode.REFUSED),
     (NotDeletedError, ExitCode.REFUSED),
+    (ShardChangeError, ExitCode.REFUSED),
     (NotRestoredError, ExitCode.REFUSED),
     (OtherCopiesError, ExitCode.REFUSED),
 )

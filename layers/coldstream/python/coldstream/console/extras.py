@@ -6,10 +6,10 @@ from coldstream.errors import MissingExtraError
 
 EXTRAS = {
     "inotify_simple": "agent",
-    "mmh3": "replay",
+    "mmh3": "shards",
     "moto": "local",
     "numpy": "replay",
-    "pika": "replay",
+    "pika": "shards",
     "prometheus_client": "agent",
     "pyarrow": "replay",
     "pyspark": "spark",

@@ -117,7 +117,12 @@ KINDS: tuple[KindRule, ...] = (
         LONGEST_EVENT_MS,
     ),
     KindRule(ObjectKind.STREAM_CONTROL, "`{hash8}_{incarnation}/control/….json`", "whatever changes the stream", None),
-    KindRule(ObjectKind.ARCHIVE_CONTROL, "`control/{grants,policies,clusters}/….json`", "access, policy, upload", None),
+    KindRule(
+        ObjectKind.ARCHIVE_CONTROL,
+        "`control/{grants,policies,clusters}/….json`, `control/shards/….map`",
+        "access, policy, upload, shards",
+        None,
+    ),
     KindRule(
         ObjectKind.UNFINISHED,
         "any of the keys above",
@@ -134,7 +139,7 @@ _BY_KEY = {
     KeyKind.QUARANTINED: ObjectKind.QUARANTINED,
     KeyKind.QUARANTINE_NOTE: ObjectKind.QUARANTINE_NOTE,
 }
-_OF_THE_ARCHIVE = frozenset({ControlKind.GRANT, ControlKind.POLICY, ControlKind.CLUSTER})
+_OF_THE_ARCHIVE = frozenset({ControlKind.GRANT, ControlKind.POLICY, ControlKind.CLUSTER, ControlKind.SHARD_MAP})
 _RULES = {rule.kind: rule for rule in KINDS}
 
 

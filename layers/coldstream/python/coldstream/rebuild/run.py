@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from coldstream.errors import CorruptionError, InvalidNameError, StreamNotFoundError
 from coldstream.flow.window import map_ahead
@@ -17,6 +18,7 @@ from coldstream.rebuild.stream import StreamRebuild
 from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys, directory_of
 from coldstream.store.ports import ListedObject, ManifestTable, ObjectStore
+from coldstream.store.shard_maps import restore_map
 from coldstream.units import TimestampMs
 
 
@@ -75,7 +77,11 @@ class Rebuilder:
         return FactsReader(self.objects, self.keys, at=self.at).read(of)
 
     def of_no_stream(self) -> None:
-        """Write grants, policies, and the clusters that streams are bound to. Safe to repeat."""
+        """Write grants, policies, the clusters that streams are bound to, and shard maps. Safe to repeat.
+
+        Of a map every revision that the bucket has comes back, so its journal may begin late, or lack some. Raises
+        CorruptionError if a control object is damaged; a map of fewer revisions would be a lineage that is not true.
+        """
         control = ControlObjects(self.objects, self.keys)
         if self.is_dry:
             return
@@ -85,6 +91,8 @@ class Rebuilder:
             self.table.put_policy(policy)
         for binding in control.clusters():
             self.table.bind_cluster(binding.vhost, binding.name, binding.cluster)
+        for _, events in groupby(control.shard_maps(), key=lambda one: (one[1].vhost, one[1].name)):
+            restore_map(self.table, events)
 
     def _read_here(self, listed: Iterator[ListedObject]) -> Iterator[FoundFragment | Unreadable]:
         return rebuild_entries(self.objects, self.keys, listed, at_once=self.reads_at_once)

@@ -138,4 +138,13 @@ CATALOGUE: Mapping[Damage, DamageKind] = {
     Damage.HOLD_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell a hold."),
     Damage.LOSS_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell a loss."),
     Damage.ERASURE_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell an erasure."),
+    Damage.SHARD_NOTE: _kind(
+        _WARNING,
+        Repair.WRITE_NOTE,
+        "The bucket does not tell the map of a sharded stream.",
+        "coldstream scrub --repair",
+    ),
+    Damage.SHARD_MAP: _kind(
+        _ERROR, Repair.BY_HAND, "The table lacks a sharded stream's map, its revision or its event.", _REBUILD
+    ),
 }

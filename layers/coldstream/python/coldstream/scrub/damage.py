@@ -72,6 +72,9 @@ class Damage(StrEnum):
     HOLD_NOTE = "HoldNoteMissing"
     LOSS_NOTE = "LossNoteMissing"
     ERASURE_NOTE = "ErasureNoteMissing"
+    # Sharded streams.
+    SHARD_NOTE = "ShardNoteDiffers"
+    SHARD_MAP = "ShardMapBehind"
 
 
 @dataclass(frozen=True, slots=True)

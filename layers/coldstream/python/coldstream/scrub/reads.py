@@ -9,6 +9,7 @@ from coldstream.errors import TruncatedError
 from coldstream.manifest.change import Change
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Hold, JournalEvent, Missing, Row
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.scrub.budget import MIN_REQUESTS, Meter
 from coldstream.scrub.deep import BLOCK_BYTES
@@ -24,6 +25,9 @@ PAGE_ROWS = 200
 
 MAX_KEYS = 99
 """Items that can be read at one moment, beside the head."""
+
+STATES = 2
+"""State items of one Query: three of the largest fit its megabyte, with their keys."""
 
 LISTED = 1000
 """Keys of one listing."""
@@ -138,6 +142,18 @@ class ScrubReads:
         """Return the cluster that a stream is bound to."""
         self._meter.charge()
         return self._table.bound_cluster(stream.vhost, stream.name)
+
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        """Return a state item."""
+        self._meter.charge()
+        return self._table.state_item(partition, key)
+
+    def state_keys(self, partition: str) -> Iterator[str]:
+        """Yield the keys of a partition's state items. Cost: a Query every two, as each may fill a third of a page."""
+        for number, item in enumerate(self._table.state_items(partition, page_items=STATES)):
+            if number % STATES == 0:
+                self._meter.charge()
+            yield item.key
 
     def last_floor(self, prefix: str) -> FloorNote | None:
         """Return the newest of the floors under a prefix. Cost: a listing every thousand, and a GET."""

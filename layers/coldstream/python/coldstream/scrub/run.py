@@ -23,6 +23,7 @@ from coldstream.scrub.examiner import Examiner
 from coldstream.scrub.gaps_check import check_gaps
 from coldstream.scrub.journal_check import check_journal, check_replay
 from coldstream.scrub.log_walk import LogWalk
+from coldstream.scrub.maps_check import check_maps
 from coldstream.scrub.notes_check import check_notes
 from coldstream.scrub.part import ScrubPart
 from coldstream.scrub.position import PassPosition, Stage
@@ -187,12 +188,22 @@ class _Run:
                 stage=Stage.BEGIN, reached="", account=None, after=after, streams_done=self.position.streams_done + 1
             )
         self.at = None
+        if self._only is None:
+            self._check_maps()
         self._move(ended_at=self._scrubber.now())
 
     def go_through(self, stream: StreamId, on_fragments: Callable[[int], object] = lambda _: None) -> None:
         """Examine one stream from where the position is."""
         for checked in self._examine(stream):
             on_fragments(checked)
+
+    def _check_maps(self) -> None:
+        """Check the shard maps, at the end of a pass over all streams."""
+        scrubber = self._scrubber
+        control = ControlObjects(scrubber.objects, scrubber.keys)
+        after = self.position.reached
+        for key, examiner in check_maps(self._reads, control, scrubber.now, after, repair=self._options.repair):
+            self._take(examiner, key)
 
     def _count(self) -> int:
         if self._only is not None:

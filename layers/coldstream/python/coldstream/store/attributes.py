@@ -36,6 +36,7 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.sparse import SparseIndex
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import StreamId
 from coldstream.store.sortkeys import LOG_HEAD, MISSING
 from coldstream.units import Offset, TimestampMs
@@ -70,7 +71,7 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     **dict.fromkeys(("vhost", "name", "incarnation"), "S"),
     # Bindings to clusters, which have vhost and name, too.
     "cluster": "S",
-    # The head and events.
+    # The head, events and state items.
     "revision": "N",
     # The head.
     **dict.fromkeys(("fragments", "gaps", "quarantined", "quarantined_again", "losses", "compacting"), "N"),
@@ -101,7 +102,7 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     "pattern": "S",
     **dict.fromkeys(("priority", "max_age_ms", "max_bytes", "least_messages", "least_bytes", "least_age_ms"), "N"),
     "storage_class_age_ms": "N",
-    # Cursors.
+    # Cursors and state items.
     "data": "B",
 }
 """DynamoDB's type of every attribute; attributes that are not listed are of a later release, and ignored.
@@ -252,6 +253,11 @@ def policy_of(item: Attributes) -> Policy:
     """Read the policy of an item. Raises CorruptionError."""
     storage_class = _one_of(StorageClass, item, "storage_class") if "storage_class" in item else None
     return _value(Policy, item, name=item["item"], storage_class=storage_class)
+
+
+def state_of(item: Attributes) -> StateItem:
+    """Read a state item. Raises CorruptionError."""
+    return _value(StateItem, item, partition=item["stream"], key=item["item"], data=item.get("data", b""))
 
 
 def _value(shape: type[_Value], item: Attributes, **given: Any) -> _Value:

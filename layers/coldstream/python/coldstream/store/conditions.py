@@ -6,6 +6,7 @@ from pynamodb.expressions.condition import And, Condition, Or
 
 from coldstream.manifest.change import EntryVersion
 from coldstream.manifest.entry import Erasure, Gap, Head, Quarantine, Tombstone
+from coldstream.manifest.state_item import StateItem
 from coldstream.store.items import Item, attribute
 
 IS_NEW: Condition = Item.item.does_not_exist()
@@ -15,6 +16,11 @@ IS_THERE: Condition = Item.item.exists()
 def follows(head: Head) -> Condition:
     """The stored head has the revision before this one."""
     return IS_NEW if head.revision == 1 else _is("revision", head.revision - 1)
+
+
+def follows_state(item: StateItem) -> Condition:
+    """The stored state item has the revision before this one."""
+    return IS_NEW if item.revision == 1 else _is("revision", item.revision - 1)
 
 
 def is_version(version: EntryVersion) -> Condition:

@@ -1,8 +1,11 @@
 """Control objects: what fragments cannot say, written to the bucket when it happens: the bucket alone must be enough.
 
-Each is a small JSON object, with its fields by name and `"version": 1`; docs/formats.md lists them. What protects
-(names, a hold, a loss) is written before its transaction, and what removes (a floor, a deletion, an erasure, the
-release of a hold) after it, so a rebuild never removes what the table had not removed. That order is the callers'.
+Each is a small JSON object, with its fields by name and `"version": 1`; docs/formats.md lists them. A shard map has the
+bytes of its event in the table, and an object for each revision, so that an older one never replaces a newer one.
+
+What protects (names, a hold, a loss) is written before its transaction, and what removes (a floor, a deletion, an
+erasure, the release of a hold) after it, so a rebuild never removes what the table had not removed. That order is the
+callers'.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Erasure, Head, Hold, Loss
 from coldstream.manifest.policy import Policy
+from coldstream.manifest.shard_events import ShardEvent, event_of_map, map_bytes
+from coldstream.manifest.shard_map import ShardMap
+from coldstream.manifest.state_item import MAX_STATE_BYTES
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.notes import note_bytes, parse_note
@@ -210,6 +216,21 @@ class ControlObjects:
         prefix = f"{self.keys.archive_control}clusters/"
         return self._all(prefix, ClusterBinding, lambda found: self.keys.cluster_note(found.vhost, found.name))
 
+    def write_shard_map(self, event: ShardEvent, found: ShardMap) -> None:
+        """Write a shard map at its revision, with the event that led to it."""
+        self.objects.put(self.keys.shard_note(found.vhost, found.name, found.revision), map_bytes(found, event))
+
+    def has_shard_map(self, found: ShardMap) -> bool:
+        """Tell whether a shard map is there at its revision. Cost: one HEAD."""
+        return self.objects.info(self.keys.shard_note(found.vhost, found.name, found.revision)) is not None
+
+    def shard_maps(self) -> Iterator[tuple[ShardEvent, ShardMap]]:
+        """Yield the shard maps at every revision that is there: one logical name after the other, each by revision."""
+        for listed in self.objects.listed(self.keys.shard_notes):
+            event, found = event_of_map(self._bytes(listed.key, MAX_STATE_BYTES), source=listed.key)
+            self._check_key(listed.key, self.keys.shard_note(found.vhost, found.name, found.revision))
+            yield event, found
+
     def _floor_key(self, incarnation: Incarnation, note: FloorNote) -> str:
         return self.keys.floor_note(incarnation, note.revision, undeletion=note.undeletion)
 
@@ -227,11 +248,17 @@ class ControlObjects:
                 continue  # deleted since it was listed
 
     def _read(self, key: str, shape: type[_Note], key_of: Callable[[_Note], str]) -> _Note:
-        read = self.objects.get_range(key, ByteRange(0, MAX_NOTE_BYTES))
-        if read.object_bytes > MAX_NOTE_BYTES:
-            raise BadLengthError(key, 0, "bytes", expected=f"at most {MAX_NOTE_BYTES}", found=read.object_bytes)
-        note = parse_note(shape, read.data, source=key)
-        if key_of(note) != key:
-            # Whoever moved an object in the bucket must not move what it protects, or what it removes.
-            raise CorruptionError(key, 0, "its content belongs at another key", expected=key, found=key_of(note))
+        note = parse_note(shape, self._bytes(key, MAX_NOTE_BYTES), source=key)
+        self._check_key(key, key_of(note))
         return note
+
+    def _bytes(self, key: str, most: int) -> bytes:
+        read = self.objects.get_range(key, ByteRange(0, most))
+        if read.object_bytes > most:
+            raise BadLengthError(key, 0, "bytes", expected=f"at most {most}", found=read.object_bytes)
+        return read.data
+
+    def _check_key(self, key: str, own: str) -> None:
+        if own != key:
+            # Whoever moved an object in the bucket must not move what it protects, or what it removes.
+            raise CorruptionError(key, 0, "its content belongs at another key", expected=key, found=own)

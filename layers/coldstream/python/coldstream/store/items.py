@@ -22,6 +22,7 @@ from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Erasure, FragmentEntry, Gap, Head, Hold, Missing, Tombstone
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.recorded import recorded
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.attributes import LAST_USER_CHUNK, TYPES, claims_text
 from coldstream.store.reads import BY_TIME
@@ -190,6 +191,11 @@ def policy_item(model: type[Item], policy: Policy) -> Item:
 def cursor_item(model: type[Item], name: str, data: bytes) -> Item:
     """Return the item of a cursor."""
     return model(CURSORS, name, data=data)
+
+
+def state_item(model: type[Item], item: StateItem) -> Item:
+    """Return the item of a state item."""
+    return model(item.partition, item.key, revision=item.revision, data=item.data)
 
 
 def registry_item(model: type[Item], stream: StreamId) -> Item:

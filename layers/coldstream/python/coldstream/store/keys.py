@@ -6,6 +6,7 @@
     {prefix}{hash8}_{incarnation}/control/{hold|release|erasure}.{id}.json
     {prefix}{hash8}_{incarnation}/control/loss.{first offset, 20 digits}-{next offset, 20 digits}.json
     {prefix}control/{grants|policies|clusters}/{sha256, 64 hex digits}.json
+    {prefix}control/shards/{sha256, 64 hex digits}.{revision, 20 digits}.map
     {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
 
@@ -128,6 +129,15 @@ class Keys:
     def cluster_note(self, vhost: str, name: str) -> str:
         """Return the key of the object that binds a stream to a cluster. Raises InvalidNameError."""
         return f"{self.archive_control}clusters/{names_key(vhost, name).removesuffix('#')}.json"
+
+    def shard_note(self, vhost: str, name: str, revision: int) -> str:
+        """Return the key of the object of a shard map at a revision. Raises InvalidNameError."""
+        return f"{self.shard_notes}{names_key(vhost, name).removesuffix('#')}.{revision:020}.map"
+
+    @property
+    def shard_notes(self) -> str:
+        """The prefix of the objects of all shard maps."""
+        return f"{self.archive_control}shards/"
 
     def parse(self, key: str) -> ParsedKey | None:
         """Read a key back; None unless it is, character for character, one that coldstream makes under this prefix."""

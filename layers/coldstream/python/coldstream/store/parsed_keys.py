@@ -38,6 +38,7 @@ class ControlKind(StrEnum):
     GRANT = "grants"
     POLICY = "policies"
     CLUSTER = "clusters"
+    SHARD_MAP = "shards"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class ParsedKey:
     """What a key says; what it does not say is None.
 
     `tag` is what a quarantined segment's key has of its ETag. `id` is that of a hold, a release or an erasure, or the
-    hash in the key of a grant, a policy or a cluster. `next_offset` is that of a staged segment or of a loss.
+    hash in the key of a grant, a policy, a cluster or a shard map. `next_offset` is that of a staged
+    segment or of a loss.
     """
 
     kind: KeyKind
@@ -83,6 +85,11 @@ _SHAPES: tuple[tuple[re.Pattern[str], KeyKind, ControlKind | None], ...] = tuple
         *(
             (rf"control/{kind}/(?P<id>[0-9a-f]{{64}})\.json", KeyKind.CONTROL, kind)
             for kind in (ControlKind.GRANT, ControlKind.POLICY, ControlKind.CLUSTER)
+        ),
+        (
+            r"control/shards/(?P<id>[0-9a-f]{64})\.(?P<revision>[0-9]{20})\.map",
+            KeyKind.CONTROL,
+            ControlKind.SHARD_MAP,
         ),
     )
 )

@@ -26,6 +26,7 @@ from coldstream.manifest.entry import (
     Tombstone,
 )
 from coldstream.manifest.policy import Policy
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.object_ports import ObjectReads, ObjectStore
 from coldstream.store.object_values import (
@@ -248,6 +249,17 @@ class ManifestReads(Protocol):
         """Return how far a long run has got, None if none of that name has begun. Cost: one GetItem."""
         ...
 
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        """Return a state item, None if there is none. Cost: one GetItem."""
+        ...
+
+    def state_items(self, partition: str, *, after: str = "", page_items: int | None = None) -> Iterator[StateItem]:
+        """Yield the state items of a partition by key, from after `after` on. Cost: one Query a page.
+
+        `page_items` as in `journal`.
+        """
+        ...
+
 
 class ManifestTable(ManifestReads, Protocol):
     """The manifest, to read and to write."""
@@ -290,4 +302,23 @@ class ManifestTable(ManifestReads, Protocol):
 
     def delete_cursor(self, name: str) -> None:
         """Forget how far a run has got, if it was written. Cost: one DELETE."""
+        ...
+
+    def put_state(self, *changed: StateItem) -> None:
+        """Write up to 100 state items as one transaction, each over the one of the revision before.
+
+        One at revision 1 must not be there. Cost: for one item a PUT, for more a transaction at twice the price. Raises
+        LostRaceError unless every item still has that revision; OutcomeUnknownError if no answer came.
+        """
+        ...
+
+    def add_state(self, item: StateItem) -> None:
+        """Write a state item of any revision, as a rebuild finds it. Cost: one PUT.
+
+        Raises LostRaceError if there is one; OutcomeUnknownError.
+        """
+        ...
+
+    def delete_state(self, item: StateItem) -> None:
+        """Delete a state item of exactly this revision. Cost: one DELETE. Raises LostRaceError."""
         ...

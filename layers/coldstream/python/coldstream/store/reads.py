@@ -26,6 +26,7 @@ from coldstream.manifest.entry import (
     Tombstone,
 )
 from coldstream.manifest.policy import Policy
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation
 from coldstream.store import attributes, sortkeys
 from coldstream.store.attributes import Attributes, attributes_of
@@ -236,6 +237,16 @@ class DynamoReads(ABC):
         """Return how far a run has got; one GetItem."""
         item = self._get(sortkeys.CURSORS, name)
         return None if item is None else item.get("data", b"")
+
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        """Return a state item; one GetItem."""
+        item = self._get(partition, key)
+        return None if item is None else attributes.state_of(item)
+
+    def state_items(self, partition: str, *, after: str = "", page_items: int | None = None) -> Iterator[StateItem]:
+        """Yield the state items of a partition; one Query a page."""
+        condition = ("#key > :a", after) if after else ("",)
+        yield from map(attributes.state_of, self._all(partition, *condition, limit=page_items))
 
     def _get(self, partition: str, key: str) -> Attributes | None:
         parameters = {"TableName": self._name, "Key": _key(partition, key), "ConsistentRead": True}

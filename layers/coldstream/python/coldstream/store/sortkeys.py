@@ -23,6 +23,10 @@ The grants are in `#access`:
 The policies of retention are in `#policies`, each under its name, and cursors, which say how far long runs have got, in
 `#cursors`.
 
+What several processes change by revisions (`manifest.state_item`) is in partitions of its own: the maps of sharded
+streams in `#shards`, each under the hash of vhost and logical name; the events of a map in `#shard-events#{that hash}`,
+each under its revision, 20 digits; the members of a group of consumers in `#groups#{hash}`.
+
 The index by time orders a stream's log by `{running timestamp + 2^63, 20 digits}#{next offset, 20 digits}`; the head is
 last there too, under `~`.
 

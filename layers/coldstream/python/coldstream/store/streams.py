@@ -13,6 +13,9 @@ from coldstream.store.sortkeys import names_key, registry_key
 PAGE_STREAMS = 500
 """Streams of one Query."""
 
+NAMES_TOLD = 8
+"""Partitions that an error names."""
+
 FIRST_INCARNATION = "-"
 """Sorts before every incarnation that a broker names: "-" is the least character of their alphabet."""
 
@@ -133,10 +136,23 @@ def _newest(table: ManifestReads, vhost: str, name: str) -> StreamId:
     if found is None:
         heads = [head for one in incarnations(table, vhost, name) if (head := table.head(one.incarnation)) is not None]
         if not heads:
-            raise StreamNotFoundError(f"no stream {name!r} in vhost {vhost!r}")
+            raise StreamNotFoundError(f"no stream {name!r} in vhost {vhost!r}{_partitions_told(table, vhost, name)}")
         # Of several lives the one that an undeletion would bring back.
         raise deleted_error(next((head for head in reversed(heads) if head.can_be_undeleted), heads[-1]))
     return found
+
+
+def _partitions_told(table: ManifestReads, vhost: str, name: str) -> str:
+    """Return what to say of a sharded stream, whose streams have other names. Cost: one GetItem."""
+    # Imported here because it takes milliseconds of a resolver's cold start, which needs `newest` alone.
+    from coldstream.store.shard_maps import find_map  # noqa: PLC0415
+
+    found = find_map(table, vhost, name)
+    if found is None:
+        return ""
+    names = [one.name for one in found.current]
+    more = ", …" if len(names) > NAMES_TOLD else ""
+    return f": it is a sharded stream; name its partitions, {', '.join(map(repr, names[:NAMES_TOLD]))}{more}"
 
 
 def deleted_error(head: Head) -> RemovedError:

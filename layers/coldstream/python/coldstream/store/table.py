@@ -18,10 +18,11 @@ from coldstream.manifest.access import Grant
 from coldstream.manifest.change import MAX_ITEMS, Change
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.policy import Policy
-from coldstream.store import items, sortkeys, transaction
+from coldstream.manifest.state_item import StateItem, check_states
+from coldstream.store import conditions, items, sortkeys, transaction
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, from_aws, is_try_later
-from coldstream.store.items import Item
+from coldstream.store.items import Item, attribute
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 
 _METHODS: Mapping[Operation, str] = {
@@ -107,12 +108,42 @@ class DynamoTable(DynamoReads):
         """Forget how far a run has got; one DeleteItem."""
         self._write(self._item(sortkeys.CURSORS, name).delete, f"cursor {name}")
 
+    def put_state(self, *changed: StateItem) -> None:
+        """Write state items; one PutItem, or one TransactWriteItems for more."""
+        check_states(changed)
+        what = f"state item {changed[0].partition} {changed[0].key}"
+        if len(changed) == 1:
+            item = items.state_item(self._item, changed[0])
+            self._write(lambda: item.save(condition=conditions.follows_state(changed[0])), what)
+            return
+        try:
+            with TransactWrite(connection=self._connection(), client_request_token=uuid4().hex) as write:
+                for one in changed:
+                    write.save(items.state_item(self._item, one), condition=conditions.follows_state(one))
+        except PynamoDBException as err:
+            raise _from_transaction(err, what) from err
+        except ResponseParserError as err:  # PynamoDB does not wrap it
+            raise from_aws(err, what, writes=True) from err
+
+    def add_state(self, item: StateItem) -> None:
+        """Write a state item that is not there; one PutItem."""
+        there = items.state_item(self._item, item)
+        self._write(lambda: there.save(condition=conditions.IS_NEW), f"state item {item.partition} {item.key}")
+
+    def delete_state(self, item: StateItem) -> None:
+        """Delete a state item; one DeleteItem."""
+        there = self._item(item.partition, item.key)
+        what = f"state item {item.partition} {item.key}"
+        self._write(lambda: there.delete(condition=attribute("revision") == item.revision), what)
+
     def _write(self, write: Callable[[], object], call: str) -> None:
         self._connection()  # for its hooks: a client that PynamoDB makes itself would accept broken answers
         try:
             write()
         except PynamoDBException as err:
-            if err.cause_response_code == "ConditionalCheckFailedException":
+            # PynamoDB fails to tell the code of an error that has no response, as of a connection that broke.
+            code = err.cause_response_code if getattr(err.cause, "response", None) else None
+            if code == "ConditionalCheckFailedException":
                 raise LostRaceError(f"{call}: the condition does not hold") from err
             raise _from_pynamodb(err, call) from err
         except ResponseParserError as err:  # PynamoDB does not wrap it

@@ -33,6 +33,7 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.state import ManifestState
+from coldstream.manifest.state_item import StateItem, check_states
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.memory.rows import items_of
 from coldstream.store.memory.visibility import Items, ShownPartition, Visibility, changed
@@ -82,6 +83,7 @@ class MemoryTable:
         self._grants: dict[str, Grant] = {}
         self._policies: dict[str, Policy] = {}
         self._cursors: dict[str, bytes] = {}
+        self._states: dict[tuple[str, str], StateItem] = {}
         self._lock = RLock()  # a `Visibility` may call `apply` from inside `apply`
 
     def settle(self) -> None:
@@ -306,6 +308,51 @@ class MemoryTable:
         """Forget how far a run has got."""
         self._count("DeleteItem")
         self._cursors.pop(name, None)
+
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        """Return a state item."""
+        self._count("GetItem")
+        return self._states.get((partition, key))
+
+    def state_items(self, partition: str, *, after: str = "", page_items: int | None = None) -> Iterator[StateItem]:
+        """Yield the state items of a partition."""
+        found = sorted(key for of, key in self._states if of == partition and key > after)
+        for number, key in enumerate(found):
+            if number % (page_items or len(found)) == 0:
+                self._count("Query")
+            if (item := self._states.get((partition, key))) is not None:
+                yield item
+        if not found:
+            self._count("Query")
+
+    def put_state(self, *changed: StateItem) -> None:
+        """Write state items."""
+        check_states(changed)
+        self._count("PutItem" if len(changed) == 1 else "TransactWriteItems")
+        with self._lock:
+            for item in changed:
+                self._check_state(item, item.revision - 1)
+            self._states |= {(item.partition, item.key): item for item in changed}
+
+    def add_state(self, item: StateItem) -> None:
+        """Write a state item that is not there."""
+        self._count("PutItem")
+        with self._lock:
+            self._check_state(item, 0)
+            self._states[item.partition, item.key] = item
+
+    def delete_state(self, item: StateItem) -> None:
+        """Delete a state item."""
+        self._count("DeleteItem")
+        with self._lock:
+            self._check_state(item, item.revision)
+            del self._states[item.partition, item.key]
+
+    def _check_state(self, item: StateItem, revision: int) -> None:
+        there = self._states.get((item.partition, item.key))
+        found = 0 if there is None else there.revision
+        if found != revision:
+            raise LostRaceError(f"state item {item.partition} {item.key} is at revision {found}, not {revision}")
 
     def apply(self, change: Change) -> None:
         """Write a change."""
