@@ -53,6 +53,7 @@ def test_an_at_sign_in_the_password_may_stand_as_it_is() -> None:
         "rabbitmq-stream://me:s3cret@localhost/vhost",
         "rabbitmq-stream://me:s3cret%FF@localhost",
         "rabbitmq-stream://me:s3cret@localhost?heartbeat=3",
+        "rabbitmq-stream://me:s3cret@localhost?load_balanced=yes",
         "rabbitmq-stream://me:s3cret@localhost?cacertfile=/ca.pem",
         "rabbitmq-stream+tls://me:s3cret@localhost?cacertfile=",
     ],
@@ -83,3 +84,8 @@ def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path) -> N
         address = BrokerAddress.from_uri(f"rabbitmq-stream+tls://localhost?cacertfile={tmp_path / name}")
         with pytest.raises(InvalidSettingError, match=f"{unquote(name)} cannot be read"):
             address.ssl_context()
+
+
+def test_a_load_balancer_is_told_by_an_option() -> None:
+    assert not BrokerAddress.from_uri("rabbitmq-stream://localhost").load_balanced
+    assert BrokerAddress.from_uri("rabbitmq-stream://localhost?load_balanced=true").load_balanced

@@ -25,10 +25,11 @@ from coldstream.format.amqp.message import Message
 from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.manifest.stream import stream_from_directory
 from coldstream.replay.request import ReplayRequest
-from coldstream.replay.routing import RoutingKey, partition_of
+from coldstream.replay.routing import RoutingKey
 from coldstream.replay.stream import publisher_name, replay_to_stream, replayed_to
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions, StreamTarget
+from coldstream.routing.murmur3 import partition_of
 from coldstream.units import Offset
 from tests.erase.archived import MessageArchive
 from tests.erase.samples import between

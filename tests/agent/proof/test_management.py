@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from coldstream.agent.proof import management as management_module
-from coldstream.agent.proof.management import MAX_PAGE_BYTES, BrokerStream, ManagementClient
+from coldstream.agent.proof.management import BrokerStream, ManagementClient
 from coldstream.errors import AccessDeniedError, ColdstreamError, InvalidSettingError, UnavailableError
+from coldstream.management.api import MAX_ANSWER_BYTES
 from coldstream.read.http import ClosedError
 
 PASSWORD = "p@ss/wörd:1"
@@ -275,7 +276,7 @@ def test_another_answer_is_unavailability_and_asked_again(api: Api, status: int,
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(api: Api) -> None:
-    api.pages = lambda _: (200, b" " * (MAX_PAGE_BYTES + 2))
+    api.pages = lambda _: (200, b" " * (MAX_ANSWER_BYTES + 2))
     with pytest.raises(UnavailableError, match="answered more than"):
         ManagementClient(api.url()).streams()
 

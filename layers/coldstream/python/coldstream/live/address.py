@@ -5,6 +5,10 @@
 
 User and password are percent-encoded; without them both are `guest`. The port is 5552 unless given, with TLS 5551. An
 IPv6 address is in brackets. The vhost is not part of the URI.
+
+    rabbitmq-stream://user:password@balancer:5552?load_balanced=true
+
+says that each connection to this address may lead to another node.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ class BrokerAddress:
     """The hosts of one cluster with their ports, in the order in which they are tried, and the credentials.
 
     No repr, text or error shows the password. `ca_file` names a file of authorities to trust instead of the system's.
+    With `load_balanced`, a node is reached only by connecting again until the balancer chooses it.
     """
 
     hosts: tuple[tuple[str, int], ...]
@@ -35,6 +40,7 @@ class BrokerAddress:
     password: str = field(default="guest", repr=False)
     tls: bool = False
     ca_file: str | None = None
+    load_balanced: bool = False
 
     @classmethod
     def from_uri(cls, text: str) -> BrokerAddress:
@@ -55,7 +61,7 @@ class BrokerAddress:
             _decoded(username) if at else "guest",
             _decoded(password) if at else "guest",
             tls,
-            _ca_file(query, tls=tls),
+            *_options(query, tls=tls),
         )
 
     def __str__(self) -> str:
@@ -104,11 +110,15 @@ def _decoded(text: str) -> str:
         raise InvalidSettingError(_FIELD, "has credentials that are not percent-encoded UTF-8") from err
 
 
-def _ca_file(query: str, *, tls: bool) -> str | None:
+def _options(query: str, *, tls: bool) -> tuple[str | None, bool]:
+    """Return the options of a URI: the file of authorities, and whether a load balancer is in front."""
     options = dict(parse_qsl(query, keep_blank_values=True))
     ca_file = options.pop("cacertfile", None)
+    load_balanced = options.pop("load_balanced", "false")
     if options:
-        raise InvalidSettingError(_FIELD, "has an option other than cacertfile")
+        raise InvalidSettingError(_FIELD, "has an option other than cacertfile and load_balanced")
     if ca_file is not None and not (tls and ca_file):
         raise InvalidSettingError(_FIELD, "has a cacertfile that is empty, or that is of no use without TLS")
-    return ca_file
+    if load_balanced not in {"true", "false"}:
+        raise InvalidSettingError(_FIELD, "has a load_balanced that is neither true nor false")
+    return ca_file, load_balanced == "true"

@@ -22,9 +22,9 @@ from coldstream.format.chunk import Chunk
 from coldstream.live import refusals
 from coldstream.live.address import BrokerAddress, place_text
 from coldstream.live.publisher import Publisher, query_sequence
-from coldstream.live.subscription import Subscription, Subscriptions
+from coldstream.live.subscription import Place, Subscription, Subscriptions
 from coldstream.live.wire import HEARTBEAT_S, Wire, WireText
-from coldstream.manifest.spec import OffsetSpec
+from coldstream.manifest.spec import LAST, OffsetSpec
 from coldstream.units import MIB, Offset
 
 CONNECT_TIMEOUT_S = 5.0
@@ -48,9 +48,12 @@ class LiveConnection:
         self._name = name
         self._subscriptions: Subscriptions | None = None
         self._storing = asyncio.Lock()
+        self.advertised: Place | None = None
+        """What the node calls itself to clients, None if it does not say so."""
 
     async def __aenter__(self) -> Self:
-        context = await asyncio.to_thread(self._address.ssl_context)
+        # Without TLS no thread: all may be waiting for a resolver that hangs.
+        context = await asyncio.to_thread(self._address.ssl_context) if self._address.tls else None
         problems: list[str] = []
         for host, port in self._address.hosts:
             try:
@@ -105,7 +108,27 @@ class LiveConnection:
 
     async def members(self, stream: str) -> int:
         """Return how many nodes have a replica of a stream, the leader's included. Raises as a subscription."""
-        return await self._opened().members(stream)
+        return max(1, len(await self._opened().members(stream)))
+
+    async def member_places(self, stream: str) -> tuple[Place, ...]:
+        """Return what the nodes that have a replica call themselves, the leader first. Raises as a subscription."""
+        return tuple(place for place in await self._opened().members(stream) if place is not None)
+
+    async def leader(self, stream: str) -> tuple[str, int]:
+        """Return the host and port that the node of a stream's leader advertises. Raises as a subscription."""
+        return await self._opened().leader(stream)
+
+    async def end(self, stream: str) -> Offset:
+        """Return the offset after the last message that this node knows as committed, 0 if there is none.
+
+        Tracking chunks after it do not count. Only the leader knows of every commit. Costs one chunk. Raises what a
+        subscription raises.
+        """
+        async with self.subscribe(stream, LAST, credits=1) as chunks:
+            # The broker sends what it has for a new subscription before it takes the next request: so after the answer
+            # to one, nothing has come from an empty stream alone, and no clock is needed to tell.
+            await self.members(stream)
+            return (await anext(chunks)).header.next_offset if chunks.waiting else Offset(0)
 
     def subscribe(
         self,
@@ -213,3 +236,6 @@ class LiveConnection:
             lambda number: schema.Open(number, virtual_host=WireText(self._vhost)), schema.OpenResponse
         )
         refusals.check(opened.response_code, f"{user}, vhost {self._vhost!r}")
+        told = {property_.key: property_.value for property_ in opened.properties}
+        if told.get("advertised_host") and told.get("advertised_port", "").isdigit():
+            self.advertised = (told["advertised_host"], int(told["advertised_port"]))

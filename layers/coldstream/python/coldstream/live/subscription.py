@@ -28,6 +28,9 @@ MAX_SUBSCRIPTIONS = 256
 _EVERY_CHUNK = schema.Property("chunk_selector", "all")
 """Asks for chunks of every type, and for trailers (rabbit_stream_reader:get_chunk_selector/1)."""
 
+Place = tuple[str, int]
+"""A host and a port."""
+
 _ENDS = {"first": OffsetType.FIRST, "last": OffsetType.LAST, "next": OffsetType.NEXT}
 
 
@@ -60,15 +63,35 @@ class Subscriptions:
         del self._open[number]
         await asyncio.shield(self.wire.start(self._unsubscribe(number)))
 
-    async def members(self, stream: str) -> int:
-        """Return how many nodes have a replica, the leader's included. Raises UnavailableError, StreamNotFoundError."""
+    async def members(self, stream: str) -> tuple[Place | None, ...]:
+        """Return what each node that has a replica calls itself, None for one that is away; the leader's first.
+
+        Raises UnavailableError, StreamNotFoundError.
+        """
+        answer = await self._metadata(stream)
+        places = {broker.reference: (broker.host, broker.port) for broker in answer.brokers}
+        return tuple(
+            places.get(reference)
+            for found in answer.metadata
+            if found.name == stream
+            for reference in (found.leader_ref, *found.replicas_refs)
+        )
+
+    async def leader(self, stream: str) -> Place:
+        """Return what the leader's node calls itself. Raises UnavailableError, StreamNotFoundError."""
+        place = next(iter(await self.members(stream)), None)
+        if place is None:
+            raise UnavailableError(f"stream {stream!r} has no leader now")
+        return place
+
+    async def _metadata(self, stream: str) -> schema.MetadataResponse:
         answer = await self.wire.request(
             lambda correlation_id: schema.Metadata(correlation_id, streams=[WireText(stream)]), schema.MetadataResponse
         )
         for found in answer.metadata:
             if found.name == stream and found.response_code != refusals.OK:
                 raise refusals.refusal(found.response_code, f"stream {stream!r}")
-        return 1 + sum(len(found.replicas_refs) for found in answer.metadata if found.name == stream)
+        return answer
 
     def delivered(self, subscription_id: int, chunk: memoryview) -> None:
         """Pass a chunk on. Chunks that were on their way when their subscription ended are dropped."""

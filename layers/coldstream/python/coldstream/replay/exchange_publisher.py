@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self
 
-from pika import BasicProperties, URLParameters, exceptions, spec
+from pika import BasicProperties, exceptions, spec
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
 from pika.frame import Method
 
 from coldstream.errors import (
-    AccessDeniedError,
     ColdstreamError,
-    InvalidInputError,
-    InvalidSettingError,
-    NotFoundError,
     UnavailableError,
     UnroutableError,
 )
 from coldstream.replay.amqp091 import OFFSET_HEADER
+from coldstream.replay.amqp_errors import amqp_error, amqp_parameters
 from coldstream.units import MIB, Offset
 
 WINDOW_MESSAGES = 2000
@@ -39,12 +35,6 @@ CONFIRM_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
 _FRAME_OVERHEAD_BYTES = 32
-_DENIED = (403, 530)  # access refused; no such vhost, or no permission to use it
-_DENIALS = (exceptions.ProbableAuthenticationError, exceptions.ProbableAccessDeniedError)
-_NOT_FOUND = 404
-_PRECONDITION_FAILED = 406
-
-logging.getLogger("pika").addHandler(logging.NullHandler())  # pika logs every error that it also raises
 
 
 class ExchangePublisher:
@@ -59,12 +49,7 @@ class ExchangePublisher:
     """
 
     def __init__(self, uri: str, exchange: str, *, allow_unroutable: bool = False) -> None:
-        try:
-            self._parameters = URLParameters(uri)
-        except Exception:  # noqa: BLE001  any of pika's errors may quote the password
-            raise InvalidSettingError(
-                "AMQP broker", "must be a URI such as amqp://user:password@host:5672/vhost"
-            ) from None
+        self._parameters = amqp_parameters(uri)
         self._parameters.client_properties = {"connection_name": "coldstream-replay", "product": "coldstream"}
         self._parameters.blocked_connection_timeout = CONFIRM_TIMEOUT_S
         self._exchange = exchange
@@ -200,21 +185,8 @@ class ExchangePublisher:
 
     def _lost(self, error: BaseException) -> None:
         """Have every call raise what `error` means. The first error stays: those that follow are its consequences."""
-        self._error = self._error or (error if isinstance(error, ColdstreamError) else self._meaning(error))
+        self._error = self._error or (error if isinstance(error, ColdstreamError) else amqp_error(error, self._where))
         self._news.set()
-
-    def _meaning(self, error: BaseException) -> ColdstreamError:
-        found = _root(error)
-        problem = f"{self._where}: {str(found) or type(found).__name__}"
-        code = getattr(found, "reply_code", None)
-        kind: type[ColdstreamError] = UnavailableError
-        if code in _DENIED or isinstance(found, _DENIALS):
-            kind = AccessDeniedError
-        elif code == _NOT_FOUND:
-            kind = NotFoundError
-        elif code == _PRECONDITION_FAILED:
-            return InvalidInputError("message", problem)
-        return kind(problem)
 
     async def _wait_for_news(self) -> None:
         """Wait for a confirm, an answer or an error. Raises the error; UnavailableError after CONFIRM_TIMEOUT_S."""
@@ -243,10 +215,3 @@ class ExchangePublisher:
             connection.close()
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await closed.wait()
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return the cause that pika has wrapped in the errors of its attempts to connect."""
-    attempts: Sequence[BaseException] = getattr(error, "exceptions", ())
-    cause = attempts[-1] if attempts else getattr(error, "exception", None)
-    return error if cause is None else _root(cause)

@@ -1,25 +1,12 @@
-"""Routing: the key of a message, and its partition of a super stream.
-
-RabbitMQ's stream clients for Java, Go, .NET and Rust choose the partition in the same way: 32-bit murmur3 of the key as
-UTF-8, with their seed, modulo the number of partitions. rstream 1.1.1 uses another hash.
-"""
+"""Routing keys: where a message has its own. `coldstream.routing` tells the partition that a key leads to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import mmh3
-
 from coldstream.errors import InvalidInputError
 from coldstream.format.amqp.field import MessageField
 from coldstream.format.amqp.message import Message
-
-SEED = 104729
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """Return the number of the partition of a routing key."""
-    return mmh3.hash(key.encode(), SEED, signed=False) % partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ from coldstream.read.scan import ScanSlice
 from coldstream.replay.broker_replay import BrokerReplay, ReplayContext
 from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
 from coldstream.replay.request import ReplayRequest
-from coldstream.replay.routing import partition_of
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions, StreamTarget
 from coldstream.replay.transform import transform_message
+from coldstream.routing.murmur3 import partition_of
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
 
@@ -91,6 +91,8 @@ def replayed_to(requests: Sequence[ReplayRequest], target: StreamTarget, options
 
 
 async def _stream_names(connection: LiveConnection, target: StreamTarget) -> Sequence[str]:
+    if target.partitions:
+        return target.partitions
     return (target.name,) if target.routing_key is None else await connection.partitions(target.name)
 
 
@@ -103,6 +105,10 @@ class _StreamReplay(BrokerReplay):
         summary = ReplaySummary(request.stream, target.name, request.start, request.end, reference)
         super().__init__(context, summary, repr(target.name))
         self._target = target
+        self._place_of = target.place_of
+        if target.routing_key is not None:
+            key = target.routing_key
+            self._place_of = lambda message: partition_of(key.of(message), len(self._publishers))
         self._publishers: list[Publisher] = []
         self._is_first = True
         self._counted_to: dict[int, int] = {}  # by partition: the publishing id up to which messages are counted
@@ -152,7 +158,7 @@ class _StreamReplay(BrokerReplay):
     def _frames(self, part: ScanSlice, chunks: list[Chunk], start: Offset) -> Iterator[tuple[int, Frame]]:
         """Yield the frames of a slice, each with the number of its publisher."""
         max_bytes = self._publishers[0].max_frame_bytes
-        if self._target.routing_key is None and self.transform is None:
+        if self._place_of is None and self.transform is None:
             entries = (entry for chunk in chunks for entry in chunk_entries(chunk, start, part.end, source=part.key))
             yield from ((0, frame) for frame in in_frames(entries, max_bytes, self.pace.piece))
             return
@@ -165,19 +171,19 @@ class _StreamReplay(BrokerReplay):
 
     def _decoded_entries(self, chunk: Chunk, part: ScanSlice, start: Offset) -> Iterator[tuple[int, Entry]]:
         """Yield the transformed and routed messages of a chunk as entries, each with the number of its publisher."""
-        key = self._target.routing_key
+        place_of = self._place_of
         runs = [Runs() for _ in self._publishers]
         for message in messages(chunk, source=part.key, from_offset=start):
             if message.offset >= part.end:
                 break
             raw = transform_message(message, self.transform)
             # An erased message has no routing key, and nothing to deliver. Without keys it goes as it is.
-            if raw is None or (key is not None and message.raw == ERASED_MESSAGE):
+            if raw is None or (place_of is not None and message.raw == ERASED_MESSAGE):
                 # Counted once, also if a new connection reads it again.
                 self.summary.left_out += message.offset >= self._left_out_to
                 self._left_out_to = max(self._left_out_to, message.offset + 1)
                 continue
-            number = 0 if key is None else partition_of(key.of(message), len(self._publishers))
+            number = 0 if place_of is None else place_of(message)
             publishing_id = message.offset + 1
             # The broker sees only the last id of a run: one message that it lacks would take those before it in the run
             # along, and publish them twice.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coldstream.format.amqp.message import Message
 from coldstream.live.address import BrokerAddress
 from coldstream.replay.arguments import ReplayArguments
 from coldstream.replay.routing import RoutingKey
@@ -16,6 +18,7 @@ _PUBLISHED_KEY = RoutingKey("message_annotations", "x-routing-key")
 class StreamTarget:
     """A stream of a broker, or with `routing_key` a super stream, where that key chooses the partition of a message.
 
+    With `partitions` these streams are meant, and `place_of` chooses among them: always the same for a message.
     `broker` is the URI of the stream protocol (live.address). `publisher` is the reference to publish under, instead of
     the one that follows from the request.
     """
@@ -25,6 +28,8 @@ class StreamTarget:
     vhost: str = "/"
     routing_key: RoutingKey | None = None
     publisher: str | None = None
+    partitions: tuple[str, ...] = ()
+    place_of: Callable[[Message], int] | None = None
 
     @property
     def label(self) -> str:

@@ -14,36 +14,22 @@ tag `monitoring` it also sees which other vhosts there are.
 
 from __future__ import annotations
 
-import json
 import re
-import threading
-from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
-import urllib3
-
-from coldstream.errors import AccessDeniedError, InvalidNameError, InvalidSettingError, UnavailableError
+from coldstream.errors import InvalidNameError
+from coldstream.management.api import ManagementApi, ManagementSession
 from coldstream.manifest.stream import check_name
-from coldstream.read.http import ClosedError, HttpClient
-from coldstream.units import MIB
-
-_Parsed = TypeVar("_Parsed")
 
 PAGE_STREAMS = 500
 """The most that the API gives in one page. 500 queues took a 3.10.8 broker 50 ms, and 47 KB."""
 
 MAX_PAGES = 1000
-MAX_PAGE_BYTES = 16 * MIB
-READ_TIMEOUT_S = 10.0
 LIST_TIMEOUT_S = 120.0
 """For all pages together, however slowly they come."""
-
-ATTEMPTS = 2
 
 _AGE = re.compile(r"(?P<number>[0-9]+)(?P<unit>[YMDhms])")
 _UNIT_MS = {
@@ -72,16 +58,10 @@ class BrokerStream:
 
 
 class ManagementClient:
-    """Asks the management API at a `url` such as `https://user:password@host:15671`, both percent-encoded.
-
-    Certificates are verified against the system's authorities. Any thread may call it. Raises InvalidSettingError if
-    the URL is not one; no error shows the user or the password.
-    """
+    """Asks the management API at a `url` (`management.api`). Any thread may call it. Raises InvalidSettingError."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._headers = _address(url)
-        self._is_closed = False
-        self._clients: set[HttpClient] = set()
+        self._api = ManagementApi(url, "it needs the tag monitoring, and permissions in vhosts")
 
     def streams(self) -> list[BrokerStream]:
         """Return the streams of all vhosts that the user may see, but for those whose names cannot be archived.
@@ -91,9 +71,9 @@ class ManagementClient:
         read.http.ClosedError at once after `close`.
         """
         found: list[BrokerStream] = []
-        with self._client() as client:
+        with self._api.session(LIST_TIMEOUT_S, "listed its queues") as session:
             for page in range(1, MAX_PAGES + 1):
-                items, pages = self._page(client, page)
+                items, pages = _page(session, page)
                 found += [_stream(item) for item in items if item.get("type") == "stream" and _has_names(item)]
                 if page >= pages:
                     break
@@ -101,109 +81,24 @@ class ManagementClient:
 
     def vhosts(self) -> list[str]:
         """Return the vhosts that the user may see, but not their streams. One request. Raises as `streams`."""
-        with self._client() as client:
-            return self._get(
-                client, "vhosts?columns=name", lambda items: [_checked(item, "name")["name"] for item in items]
-            )
+        with self._api.session(LIST_TIMEOUT_S, "listed its vhosts") as session:
+            return session.get("vhosts?columns=name", lambda items: [_checked(item, "name")["name"] for item in items])
 
     def close(self) -> None:
         """Abort the requests under way, and refuse new ones."""
-        self._is_closed = True
-        # Over a copy: the threads whose requests are aborted here take their clients out of the set.
-        for client in list(self._clients):
-            client.close()
-
-    @contextmanager
-    def _client(self) -> Iterator[HttpClient]:
-        """Lend a client that is closed when the time for a list is over.
-
-        A timeout for each read does not bound the whole: a server that sends a byte now and then would hold the thread.
-        """
-        client = HttpClient(connections=1, read_timeout_s=READ_TIMEOUT_S, attempts=ATTEMPTS)
-        self._clients.add(client)  # before `_is_closed` is read: `close` sets it, and then closes those it finds here
-        timer = threading.Timer(LIST_TIMEOUT_S, client.close)
-        timer.daemon = True
-        timer.start()
-        try:
-            if self._is_closed:
-                raise ClosedError
-            yield client
-        except ClosedError as err:
-            if self._is_closed:
-                raise
-            raise UnavailableError(f"{self._url} has not listed its queues within {LIST_TIMEOUT_S:g} s") from err
-        finally:
-            timer.cancel()
-            self._clients.discard(client)
-            client.close()
-
-    def _page(self, client: HttpClient, page: int) -> tuple[list[dict[str, Any]], int]:
-        columns = "vhost,name,type,arguments,effective_policy_definition"
-
-        def parse(answer: Any) -> tuple[list[dict[str, Any]], int]:
-            if answer is None:
-                return [], 0  # there are fewer queues now, and no such page
-            return [_checked(item, "vhost", "name") for item in answer["items"]], int(answer["page_count"])
-
-        path = f"queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}"
-        return self._get(client, path, parse, may_be_past_the_end=page > 1)
-
-    def _get(
-        self, client: HttpClient, path: str, parse: Callable[[Any], _Parsed], *, may_be_past_the_end: bool = False
-    ) -> _Parsed:
-        """Request a list, and return it parsed; for a page past the last one, `parse` gets None."""
-
-        def read(response: urllib3.BaseHTTPResponse) -> _Parsed:
-            # One byte more than is allowed, to tell a body that is just as long from one that is longer.
-            body = response.read(MAX_PAGE_BYTES + 1)
-            # The API answers 400 to a page past the last one, as when queues were deleted since the page before.
-            if response.status == HTTPStatus.BAD_REQUEST and may_be_past_the_end:
-                return parse(None)
-            self._check(response.status, body)
-            try:
-                return parse(json.loads(body))
-            except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as err:
-                raise UnavailableError(f"{self._url} answered, but not as a management API: {err!r}") from err
-
-        return client.get(f"{self._url}/api/{path}", lambda: self._headers, read)
-
-    def _check(self, status: int, body: bytes) -> None:
-        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise AccessDeniedError(
-                f"{self._url} refuses the user: {_reason(body)}; it needs the tag monitoring, and permissions in vhosts"
-            )
-        if status != HTTPStatus.OK:
-            raise UnavailableError(f"{self._url} answered {status}: {_reason(body)}")
-        if len(body) > MAX_PAGE_BYTES:
-            raise UnavailableError(f"{self._url} answered more than {MAX_PAGE_BYTES} bytes for {PAGE_STREAMS} queues")
+        self._api.close()
 
 
-def _address(url: str) -> tuple[str, dict[str, str]]:
-    """Split a URL into one without credentials, and the headers that carry them."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
-        # Neither the URL nor the parser's error is quoted: both may show the password.
-        raise InvalidSettingError("management URL", "is not of the form http[s]://user:password@host[:port]") from None
-    headers = {"accept": "application/json", "user-agent": "coldstream"}
-    if parts.username is not None:
-        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers["authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
-    shown_host = f"[{host}]" if ":" in host else host
-    netloc = shown_host if port is None else f"{shown_host}:{port}"
-    return f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}", headers
+def _page(session: ManagementSession, page: int) -> tuple[list[dict[str, Any]], int]:
+    def parse(answer: Any) -> tuple[list[dict[str, Any]], int]:
+        if answer is None:
+            return [], 0  # there are fewer queues now, and no such page
+        return [_checked(item, "vhost", "name") for item in answer["items"]], int(answer["page_count"])
 
-
-def _reason(body: bytes) -> str:
-    try:
-        answer = json.loads(body)
-        text = answer["reason"] if "reason" in answer else answer["error"]
-    except (KeyError, RecursionError, TypeError, ValueError):
-        text = body[:80].decode(errors="replace")
-    return repr(str(text)[:200])
+    columns = "vhost,name,type,arguments,effective_policy_definition"
+    # The API answers 400 to a page past the last one, as when queues were deleted since the page before.
+    past_the_end = (HTTPStatus.BAD_REQUEST,) if page > 1 else ()
+    return session.get(f"queues?page={page}&page_size={PAGE_STREAMS}&columns={columns}", parse, absent=past_the_end)
 
 
 def _checked(item: Any, *texts: str) -> dict[str, Any]:
