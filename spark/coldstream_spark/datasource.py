@@ -15,6 +15,7 @@ from coldstream_spark.options import SourceOptions
 from coldstream_spark.plan import batch_ranges, plan_partitions
 from coldstream_spark.read_task import ReadTask, read_task
 from coldstream_spark.schema import spark_schema
+from coldstream_spark.sharded_streaming import ShardedStreamReader
 from coldstream_spark.streaming import ColdstreamStreamReader
 
 
@@ -42,7 +43,7 @@ class ColdstreamDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return the reader of a streaming query."""
         self._check(schema)
-        return ColdstreamStreamReader(self._parsed)
+        return (ColdstreamStreamReader if self._parsed.sharded is None else ShardedStreamReader)(self._parsed)
 
     def _check(self, schema: StructType) -> None:
         if schema != self.schema():

@@ -19,12 +19,13 @@ from coldstream.manifest.stream import Incarnation, check_name
 from coldstream.manifest.stream import incarnation as checked_incarnation
 from coldstream.units import Offset, parse_timestamp
 from coldstream_spark.location import ArchiveLocation
-from coldstream_spark.schema import COLUMNS
+from coldstream_spark.schema import COLUMNS, SHARD_COLUMNS
 
 NAMES = (
     "stream",
     "streams",
     "superStream",
+    "shardedStream",
     "streamPattern",
     "vhost",
     "incarnation",
@@ -50,7 +51,7 @@ _OF_A_TABLE = "provider"
 """An option that Spark adds for a table that is created."""
 
 _BY_LOWER_CASE = {name.lower(): name for name in NAMES}
-_WHICH_STREAMS = NAMES[:4]
+_WHICH_STREAMS = NAMES[:5]
 _NO_TABLE = "Spark does not hand the options on when it reads"
 _A_VIEW = "CREATE TEMPORARY VIEW … USING coldstream OPTIONS (…) keeps them"
 
@@ -69,10 +70,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of one query. It names streams that have to exist, or has a `pattern` for names."""
+    """The options of one query. It names streams that have to exist, has a `pattern`, or names a `sharded` stream."""
 
     names: tuple[str, ...]
     pattern: str | None
+    sharded: str | None
     vhost: str
     incarnation: Incarnation | None
     columns: tuple[str, ...]
@@ -97,6 +99,9 @@ class SourceOptions:
                 raise InvalidSettingError(f"option {key[:80]!r}", f"is not one of {', '.join(NAMES)}")
             options[name] = value
         names, pattern = _streams(options)
+        sharded = options.get("shardedStream")
+        if sharded is not None:
+            _check_bounds_of_sharded(options)
         vhost = options.get("vhost", "/")
         check_name("option vhost", vhost)
         incarnation = options.get("incarnation")
@@ -108,9 +113,10 @@ class SourceOptions:
         return cls(
             names=names,
             pattern=pattern,
+            sharded=sharded,
             vhost=vhost,
             incarnation=None if incarnation is None else checked_incarnation(incarnation),
-            columns=_columns(options.get("columns")),
+            columns=_columns(options.get("columns"), COLUMNS if sharded is None else COLUMNS + SHARD_COLUMNS),
             start=start,
             end=end,
             min_partitions=_number(options, "minPartitions") or 1,
@@ -135,6 +141,9 @@ def _streams(options: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
             names: tuple[str, ...] = (text,)
         case "streams":
             names = _list(name, text)
+        case "shardedStream":
+            check_name("option shardedStream", text)
+            return (), None
         case "superStream":
             check_name("option superStream", text)
             return (), f"{re.escape(text)}-[0-9]+"
@@ -162,13 +171,13 @@ def _list(name: str, text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _columns(text: str | None) -> tuple[str, ...]:
+def _columns(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     if text is None:
-        return COLUMNS
+        return known
     columns = _list("columns", text)
-    unknown = [column for column in columns if column not in COLUMNS]
+    unknown = [column for column in columns if column not in known]
     if unknown:
-        raise InvalidSettingError("option columns", f"{unknown[0][:80]!r} is not one of {', '.join(COLUMNS)}")
+        raise InvalidSettingError("option columns", f"{unknown[0][:80]!r} is not one of {', '.join(known)}")
     return columns
 
 
@@ -215,6 +224,14 @@ def _offset(name: str, value: object, known: Mapping[str, OffsetSpec] | None = N
         return AtOffset(Offset(int(text)))
     except (InvalidQueryError, ValueError) as err:
         raise InvalidSettingError(f"option {name}", f"{text[:80]!r} is not an offset") from err
+
+
+def _check_bounds_of_sharded(options: Mapping[str, str]) -> None:
+    for name in ("startingOffset", "endingOffset", "startingOffsets", "endingOffsets"):
+        if options.get(name, "latest") not in {"earliest", "latest", "timestamp"}:
+            raise InvalidSettingError(
+                f"option {name}", "means nothing in a sharded stream, where each partition counts its own: give a time"
+            )
 
 
 def _check_order(start: OffsetSpec, end: OffsetSpec) -> None:

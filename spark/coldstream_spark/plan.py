@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, AtOffset
+from coldstream.manifest.shard_rank import RankedStretch
+from coldstream.manifest.shard_starts import version_at
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
@@ -17,6 +19,8 @@ from coldstream.store.streams import newest
 from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
+from coldstream_spark.plan_range import OffsetRange
+from coldstream_spark.shards import ArchivedShard, at_once, find_shard_map, find_shards
 
 PARTITION_BYTES = 128 * MIB
 """Most bytes of one task, as far as the archive can be cut there."""
@@ -26,21 +30,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Offsets of one stream to read. If `exactly`, those before the first archived offset count as missing."""
-
-    stream: StreamId
-    start: Offset
-    end: Offset
-    exactly: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ScanPartition:
-    """What one task reads of one stream, in the order of offsets."""
+    """What one task reads of one stream, in the order of offsets; of a sharded stream, of one stretch."""
 
     name: str
     slices: tuple[ScanSlice, ...]
+    stretch: RankedStretch | None = None
 
 
 def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool = False) -> list[StreamId]:
@@ -71,6 +66,8 @@ def batch_ranges(
     table: ManifestReads, objects: ObjectReads, options: SourceOptions, conditions: ScanFilter
 ) -> list[OffsetRange]:
     """Return the ranges of a batch query. Cost: a few requests a stream. Raises GapError for those not archived."""
+    if options.sharded is not None:
+        return list(_shard_ranges(table, objects, options, conditions))
     ranges = []
     for stream in find_streams(table, options):
         if conditions.streams is not None and stream.name not in conditions.streams:
@@ -93,6 +90,33 @@ def batch_ranges(
     return ranges
 
 
+def _shard_ranges(
+    table: ManifestReads, objects: ObjectReads, options: SourceOptions, conditions: ScanFilter
+) -> Iterator[OffsetRange]:
+    """Yield the ranges of a sharded stream. Cost: some requests a partition, those of many at the same time."""
+    assert options.sharded is not None
+    found = find_shard_map(table, options.vhost, options.sharded)
+    shards = find_shards(table, found, version_at(found))
+    bounds = at_once(lambda index: shard_bounds(table, objects, options, shards[index]), range(len(shards)))
+    for shard, (first, last) in zip(shards, bounds, strict=True):
+        if conditions.streams is None or shard.partition.name in conditions.streams:
+            start, end = Offset(max(first, conditions.start)), Offset(min(last, conditions.end))
+            yield from shard.cut(OffsetRange(shard.stream, start, end, exactly=False))
+
+
+def shard_bounds(
+    table: ManifestReads, objects: ObjectReads, options: SourceOptions, shard: ArchivedShard
+) -> tuple[Offset, Offset]:
+    """Return from where up to where a partition is read now."""
+    head = shard.head
+    assert head.first_offset is not None
+    assert head.next_offset is not None
+    first, last = options.start.default, options.end.default
+    start = head.first_offset if first == FIRST else offset_of(table, objects, shard.stream, first)
+    end = head.next_offset if last == NEXT else offset_of(table, objects, shard.stream, last)
+    return max(start, shard.begins), min(end, head.next_offset)
+
+
 def plan_partitions(
     table: ManifestReads, options: SourceOptions, ranges: Sequence[OffsetRange], earliest: int
 ) -> list[ScanPartition]:
@@ -109,12 +133,14 @@ def plan_partitions(
         found = list(_steps(table, ranges, earliest, most_bytes, lambda *_: None))
     partitions: list[ScanPartition] = []
     joined_bytes = 0
-    for name, step in found:
-        if partitions and partitions[-1].name == name and joined_bytes + step.data_bytes <= most_bytes:
+    for one, step in found:
+        name, stretch = one.stream.name, one.stretch
+        is_same = bool(partitions) and (partitions[-1].name, partitions[-1].stretch) == (name, stretch)
+        if is_same and joined_bytes + step.data_bytes <= most_bytes:
             partitions[-1] = replace(partitions[-1], slices=(*partitions[-1].slices, step))
             joined_bytes += step.data_bytes
         else:
-            partitions.append(ScanPartition(name, (step,)))
+            partitions.append(ScanPartition(name, (step,), stretch))
             joined_bytes = step.data_bytes
     return partitions
 
@@ -125,8 +151,8 @@ def _steps(
     earliest: int,
     slice_bytes: int,
     on_gap: Callable[[StreamId, Gap], None],
-) -> Iterator[tuple[str, ScanSlice]]:
-    """Yield the slices of ranges, each with the name of its stream."""
+) -> Iterator[tuple[OffsetRange, ScanSlice]]:
+    """Yield the slices of ranges, each with its range."""
     for one in ranges:
         for step in plan_scan(
             table,
@@ -140,7 +166,7 @@ def _steps(
             if isinstance(step, Gap):
                 on_gap(one.stream, step)
             else:
-                yield one.stream.name, step
+                yield one, step
 
 
 def report_loss(options: SourceOptions, stream: StreamId, gap: Gap) -> None:

@@ -19,6 +19,8 @@ from pyspark.sql.types import (
 from coldstream.rows.schema import PAIRS, SCHEMA, TIME, schema_of
 
 COLUMNS = tuple(SCHEMA.names)
+SHARD_COLUMNS = ("shard", "shard_rank")
+"""Of a sharded stream: the partition's number, and the rank by which, then by offset, a key's messages are in order."""
 _TYPES: dict[pa.DataType, DataType] = {
     pa.binary(): BinaryType(),
     pa.string(): StringType(),
@@ -30,7 +32,10 @@ _TYPES: dict[pa.DataType, DataType] = {
 
 def spark_schema(columns: Sequence[str]) -> StructType:
     """Return the schema of these columns, in this order."""
-    return _struct(schema_of(columns))
+    fields = {name: StructField(name, LongType(), nullable=False) for name in SHARD_COLUMNS}
+    of_messages = schema_of([name for name in columns if name not in fields])
+    fields |= {field.name: field for field in _struct(of_messages)}
+    return StructType([fields[name] for name in columns])
 
 
 def _struct(fields: Iterable[pa.Field]) -> StructType:

@@ -24,7 +24,8 @@ from coldstream.store.ports import ManifestReads
 from coldstream.units import MIN_TIMESTAMP_MS, Offset
 from coldstream_spark.limits import limit_positions
 from coldstream_spark.options import SourceOptions
-from coldstream_spark.plan import OffsetRange, find_streams, plan_partitions, report_loss
+from coldstream_spark.plan import find_streams, plan_partitions, report_loss
+from coldstream_spark.plan_range import OffsetRange
 from coldstream_spark.positions import Position, Positions, from_json, never_back, to_json
 from coldstream_spark.read_task import ReadTask, read_task
 

@@ -10,14 +10,18 @@ import urllib3
 from coldstream.archive.events import DETAIL_TYPE, SOURCE
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled
+from coldstream.manifest.shard_changes import first_map
+from coldstream.manifest.shard_map import Partition, ShardHash, ShardKind
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 from coldstream.read.reader import Reader
-from coldstream.resolve.answer import AnswerOutcome, RangesQuery
+from coldstream.resolve.answer import AnswerOutcome, Bounds, Continue, RangesQuery
+from coldstream.resolve.super_answer import SuperOrder, SuperQuery
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from tests.support.deployed import DeployedArchive, stream_of
 from tests.support.golden import GoldenLog, digest, golden_logs
 from tests.support.segments import STREAM, write_stream
+from tests.support.written_maps import write
 
 LOGS = golden_logs()
 
@@ -75,6 +79,38 @@ def test_past_the_end_there_is_the_tail(archived):
     for start in (NEXT, AtOffset(Offset(tail_of(LOGS[0]) + 100)), AtTimestamp(TimestampMs(9_999_999_999_999))):
         answer = archived.resolver.ranges(query(LOGS[0], start))
         assert (answer.outcome, answer.tail) == (AnswerOutcome.TAIL, tail_of(LOGS[0]))
+
+
+def test_a_sharded_stream_is_resolved_whole_by_its_map(archived):
+    logs = [log for log in LOGS if log.vhost == LOGS[0].vhost]
+    partitions = [Partition(0, log.stream, incarnation=stream_of(log).incarnation) for log in logs]
+    found = first_map(
+        logs[0].vhost,
+        "conformance",
+        ShardKind.STREAMS,
+        ShardHash.RANDOM,
+        partitions=partitions,
+        definition="{}",
+        at=TimestampMs(1),
+    )
+    write(DynamoTable(archived.table_name), found)
+    assert archived.resolver.shard_map(found.vhost, found.name) == found
+    read = {log.stream: [] for log in logs}
+    start = FIRST
+    while start is not None:
+        answer = archived.resolver.super_ranges(
+            SuperQuery(found.vhost, found.name, start, SuperOrder.ARRIVAL, Bounds(max_ranges=2))
+        )
+        for one in answer.partitions:
+            read[one.name] += [get(each.url, each.byte_range.http) for each in one.ranges]
+        start = None if answer.cursor is None else Continue(answer.cursor)
+    for log in logs:
+        segments = b"".join(segment.read_bytes()[SEGMENT_HEADER_BYTES:] for segment in log.segments)
+        assert b"".join(read[log.stream]) == segments
+
+
+def test_a_name_without_a_map_is_no_sharded_stream(archived):
+    assert archived.resolver.shard_map("/", "nobody") is None
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stream)

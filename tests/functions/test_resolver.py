@@ -349,7 +349,7 @@ def test_an_unknown_path_is_a_problem_of_its_own(path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/streams", "/stream", "/ranges"])
+@pytest.mark.parametrize("path", ["/streams", "/stream", "/super", "/ranges"])
 def test_another_method_than_get_is_not_allowed(path: str, method: str) -> None:
     reply = call(path, "vhost=/&name=orders", method)
     assert reply.status == 405
@@ -407,6 +407,7 @@ def test_every_route_is_documented_with_its_problems() -> None:
     assert {operation["operationId"] for operation in operations.values()} == {
         "listStreams",
         "describeStream",
+        "describeSuper",
         "resolveRanges",
     }
     for path, operation in operations.items():

@@ -26,6 +26,7 @@ from coldstream.errors import (
     InvalidQueryError,
     InvalidSettingError,
     NotPermittedError,
+    RouteNotFoundError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -37,9 +38,11 @@ from coldstream.read.reader import Reader
 from coldstream.read.signing import region_of
 from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.resolve.problem import problem_of
+from coldstream.resolve.shard_api import ShardMapBody
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import ChunkArchive, steady
 from tests.support.http_archive import HttpObjects, http_archive
+from tests.support.written_maps import a_map, write
 
 Answer = tuple[int, bytes]
 HOSTILE = ["/", "%2F", "a?b&c=d#e", "+", "a+b c", "ü ☃", "a,b,,c", '"quotes"', ";", "..", "%", "=", "\x01\n", "~'()*"]
@@ -394,3 +397,26 @@ def test_a_reader_reads_what_the_scopes_of_its_token_say_and_nothing_else() -> N
                 next(reader.messages())
         with ResolverClient(where.url, token=token_with("coldstream.read:*/x*")) as client:
             assert client.streams().streams == ()
+
+
+def test_a_shard_map_comes_back_as_it_was_written() -> None:
+    archive = ChunkArchive(objects=HttpObjects())
+    write(archive.table, a_map())
+    with http_archive(archive.table, archive.objects) as where, ResolverClient(where.url) as client:
+        assert client.shard_map("/", a_map().name) == a_map()
+        assert client.shard_map("/", "orders") is None
+        with pytest.raises(InvalidQueryError):
+            client.shard_map("/", "")
+
+
+def test_a_resolver_of_an_earlier_release_has_no_shard_maps(server: Server) -> None:
+    server.answer = lambda _: problem(RouteNotFoundError("no /super"))
+    with ResolverClient(server.url) as client:
+        assert client.shard_map("/", "orders") is None
+
+
+def test_a_shard_map_that_contradicts_itself_is_no_map(server: Server) -> None:
+    body = ShardMapBody.of(a_map()).model_dump(mode="json") | {"partitions": []}
+    server.answer = lambda _: (200, json.dumps(body).encode())
+    with ResolverClient(server.url) as client, pytest.raises(UnavailableError, match="contradicts itself"):
+        client.shard_map("/", "orders")

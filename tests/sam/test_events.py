@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2, SQSEvent
@@ -77,7 +78,16 @@ def test_an_api_s_event_is_a_request_that_iam_let_through(function: TemplateFunc
     assert authorizer is not None
     assert authorizer.iam is not None
     assert authorizer.iam.user_arn
-    assert plain_query(sample) is not None
+    assert dict(parse_qsl(sample["rawQueryString"])) == sample["queryStringParameters"]
+
+
+@pytest.mark.parametrize(("function", "event"), of_functions("apis"))
+def test_only_a_sample_that_asks_for_one_stream_s_ranges_is_a_plain_query(
+    function: TemplateFunction, event: str
+) -> None:
+    sample = read(event)
+    is_plain = sample["rawPath"] == "/ranges" and "super" not in sample["queryStringParameters"]
+    assert (plain_query(sample) is not None) is is_plain
 
 
 def test_the_announced_segment_is_in_the_bucket_of_the_emulated_aws() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.error import HTTPError
@@ -14,14 +14,18 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.manifest.entry import Gap
+from coldstream.manifest.shard_changes import first_map
+from coldstream.manifest.shard_map import Partition, ShardHash, ShardKind, ShardMap
 from coldstream.manifest.stream import incarnation
 from coldstream.runtime import resolving
+from coldstream.store.shard_maps import find_map
 from coldstream.store.table import DynamoTable
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 from functions.resolver import app
 from tests.support.golden import GOLDEN
-from tests.support.sam import BUCKET, TABLE, EmulatedAws, SamLocal
+from tests.support.sam import BUCKET, EVENTS, TABLE, EmulatedAws, SamLocal
 from tests.support.server import ROOT
+from tests.support.written_maps import write
 
 INCARNATION = incarnation("__tracking_1795227881250770221")
 SEGMENT = GOLDEN / INCARNATION / "00000000000000000000.segment"
@@ -42,15 +46,31 @@ def table(emulated: EmulatedAws, monkeypatch: pytest.MonkeyPatch) -> DynamoTable
 
 
 @pytest.fixture
-def here(table: DynamoTable) -> Iterator[Any]:
-    """The resolver's answer to its sample event in this process."""
+def here(table: DynamoTable) -> Iterator[Callable[[str], Any]]:
+    """The resolver in this process: its answer to a sample event."""
     resolving.resolver.cache_clear()
     context = SimpleNamespace(
         function_name="resolver", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1"
     )
-    event = json.loads((ROOT / "events/resolver.json").read_text())
-    yield app.lambda_handler(event, cast("LambdaContext", context))
+    yield lambda event: app.lambda_handler(sample(event), cast("LambdaContext", context))
     resolving.resolver.cache_clear()
+
+
+@pytest.fixture
+def sharded(table: DynamoTable, uploaded: Any) -> ShardMap:
+    """A map of the name in the samples: the archived stream, and one that the archive does not know."""
+    found = first_map(
+        "/",
+        sample("super")["queryStringParameters"]["name"],
+        ShardKind.STREAMS,
+        ShardHash.RANDOM,
+        partitions=[Partition(0, "tracking"), Partition(0, "visits-1")],
+        definition="{}",
+        at=TimestampMs(1),
+    )
+    if find_map(table, found.vhost, found.name) is None:  # written once: the table is all tests'
+        write(table, found)
+    return found
 
 
 def test_the_announced_segment_is_archived(
@@ -72,21 +92,33 @@ def test_a_loss_is_recorded(sam: SamLocal, uploaded: Any, table: DynamoTable) ->
     assert table.gap(INCARNATION, Offset(396)) in {None, Gap(Offset(396), Offset(802), loss.reason)}
 
 
-def test_the_resolver_answers_its_sample_event_as_it_does_in_this_process(
-    sam: SamLocal, uploaded: Any, here: Any
+@pytest.mark.parametrize("event", EVENTS["ResolverFunction"])
+def test_the_resolver_answers_each_of_its_sample_events_as_it_does_in_this_process(
+    sam: SamLocal, sharded: ShardMap, here: Callable[[str], Any], event: str
 ) -> None:
-    answer = sam.invoke("ResolverFunction", "resolver")
+    answer, expected = sam.invoke("ResolverFunction", event), here(event)
     assert answer["statusCode"] == 200
-    assert {**answer, "body": unsigned(answer["body"])} == {**here, "body": unsigned(here["body"])}
-    read_back(json.loads(answer["body"]))
+    assert {**answer, "body": unsigned(answer["body"])} == {**expected, "body": unsigned(expected["body"])}
 
 
-def test_the_resolver_is_served_as_an_api(sam: SamLocal, uploaded: Any, here: Any) -> None:
-    event = json.loads((ROOT / "events/resolver.json").read_text())
+def test_the_ranges_of_a_stream_are_readable(sam: SamLocal, uploaded: Any) -> None:
+    read_back(json.loads(sam.invoke("ResolverFunction", "resolver")["body"]))
+
+
+def test_the_ranges_of_a_sharded_stream_are_readable(sam: SamLocal, sharded: ShardMap) -> None:
+    body = json.loads(sam.invoke("ResolverFunction", "super_ranges")["body"])
+    archived, unknown = body["partitions"]
+    read_back(archived)
+    assert unknown["tail"] == {"next_offset": 0}
+
+
+def test_the_resolver_is_served_as_an_api(sam: SamLocal, sharded: ShardMap, here: Callable[[str], Any]) -> None:
     with sam.api() as url:
-        with urlopen(f"{url}{event['rawPath']}?{event['rawQueryString']}", timeout=60) as response:
-            assert response.headers["Content-Type"] == here["headers"]["Content-Type"]
-            assert unsigned(response.read()) == unsigned(here["body"])
+        for name in EVENTS["ResolverFunction"]:
+            event, expected = sample(name), here(name)
+            with urlopen(f"{url}{event['rawPath']}?{event['rawQueryString']}", timeout=60) as response:
+                assert response.headers["Content-Type"] == expected["headers"]["Content-Type"]
+                assert unsigned(response.read()) == unsigned(expected["body"])
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{url}/ranges?vhost=%2F&name=tracking", timeout=60)
         with refused.value as problem:
@@ -109,18 +141,23 @@ def test_the_upkeep_answers_its_schedule(sam: SamLocal, uploaded: Any, function:
     assert {name: found[name] for name in answer} == answer
 
 
+def sample(event: str) -> Any:
+    return json.loads((ROOT / f"events/{event}.json").read_text())
+
+
 def unsigned(body: str | bytes) -> Any:
     """Return an answer without what changes with time: the signatures of its URLs, and their expiry."""
     answer = json.loads(body)
-    for found in answer["ranges"]:
-        found["url"] = urlsplit(found["url"])._replace(query="").geturl()
-        del found["expires_at"]
+    for part in (answer, *(one for one in answer.get("partitions", ()) if "ranges" in one)):
+        for found in part.get("ranges", ()):
+            found["url"] = urlsplit(found["url"])._replace(query="").geturl()
+            del found["expires_at"]
     return answer
 
 
-def read_back(body: Any) -> None:
+def read_back(answer: Any) -> None:
     """Check that the URL of an answer grants the chunks of the segment."""
-    (found,) = body["ranges"]
+    (found,) = answer["ranges"]
     with urlopen(Request(found["url"], headers={"Range": found["range_header"]}), timeout=30) as response:
         assert response.status == 206
         assert SEGMENT.read_bytes().endswith(response.read())

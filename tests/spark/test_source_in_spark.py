@@ -14,7 +14,12 @@ import coldstream_spark
 from coldstream_spark.streaming import SPARK_PASSES_START
 
 import coldstream
+from coldstream.manifest.shard_changes import bound, doubled, first_map, sealed
+from coldstream.manifest.shard_map import Partition, ShardHash, ShardKind
+from coldstream.units import Offset
+from tests.support.archive import NOW
 from tests.support.source import Emulated, body, chunks
+from tests.support.written_maps import write
 
 
 def load(source: Any, archive: Emulated, **options: Any) -> Any:
@@ -109,3 +114,34 @@ def test_processes_that_plan_streams_are_told_where_the_packages_are(source: Any
     assert {str(Path(module.__file__).parents[1]) for module in (coldstream, coldstream_spark)} <= set(known)
     coldstream_spark.register(source)
     assert source.sparkContext.environment["PYTHONPATH"].split(os.pathsep) == known
+
+
+def test_a_sharded_stream_is_one_table_in_which_keys_are_in_order(source: Any, archive: Emulated) -> None:
+    archive.stream("all-0").add(0, chunks(2))
+    archive.stream("all-1").add(0, chunks(1))
+    first = [Partition(0, "all-0")]
+    found = first_map("/", "all", ShardKind.SUPER_STREAM, ShardHash.MURMUR3, partitions=first, definition="{}", at=NOW)
+    found = bound(doubled(bound(found, NOW), [Partition(0, "all-1")], "{}", NOW), NOW)
+    write(archive.table, sealed(found, {0: Offset(10)}))
+    frame = load(source, archive, shardedStream="all").orderBy("shard_rank", "shard", "offset")
+    found_rows = [(row.stream, row.shard, row.shard_rank, row.offset) for row in frame.collect()]
+    assert found_rows == [("all-0", 0, 0, at) for at in range(10)] + [("all-1", 1, 1, at) for at in range(5)]
+    assert load(source, archive, shardedStream="all").where("shard = 1").count() == 5
+
+
+@pytest.mark.skipif(not SPARK_PASSES_START, reason="before Spark 4.2 a streaming query of a sharded stream is refused")
+def test_a_streaming_query_of_a_sharded_stream_resumes_with_its_new_partitions(
+    source: Any, archive: Emulated, tmp_path: Path
+) -> None:
+    archive.stream("all-0").add(0, chunks(2))
+    first = [Partition(0, "all-0")]
+    found = bound(
+        first_map("/", "all", ShardKind.SUPER_STREAM, ShardHash.MURMUR3, partitions=first, definition="{}", at=NOW), NOW
+    )
+    write(archive.table, found)
+    options = {"shardedStream": "all", "maxRecordsPerTrigger": 8}
+    old = [("all-0", offset) for offset in range(10)]
+    assert run(source, archive, tmp_path, **options) == old
+    write(archive.table, bound(doubled(found, [Partition(0, "all-1")], "{}", NOW), NOW), after=found.revision)
+    archive.stream("all-1").add(0, chunks(1))
+    assert run(source, archive, tmp_path, **options) == old + [("all-1", offset) for offset in range(5)]

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from pydantic import BaseModel, ValidationError
 
-from coldstream.errors import AccessDeniedError, ColdstreamError, InvalidSettingError, UnavailableError
-from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp
+from coldstream.errors import (
+    AccessDeniedError,
+    ColdstreamError,
+    InvalidSettingError,
+    LogicalNameError,
+    RouteNotFoundError,
+    UnavailableError,
+)
+from coldstream.manifest.shard_map import ShardMap
+from coldstream.manifest.shard_position import ShardPosition
+from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.read.http import HttpClient
 from coldstream.read.signing import Signer, region_of
 from coldstream.read.token import FILE_VARIABLE, VARIABLE, Token, bearer, check_may_be_sent, token_from_environment
 from coldstream.resolve.answer import Answer, Continue, Description, RangesQuery
 from coldstream.resolve.api import AnswerBody, DescriptionBody, ProblemBody, StreamsBody
 from coldstream.resolve.problem import error_of
+from coldstream.resolve.shard_api import ShardMapBody
+from coldstream.resolve.super_answer import SuperAnswer, SuperQuery
+from coldstream.resolve.super_api import SuperAnswerBody
 from coldstream.store.ports import StreamPage
 
 Body = TypeVar("Body", bound=BaseModel)
+Value_co = TypeVar("Value_co", covariant=True)
+
+
+class Valued(Protocol[Value_co]):
+    """A body that may contradict itself."""
+
+    def value(self) -> Value_co:
+        """Decode the body."""
+
 
 READ_TIMEOUT_S = 10.0
 ATTEMPTS = 5
@@ -82,35 +103,51 @@ class ResolverClient:
             "/stream", DescriptionBody, vhost=vhost, name=name, incarnation=incarnation, deleted=_flag(deleted)
         ).value()
 
+    def shard_map(self, vhost: str, name: str) -> ShardMap | None:
+        """Return the map of a logical name, None if there is none: also of a resolver that knows no logical names."""
+        try:
+            return self._value("/super", self._get("/super", ShardMapBody, vhost=vhost, name=name))
+        except (LogicalNameError, RouteNotFoundError):
+            return None
+
     def ranges(self, query: RangesQuery) -> Answer:
         """Resolve a query. Raises StreamNotFoundError, InvalidQueryError."""
-        start: dict[str, str | int]
-        match query.start:
-            case AtEnd(which):
-                start = {"spec": which}
-            case AtOffset(offset):
-                start = {"offset": offset}
-            case AtTimestamp(timestamp):
-                start = {"timestamp": timestamp}
-            case Continue(cursor):
-                start = {"cursor": cursor}
         body = self._get(
             "/ranges",
             AnswerBody,
             vhost=query.vhost,
             name=query.name,
             incarnation=query.incarnation,
-            **start,
+            **_start(query.start),
             max_ranges=query.bounds.max_ranges,
             max_bytes=query.bounds.max_bytes,
             range_bytes=query.bounds.range_bytes,
             precise=_flag(query.precise),
         )
+        return self._value("/ranges", body)
+
+    def super_ranges(self, query: SuperQuery) -> SuperAnswer:
+        """Resolve a query for a sharded stream. Raises LogicalNameError, InvalidQueryError."""
+        body = self._get(
+            "/ranges",
+            SuperAnswerBody,
+            vhost=query.vhost,
+            super=query.name,
+            **_start(query.start),
+            order=query.order,
+            max_ranges=query.bounds.max_ranges,
+            max_bytes=query.bounds.max_bytes,
+            range_bytes=query.bounds.range_bytes,
+            precise=_flag(query.precise),
+        )
+        return self._value("/ranges", body)
+
+    def _value(self, path: str, body: Valued[Value_co]) -> Value_co:
         try:
             return body.value()
         except (ValueError, ColdstreamError) as err:
             # Retryable, as the next answer may be whole: something between here and the resolver spoiled this one.
-            raise UnavailableError(f"the answer of {self._url}/ranges contradicts itself: {err}") from err
+            raise UnavailableError(f"the answer of {self._url}{path} contradicts itself: {err}") from err
 
     def _get(self, path: str, model: type[Body], **parameters: str | int | None) -> Body:
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -144,6 +181,21 @@ class ResolverClient:
                 ) from err
 
         return self._http.get(url, headers, read)
+
+
+def _start(start: OffsetSpec | ShardPosition | Continue) -> dict[str, str | int]:
+    """Return the parameter for where an answer begins."""
+    match start:
+        case AtEnd(which):
+            return {"spec": which}
+        case AtOffset(offset):
+            return {"offset": offset}
+        case AtTimestamp(timestamp):
+            return {"timestamp": timestamp}
+        case ShardPosition():
+            return {"position": str(start)}
+        case Continue(cursor):
+            return {"cursor": cursor}
 
 
 def _flag(value: bool) -> str | None:  # noqa: FBT001  the value of a parameter, which is left out if it is false

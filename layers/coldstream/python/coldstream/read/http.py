@@ -1,4 +1,4 @@
-"""GET over HTTP: a pool of connections, a bounded number of attempts, and an end to all of it from any thread."""
+"""Requests over HTTP: a pool of connections, a bounded number of attempts, and an end to all of it from any thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClosedError(Exception):
 
 
 class HttpClient:
-    """Sends GETs from several threads, and keeps at most `connections` open to each host."""
+    """Sends requests from several threads, and keeps at most `connections` open to each host."""
 
     def __init__(self, *, connections: int, read_timeout_s: float = READ_TIMEOUT_S, attempts: int = ATTEMPTS) -> None:
         self._attempts = attempts
@@ -40,7 +40,7 @@ class HttpClient:
         # keep them open.
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
-        # `get` retries. urllib3's own retries would multiply the attempts, and `close` would not end their waits.
+        # `request` retries. urllib3's own retries would multiply the attempts, and `close` would not end their waits.
         self._pool = urllib3.PoolManager(
             num_pools=8,
             maxsize=connections,
@@ -55,23 +55,36 @@ class HttpClient:
     def get(
         self, url: str, headers: Callable[[], Mapping[str, str]], read: Callable[[urllib3.BaseHTTPResponse], T]
     ) -> T:
-        """GET a URL and return what `read` makes of the response, which it reads to its end unless it raises.
+        """GET a URL and return what `read` makes of the response. As `request`."""
+        return self.request("GET", url, headers, read)
 
-        Tries again, after growing random delays, if the connection fails or breaks off, or if `read` raises a retryable
-        UnavailableError. Any other error of `read` comes out at once. `headers` is called for each attempt, as a
-        signature has a time. Raises UnavailableError if no attempt succeeded, ClosedError if the client was closed.
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Callable[[], Mapping[str, str]],
+        read: Callable[[urllib3.BaseHTTPResponse], T],
+        body: bytes | None = None,
+    ) -> T:
+        """Send a request and return what `read` makes of the response, which it reads to its end unless it raises.
+
+        Unless it is a POST, which may have been carried out though no answer came, it tries again, after growing random
+        delays, if the connection fails or breaks off, or if `read` raises a retryable UnavailableError. Any other error
+        of `read` comes out at once. `headers` is called for each attempt, as a signature has a time. Raises
+        UnavailableError if no attempt succeeded, ClosedError if the client was closed.
         """
 
         def attempt() -> T:
             self._check_open()
             try:
-                return self._get(url, headers(), read)
+                return self._request(method, url, headers(), read, body)
             except UnavailableError:
                 # `close` breaks connections, and that must not look like an outage.
                 self._check_open()
                 raise
 
-        retry = retrying(_is_transient, attempts=self._attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+        attempts = 1 if method == "POST" else self._attempts
+        retry = retrying(_is_transient, attempts=attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
         # Not `time.sleep`: `close` has to end the wait, too.
         return retry.copy(sleep=self._sleep)(attempt)
 
@@ -87,10 +100,19 @@ class HttpClient:
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
         self._pool.clear()
 
-    def _get(self, url: str, headers: Mapping[str, str], read: Callable[[urllib3.BaseHTTPResponse], T]) -> T:
+    def _request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        read: Callable[[urllib3.BaseHTTPResponse], T],
+        body: bytes | None,
+    ) -> T:
         where = url.partition("?")[0]  # a presigned URL's query is a secret
         try:
-            response = self._pool.request("GET", url, headers=headers, preload_content=False, redirect=False)
+            response = self._pool.request(
+                method, url, body=body, headers=headers, preload_content=False, redirect=False
+            )
             try:
                 return read(response)
             except BaseException:
@@ -100,7 +122,7 @@ class HttpClient:
             finally:
                 response.release_conn()
         except urllib3.exceptions.HTTPError as err:
-            raise UnavailableError(f"GET {where}: {err}") from err
+            raise UnavailableError(f"{method} {where}: {err}") from err
 
     def _sleep(self, delay_s: float) -> None:
         """Wait between two attempts; `close` ends the wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor
 from dataclasses import replace
 from http import HTTPStatus
 from types import TracebackType
@@ -24,19 +24,16 @@ from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.read.client import ResolverClient
-from coldstream.read.fetch import ArchivedRangeError, RangeBatch, RangeFetcher, UrlRefusedError
+from coldstream.read.fetch import ArchivedRangeError, RangeBatch, UrlRefusedError
+from coldstream.read.fetch_pool import FetchPool
 from coldstream.read.http import ClosedError
 from coldstream.read.prefetch import Prefetcher
-from coldstream.read.threads import FetchThreads
 from coldstream.read.token import Token
 from coldstream.resolve.answer import Bounds, RangesQuery
 from coldstream.units import MIB, ChunkId, Offset
 
 MAX_REFRESHES = 3
 """How often in a row refused URLs are resolved again. If even fresh ones are refused, that is the answer."""
-
-MORE_THREADS = 2
-"""Threads beyond one for each connection: no connection is to wait while a range is verified or resolved."""
 
 PAGE_RANGES = 64
 """The most ranges that one answer of the resolver has."""
@@ -58,6 +55,7 @@ class BaseReader:
         prefetch_bytes: int = 64 * MIB,
         range_bytes: int = 8 * MIB,
         on_gap: Literal["raise", "skip"] = "raise",
+        fetch_pool: FetchPool | None = None,
     ) -> None:
         if connections < 1:
             raise ValueError(f"a reader needs at least one connection, got {connections}")
@@ -67,11 +65,11 @@ class BaseReader:
         self._client = ResolverClient(resolver, token=token) if isinstance(resolver, str) else resolver
         bounds = Bounds(max_ranges=PAGE_RANGES, range_bytes=range_bytes)
         self._query = RangesQuery(vhost, name, start, incarnation, bounds)
-        self._connections = connections
+        self._owns_pool = fetch_pool is None
+        self._pool = fetch_pool or FetchPool(connections)
         self._prefetch_bytes = prefetch_bytes
         self._on_gap = on_gap
-        self._fetcher: RangeFetcher | None = None
-        self._threads: FetchThreads | None = None
+        self._threads: Executor | None = None
         self._expected: Offset | None = None
         self.stream: StreamId | None = None
         self.position: Offset | None = None
@@ -89,8 +87,8 @@ class BaseReader:
         # The threads first: with their futures cancelled, whoever waits for a range is released even if a call hangs.
         if self._threads is not None:
             self._threads.shutdown()
-        if self._fetcher is not None:
-            self._fetcher.close()
+        if self._owns_pool:
+            self._pool.close()
         if self._owns_client:
             self._client.close()
 
@@ -99,10 +97,9 @@ class BaseReader:
         if self._threads is not None:
             raise RuntimeError("a reader reads its stream only once")
         # The threads first: a `close` that comes between these lines then refuses the calls of the prefetcher.
-        self._threads = FetchThreads(self._connections + MORE_THREADS)
-        self._fetcher = RangeFetcher(self._connections)
+        self._threads = self._pool.share()
         prefetcher = Prefetcher(
-            self._client, self._fetcher, self._threads, self._query, prefetch_bytes=self._prefetch_bytes
+            self._client, self._pool.fetcher, self._threads, self._query, prefetch_bytes=self._prefetch_bytes
         )
         refreshes = 0
         try:
@@ -208,7 +205,8 @@ class Reader(BaseReader):
     is the offset then below which everything was removed. A range in an archived storage class raises NotRestoredError,
     which names the command that restores it.
 
-    `resolver` is a URL, which `token` belongs to, or a ResolverClient, which the reader does not close.
+    `resolver` is a URL, which `token` belongs to, or a ResolverClient, which the reader does not close. Nor does it
+    close a `fetch_pool`, with which readers share threads and connections; `connections` says nothing then.
 
     Close the reader, or use it as a context manager. Iterating to the end, or dropping the iterator, closes it too.
     """

@@ -49,11 +49,13 @@ _RANGE: JsonDict = {
 _GAP: JsonDict = {"first_offset": 264193, "next_offset": 528017, "reason": None}
 
 
-class _Body(BaseModel):
+class ApiBody(BaseModel):
+    """What every body has."""
+
     model_config = ConfigDict(frozen=True)
 
 
-class StreamBody(_Body):
+class StreamBody(ApiBody):
     """One incarnation of a stream."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_STREAM]})
@@ -72,7 +74,7 @@ class StreamBody(_Body):
         return StreamId(self.vhost, self.name, incarnation(self.incarnation))
 
 
-class StreamsBody(_Body):
+class StreamsBody(ApiBody):
     """A page of streams."""
 
     streams: list[StreamBody] = Field(description="Every incarnation of each, in no particular order")
@@ -88,7 +90,7 @@ class StreamsBody(_Body):
         return StreamPage(tuple(stream.value() for stream in self.streams), self.cursor)
 
 
-class GapBody(_Body):
+class GapBody(ApiBody):
     """Offsets that are not archived, between two that are; or, past the tail, offsets that are known to be lost."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_GAP]})
@@ -107,7 +109,7 @@ class GapBody(_Body):
         return Gap(Offset(self.first_offset), Offset(self.next_offset), self.reason)
 
 
-class TailBody(_Body):
+class TailBody(ApiBody):
     """The end of the archive."""
 
     next_offset: OffsetNumber = Field(
@@ -135,7 +137,7 @@ _HEAD_FIELDS = (
 """What a description has from the head, by the same names."""
 
 
-class DescriptionBody(_Body):
+class DescriptionBody(ApiBody):
     """The state of a stream as a whole. Offsets and timestamps are null while nothing is archived."""
 
     stream: StreamBody
@@ -205,7 +207,7 @@ class DescriptionBody(_Body):
         )
 
 
-class RangeBody(_Body):
+class RangeBody(ApiBody):
     """Whole, consecutive chunks: bytes of one object."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [_RANGE]})
@@ -253,7 +255,7 @@ class RangeBody(_Body):
         return Range(**plain, byte_range=ByteRange(self.first_byte, self.next_byte), crc32=crc32)
 
 
-class AnswerBody(_Body):
+class AnswerBody(ApiBody):
     """The stream from the requested place on. Exactly one of `gap`, `tail` and `cursor` says what follows."""
 
     stream: StreamBody
@@ -286,7 +288,7 @@ class AnswerBody(_Body):
         )
 
 
-class ProblemBody(_Body):
+class ProblemBody(ApiBody):
     """An error, by RFC 9457 (application/problem+json)."""
 
     model_config = ConfigDict(
@@ -317,7 +319,7 @@ class ProblemBody(_Body):
         return Problem(**self.model_dump())
 
 
-class GatewayBody(_Body):
+class GatewayBody(ApiBody):
     """An error of API Gateway, for a request that never reached the resolver."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra={"examples": [{"message": "Unauthorized"}]})

@@ -14,7 +14,9 @@ from coldstream.errors import (
     InvalidInputError,
     InvalidQueryError,
     InvalidSettingError,
+    LogicalNameError,
     NotPermittedError,
+    RouteNotFoundError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -64,6 +66,7 @@ class ProblemKind:
 INVALID_QUERY = ProblemKind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
 NOT_PERMITTED = ProblemKind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
 STREAM_NOT_FOUND = ProblemKind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
+SUPER_NOT_FOUND = ProblemKind("super-not-found", HTTPStatus.NOT_FOUND, "The archive has no such sharded stream")
 ROUTE_NOT_FOUND = ProblemKind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
 METHOD_NOT_ALLOWED = ProblemKind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
 CORRUPT = ProblemKind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
@@ -78,6 +81,8 @@ _KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (InvalidSettingError, INTERNAL),
     (InvalidInputError, INVALID_QUERY),
     (StreamNotFoundError, STREAM_NOT_FOUND),
+    (LogicalNameError, SUPER_NOT_FOUND),
+    (RouteNotFoundError, ROUTE_NOT_FOUND),
     (CorruptionError, CORRUPT),
     (NotPermittedError, NOT_PERMITTED),
     (AccessDeniedError, INTERNAL),
@@ -108,6 +113,8 @@ def error_of(problem: Problem) -> ColdstreamError:
 _ERRORS: dict[str, Callable[[str], ColdstreamError]] = {
     NOT_PERMITTED.type: NotPermittedError,
     STREAM_NOT_FOUND.type: StreamNotFoundError,
+    SUPER_NOT_FOUND.type: LogicalNameError,
+    ROUTE_NOT_FOUND.type: RouteNotFoundError,
     UNAVAILABLE.type: UnavailableError,
     CORRUPT.type: lambda words: CorruptionError("resolver", 0, words),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.errors import InvalidQueryError, LogicalNameError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Head
 from coldstream.manifest.missing import with_reason
 from coldstream.manifest.stream import Incarnation, StreamId, check_name
@@ -20,6 +21,10 @@ from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
 from coldstream.store.sortkeys import registry_key
 from coldstream.store.streams import newest
 from coldstream.units import TimestampMs, now_ms
+
+if TYPE_CHECKING:
+    from coldstream.manifest.shard_map import ShardMap
+    from coldstream.resolve.super_answer import SuperAnswer, SuperQuery
 
 NAMES_KEPT_S = 10.0
 """How long it may go unnoticed that a stream was deleted, or undeleted, or that a name has a newer incarnation."""
@@ -91,6 +96,28 @@ class Resolver:
             return None
         missing = tuple(self.table.missing(head.stream.incarnation)) if head.losses or head.quarantined else ()
         return with_reason(Gap(head.floor, head.first_offset), missing)
+
+    def shard_map(self, vhost: str, name: str) -> ShardMap:
+        """Return the map of a logical name, as it is now. Cost: one GetItem. Raises LogicalNameError."""
+        # Imported here because it takes milliseconds of a cold start, and no query for one stream needs it.
+        from coldstream.store.shard_maps import find_map  # noqa: PLC0415
+
+        check_name("vhost", vhost)
+        check_name("name", name)
+        found = find_map(self.table, vhost, name)
+        if found is None:
+            raise LogicalNameError(f"no sharded stream {name!r} in vhost {vhost!r}")
+        return found
+
+    def super_ranges(self, query: SuperQuery, may_read: Callable[[str, str], bool] | None = None) -> SuperAnswer:
+        """Resolve a query for a sharded stream. Cost: a GetItem, and that of `ranges` for at most 32 partitions.
+
+        Raises LogicalNameError, and NotPermittedError for a partition that `may_read` does not admit.
+        """
+        # Imported here for the same reason.
+        from coldstream.resolve.super_ranges import super_ranges  # noqa: PLC0415
+
+        return super_ranges(self.shard_map(query.vhost, query.name), query, self.ranges, may_read)
 
     def streams(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
@@ -17,6 +17,9 @@ from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.resolve.answer import Answer, Continue
 from coldstream.resolve.caller import Caller
 from coldstream.resolve.problem import kind_of
+
+if TYPE_CHECKING:
+    from coldstream.resolve.super_answer import SuperQuery
 
 logger = Logger(service="coldstream-audit", level="INFO", location=None)
 
@@ -76,3 +79,12 @@ def start_text(start: OffsetSpec | Continue) -> str:
             return f"timestamp {timestamp}"
         case Continue():
             return "cursor"
+
+
+def super_start_text(query: SuperQuery) -> str:
+    """Describe where a lookup of a sharded stream begins."""
+    match query.start:
+        case AtEnd() | AtTimestamp() | Continue() as start:
+            return start_text(start)
+        case position:
+            return f"position {position}"[:1000]

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from coldstream.errors import InvalidQueryError
 from coldstream.manifest.spec import AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.units import Offset, parse_timestamp
 
+if TYPE_CHECKING:
+    from coldstream.manifest.shard_position import ShardPosition
+
 SIGNATURE = "X-Amz-"
 """Prefix of the parameters that sign a request in its query."""
+
+MAX_POSITION_CHARACTERS = 120_000
+"""More than four thousand partitions of the greatest offsets need."""
 
 _TEXT = re.compile(r"[^,]*", re.DOTALL)
 """No comma: it may be the client's own, or one by which API Gateway joins the values of a repeated parameter."""
@@ -71,6 +77,27 @@ def plain_query(event: Mapping[str, Any]) -> RangesQuery | None:
         bounds=Bounds(**bounds),
         precise=given.get("precise") == "true",
     )
+
+
+def super_start_of(
+    *,
+    spec: Literal["first", "last", "next"] | None,
+    position: str | None,
+    timestamp: str | None,
+    cursor: str | None,
+) -> AtEnd | AtTimestamp | ShardPosition | Continue:
+    """Return the one of these starts in a sharded stream that is given. Raises InvalidQueryError, as `start_of`."""
+    from coldstream.manifest.shard_position import ShardPosition  # noqa: PLC0415  # no query for one stream needs it
+
+    if position is None:
+        start = start_of(spec=spec, offset=None, timestamp=timestamp, cursor=cursor)
+        assert not isinstance(start, AtOffset)
+        return start
+    if (spec, timestamp, cursor) != (None, None, None):
+        raise InvalidQueryError("position", "give one of position, spec, timestamp and cursor")
+    if len(position) > MAX_POSITION_CHARACTERS:
+        raise InvalidQueryError("position", f"has {len(position)} characters, of {MAX_POSITION_CHARACTERS} at most")
+    return ShardPosition.from_text(position)
 
 
 def start_of(

@@ -22,8 +22,11 @@ from coldstream.resolve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX
 from coldstream.resolve.api import AnswerBody, DescriptionBody, GatewayBody, ProblemBody, StreamsBody
 from coldstream.resolve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
 from coldstream.resolve.resolver import MAX_STREAMS
+from coldstream.resolve.shard_api import ShardMapBody
+from coldstream.resolve.super_answer import SuperOrder, SuperQuery
+from coldstream.resolve.super_api import SuperAnswerBody
 from coldstream.runtime import resolving
-from coldstream.runtime.query import SIGNATURE, start_of
+from coldstream.runtime.query import SIGNATURE, start_of, super_start_of
 
 API_VERSION = "1.0"
 
@@ -59,10 +62,14 @@ def _gateways(description: str) -> OpenAPIResponse:
 
 
 _NO_STREAM = (HTTPStatus.NOT_FOUND, "The archive has no such stream")
+_NO_SUPER = (HTTPStatus.NOT_FOUND, "The archive has no such sharded stream")
 _NOT_PERMITTED = (HTTPStatus.FORBIDDEN, "Reading that stream is not permitted, whether or not it exists")
 
 Vhost = Annotated[str, Query(description="Virtual host, of any characters, percent-encoded", examples=["/"])]
 Name = Annotated[str, Query(description="Name of the stream, of any characters, percent-encoded", examples=["orders"])]
+LogicalName = Annotated[
+    str, Query(description="Logical name of a sharded stream, percent-encoded", examples=["orders"])
+]
 IncarnationName = Annotated[
     str | None, Query(description="This incarnation of the stream; by default the newest that was known 10 seconds ago")
 ]
@@ -106,6 +113,17 @@ def describe_stream(
 
 
 @app.get(
+    "/super",
+    operation_id="describeSuper",
+    summary="Describe a sharded stream",
+    responses=_answers("The map of the sharded stream", _NO_SUPER, _NOT_PERMITTED),
+)
+def describe_super(vhost: Vhost, name: LogicalName) -> ShardMapBody:
+    """Return the versions, partitions and lineage of a logical name. Costs one GetItem."""
+    return ShardMapBody.of(resolving.answer_shard_map(app.current_event.raw_event, vhost, name))
+
+
+@app.get(
     "/ranges",
     operation_id="resolveRanges",
     summary="Find the byte ranges that hold a stream from an offset or a time on",
@@ -118,8 +136,22 @@ def describe_stream(
 def resolve_ranges(
     *,
     vhost: Vhost,
-    name: Name,
+    name: Annotated[
+        str | None, Query(description="Name of the stream, percent-encoded; or else `super`", examples=["orders"])
+    ] = None,
+    super_name: Annotated[
+        str | None,
+        Query(alias="super", description="Logical name of a sharded stream, percent-encoded", examples=["orders"]),
+    ] = None,
     incarnation: IncarnationName = None,
+    position: Annotated[
+        str | None,
+        Query(description="Of a sharded stream: the position after another answer", examples=["v2,0:1042,1:977"]),
+    ] = None,
+    order: Annotated[
+        SuperOrder | None,
+        Query(description="Of a sharded stream: by default `key`; a cursor keeps the order that it was made with"),
+    ] = None,
     spec: Annotated[
         Literal["first", "last", "next"] | None,
         Query(description="`first` chunk of any type, `last` user chunk, or `next`: the tail"),
@@ -147,8 +179,26 @@ def resolve_ranges(
         bool,
         Query(description="Begin at the very chunk, at the cost of one S3 request, not up to about a MiB before it"),
     ] = False,
-) -> AnswerBody:
-    """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query, a timestamp two."""
+) -> AnswerBody | SuperAnswerBody:
+    """Resolve exactly one of `spec`, `offset`, `timestamp` and `cursor`. Costs one DynamoDB Query, a timestamp two.
+
+    For a sharded stream, `position` takes the place of `offset`; each request answers for at most 32 partitions, which
+    share `max_ranges` and `max_bytes`, and costs as much for each of them.
+    """
+    if (name is None) == (super_name is None):
+        raise InvalidQueryError("name", "give either name or super")
+    bounds = Bounds(max_ranges, max_bytes, range_bytes)
+    if super_name is not None:
+        for field, given in (("offset", offset), ("incarnation", incarnation)):
+            if given is not None:
+                raise InvalidQueryError(field, "is one stream's, and super names many: give a position")
+        start = super_start_of(spec=spec, position=position, timestamp=timestamp, cursor=cursor)
+        query = SuperQuery(vhost, super_name, start, order or SuperOrder.KEY, bounds, precise)
+        return SuperAnswerBody.of(resolving.answer_super_ranges(app.current_event.raw_event, query))
+    for field, of_super in (("position", position), ("order", order)):
+        if of_super is not None:
+            raise InvalidQueryError(field, "is of a sharded stream: name that by super")
+    assert name is not None
     answer = resolving.answer_ranges(
         app.current_event.raw_event,
         RangesQuery(
@@ -188,7 +238,7 @@ def invalid(err: RequestValidationError) -> Response[str]:
 def no_route(_: NotFoundError) -> Response[str]:
     """Report an unknown path, or a method that a known path does not have."""
     event = app.current_event
-    if event.path in {"/streams", "/stream", "/ranges"}:
+    if event.path in {"/streams", "/stream", "/super", "/ranges"}:
         detail = f"{event.http_method} {event.path}: use GET"
         return _problem(METHOD_NOT_ALLOWED.body(detail, instance=_instance()), {"Allow": "GET"})
     return _problem(ROUTE_NOT_FOUND.body(f"no {event.path}", instance=_instance()))

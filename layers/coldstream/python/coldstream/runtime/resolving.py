@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -17,9 +17,13 @@ from coldstream.resolve.permissions import Permissions
 from coldstream.resolve.problem import UNAVAILABLE, Problem, problem_of
 from coldstream.resolve.resolver import Resolver
 from coldstream.runtime.archive_reads import archive_reads
-from coldstream.runtime.audit import audited, start_text
+from coldstream.runtime.audit import audited, start_text, super_start_text
 from coldstream.store.ports import StreamPage
 from coldstream.store.settings import METRICS_NAMESPACE, Settings
+
+if TYPE_CHECKING:
+    from coldstream.manifest.shard_map import ShardMap
+    from coldstream.resolve.super_answer import SuperAnswer, SuperQuery
 
 RETRY_AFTER_S = 1
 
@@ -51,6 +55,25 @@ def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
     return answer
 
 
+def answer_super_ranges(event: Mapping[str, Any], query: SuperQuery) -> SuperAnswer:
+    """Answer a query for a sharded stream if the caller may read it and its partitions; count ranges and gaps."""
+    with audited(event, "super-ranges", vhost=query.vhost, super=query.name, start=super_start_text(query)) as line:
+        caller = Caller.of(event)
+        resolver().permissions.check(caller, query.vhost, query.name)
+        answer = resolver().super_ranges(query, resolver().permissions.of(caller))
+        ranges = sum(len(one.ranges) for one in answer.partitions)
+        gaps = sum(one.gap is not None for one in answer.partitions)
+        line.fields |= {
+            "revision": answer.revision,
+            "ranges": ranges,
+            # With their offsets, as what somebody has read of a partition is looked up by its name.
+            "partitions": [[one.name, one.from_offset, one.next_offset] for one in answer.partitions if one.ranges],
+        }
+    metrics.add_metric("Ranges", MetricUnit.Count, ranges)
+    metrics.add_metric("GapsMet", MetricUnit.Count, gaps)
+    return answer
+
+
 def answer_description(
     event: Mapping[str, Any], vhost: str, name: str, incarnation: str | None, *, deleted: bool
 ) -> Description:
@@ -60,6 +83,15 @@ def answer_description(
         description = resolver().describe(vhost, name, incarnation, deleted=deleted)
         line.fields["incarnation"] = description.head.stream.incarnation
     return description
+
+
+def answer_shard_map(event: Mapping[str, Any], vhost: str, name: str) -> ShardMap:
+    """Return the map of a logical name if the caller may read that name."""
+    with audited(event, "super", vhost=vhost, super=name) as line:
+        resolver().permissions.check(Caller.of(event), vhost, name)
+        found = resolver().shard_map(vhost, name)
+        line.fields["revision"] = found.revision
+    return found
 
 
 def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int, *, deleted: bool) -> StreamPage:

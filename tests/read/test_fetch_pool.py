@@ -1,0 +1,55 @@
+"""Threads that readers share."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+
+from coldstream.read.fetch_pool import FetchPool
+from coldstream.read.http import ClosedError
+
+
+def fetch_threads() -> int:
+    return sum(thread.name.startswith("coldstream-fetch") for thread in threading.enumerate())
+
+
+def test_a_thousand_readers_take_no_more_threads_than_one() -> None:
+    before = fetch_threads()
+    pool = FetchPool(4)
+    assert fetch_threads() == before
+    shares = [pool.share() for _ in range(1000)]
+    assert [share.submit(int, "7").result(5) for share in shares] == [7] * 1000
+    assert fetch_threads() == before + 6
+    pool.close()
+
+
+def test_a_reader_gives_up_its_own_calls_alone() -> None:
+    pool = FetchPool(1)
+    may_end = threading.Event()
+    one, two = pool.share(), pool.share()
+    mine, others = one.submit(may_end.wait, 5), two.submit(may_end.wait, 5)
+    one.shutdown()
+    with pytest.raises(CancelledError):
+        mine.result(0)
+    with pytest.raises(ClosedError):
+        one.submit(int)
+    assert not others.cancelled()
+    may_end.set()
+    assert others.result(5)
+    pool.close()
+
+
+def test_a_pool_that_is_closed_releases_everybody() -> None:
+    pool = FetchPool(1)
+    may_end = threading.Event()
+    share = pool.share()
+    waiting = share.submit(may_end.wait, 5)
+    pool.close()
+    with pytest.raises(CancelledError):
+        waiting.result(0)
+    for refused in (pool.share, lambda: share.submit(int)):
+        with pytest.raises(ClosedError):
+            refused()
+    may_end.set()
