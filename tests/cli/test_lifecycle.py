@@ -11,14 +11,17 @@ import pytest
 
 from coldstream.lifecycle.deletion import DEFAULT_GRACE_MS
 from coldstream.manifest.entry import Head
+from coldstream.manifest.shard_events import ShardEventKind
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import BucketCapabilities, DeleteFailure, DeleteReport
 from coldstream.units import TimestampMs
 from tests.cli.conftest import Cli
+from tests.manifest.shard_samples import sample_map
 from tests.support.archive import STREAM
 from tests.support.changes import change_to
 from tests.support.lifecycle import DAY_MS, GRACE_MS, INCARNATION, Scene
 from tests.support.small_fragments import SmallFragments
+from tests.support.written_maps import map_writer
 
 COMMANDS = ("delete", "hold", "policy", "restore", "retention", "sweep", "truncate")
 
@@ -358,3 +361,26 @@ def test_an_incarnation_that_is_not_there_is_named(cli: Cli) -> None:
 @pytest.mark.usefixtures("scene")
 def test_without_holds_the_list_says_so(cli: Cli) -> None:
     assert "nothing is held" in cli("hold", "list").err
+
+
+@pytest.mark.parametrize("command", [("delete",), ("undelete",), ("truncate", "--to", "1")], ids=str)
+def test_a_logical_name_is_no_stream(command: tuple[str, ...], scene: Scene, cli: Cli) -> None:
+    name, *options = command
+    found = sample_map(name=STREAM.name)
+    map_writer(scene.stores.table).write(replace(found, vhost=STREAM.vhost), ShardEventKind.DECLARE, TimestampMs(1))
+    before = fragments(scene)
+    refused = cli(name, STREAM.name, "--vhost", STREAM.vhost, *options)
+    assert refused.code == 2
+    assert "is sharded stream" in refused.err
+    assert "coldstream shards show" in refused.err
+    assert fragments(scene) == before
+
+
+def test_a_partition_is_truncated_but_not_deleted(scene: Scene, cli: Cli) -> None:
+    held = replace(sample_map(1, name="logical"), vhost=STREAM.vhost)
+    held = replace(held, partitions=(replace(held.partitions[0], name=STREAM.name),))
+    map_writer(scene.stores.table).write(held, ShardEventKind.DECLARE, TimestampMs(1))
+    refused = cli("delete", STREAM.name, "--vhost", STREAM.vhost, "--yes")
+    assert refused.code == 2
+    assert "is a partition of sharded stream 'logical'" in refused.err
+    assert cli("truncate", STREAM.name, "--vhost", STREAM.vhost, "--to", "1", "--yes").code == 0

@@ -41,6 +41,7 @@ PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "Shard streams": ("shards",),
     "Maintain the archive": ("compact", "replay", "access"),
     "Bound the archive, and delete from it": (
         "truncate",
@@ -288,6 +289,18 @@ def test_an_extra_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.M
     )
 
 
+def test_a_command_that_needs_more_names_the_extra_that_brings_it_all(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'pika'", name="pika")
+
+    monkeypatch.setattr("coldstream.cli.shards_show.select_maps", fail)
+    done = cli("shards", "list")
+    assert done.code == 2
+    assert done.err.endswith("pip install 'coldstream[shards]'\n")
+
+
 def test_what_may_not_be_read_is_reported_with_who_may(cli: Cli, tmp_path: Path, unprivileged: None) -> None:
     (tmp_path / "stream").mkdir(mode=0)
     for arguments in (("announce", tmp_path / "stream"), ("agent", "--data", tmp_path / "stream")):
@@ -303,7 +316,7 @@ def test_help_lists_the_commands_by_task_and_the_exit_codes(cli: Cli) -> None:
     for task, commands in TASKS.items():
         lines = done.out.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
         assert tuple(line.split()[0] for line in lines) == commands
-    assert " ".join(done.out.split()).endswith("7 refused: held, deleted or removed; 130 interrupted.")
+    assert " ".join(done.out.split()).endswith("7 refused: held, deleted, removed or still changing; 130 interrupted.")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import coldstream
+from coldstream.manifest.shard_changes import first_map
+from coldstream.manifest.shard_events import ShardEventKind
+from coldstream.manifest.shard_map import Partition, ShardHash, ShardKind
+from coldstream.store.table import DynamoTable
 from coldstream.units import TimestampMs, format_timestamp
 from tests.cli.conftest import CHUNK_MESSAGES, CHUNK_MS, START, Archive, Cli, amqp, body_of
+from tests.support.written_maps import map_writer
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
 
@@ -113,3 +118,25 @@ def test_a_closed_pipe_is_no_error(archive: Archive) -> None:
         reading.stdout.close()
         assert reading.stderr.read() == b""
     assert reading.returncode == 0
+
+
+def test_a_sharded_stream_is_read_by_its_logical_name_and_from_a_position(archive: Archive, cli: Cli) -> None:
+    partitions = [Partition(0, "orders")]
+    found = first_map(
+        "/",
+        "all orders",
+        ShardKind.STREAMS,
+        ShardHash.MODULUS,
+        partitions=partitions,
+        definition="{}",
+        at=TimestampMs(START),
+    )
+    map_writer(DynamoTable(os.environ["COLDSTREAM_TABLE"])).write(found, ShardEventKind.DECLARE, TimestampMs(START))
+    done = cli("read", "all orders", "--limit", "12")
+    assert [(message["stream"], message["offset"]) for message in done.json] == [("orders", at) for at in range(12)]
+    assert done.err == "coldstream: go on with --from v1,0:12\n"
+    rest = cli("read", "all orders", "--from", "v1,0:12", "--order", "time")
+    assert [message["offset"] for message in rest.json] == list(range(12, archive.tail))
+    assert rest.err == f"coldstream: go on with --from v1,0:{archive.tail}\n"
+    assert cli("read", "all orders", "--to", "7").code == 2
+    assert cli("read", "orders", "--from", "v1,0:12").code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 import socket
 import subprocess
 import sys
@@ -14,11 +15,16 @@ import pytest
 from rstream import schema
 
 import coldstream
-from coldstream.errors import InvalidNameError, InvalidSettingError
+from coldstream.consumer.makers import FollowerMaker
+from coldstream.errors import InvalidInputError, InvalidNameError, InvalidSettingError, StreamNotFoundError
 from coldstream.live.address import BrokerAddress
 from coldstream.read.client import ResolverClient
+from coldstream.read.fetch_pool import FetchPool
 from coldstream.read.http import ClosedError
+from tests.support.sharding import Sharding
 from tests.support.stream_broker import OK, FakeBroker, answer
+from tests.support.world import FakeBroker as FakeStreamBroker
+from tests.support.world import World
 
 NOBODY = "rabbitmq-stream://127.0.0.1:1"
 
@@ -45,6 +51,8 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         ({"name": "x" * 256}, InvalidNameError),
         ({"connections": 0}, ValueError),
         ({"on_gap": "Skip"}, ValueError),
+        ({"order": "keys"}, ValueError),
+        ({"start": coldstream.ShardPosition(1), "super_stream": False}, ValueError),
     ],
 )
 def test_impossible_parameters_are_refused_at_once(options: dict[str, object], error: type[Exception]) -> None:
@@ -118,11 +126,11 @@ def test_the_blocking_consumer_raises_if_no_event_loop_can_be_made(monkeypatch: 
         coldstream.BlockingConsumer("orders", resolver="http://127.0.0.1:1", broker=NOBODY).__enter__()
 
 
-def test_more_partitions_than_connections_have_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[int, int]] = []
+def test_partitions_share_threads_connections_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[FetchPool, int]] = []
 
-    def archive(*_: object, connections: int, prefetch_bytes: int, range_bytes: int) -> None:
-        given.append((connections, prefetch_bytes))
+    def archive(*_: object, pool: FetchPool, prefetch_bytes: int, range_bytes: int) -> None:
+        given.append((pool, prefetch_bytes))
 
     async def read() -> None:
         async with FakeBroker() as fake:
@@ -134,9 +142,9 @@ def test_more_partitions_than_connections_have_one_each(monkeypatch: pytest.Monk
                     while len(given) < 8:  # noqa: ASYNC110  what is waited for has no event
                         await asyncio.sleep(0.01)
 
-    monkeypatch.setattr("coldstream.consumer.base.StreamArchive", archive)
+    monkeypatch.setattr("coldstream.consumer.makers.StreamArchive", archive)
     asyncio.run(read())
-    assert given == [(1, 100)] * 8
+    assert given == [(given[0][0], 100)] * 8
 
 
 @pytest.mark.parametrize("owns", [True, False])
@@ -159,3 +167,79 @@ def test_a_consumer_closes_its_own_client_and_no_other(monkeypatch: pytest.Monke
     assert len(closed) == owns
     assert client not in closed
     client.close()
+
+
+@pytest.mark.parametrize("super_stream", [None, False])
+def test_a_stream_is_read_from_the_broker_while_the_resolver_hangs(
+    monkeypatch: pytest.MonkeyPatch, *, super_stream: bool | None
+) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def shard_map(*_: object) -> None:
+        asked.set()
+        over.wait(10)
+
+    async def read() -> bytes:
+        world = World(random.Random(1))
+        world.publish(1)
+        monkeypatch.setattr(FollowerMaker, "broker", lambda *_: FakeStreamBroker(world))
+        async with consumer(start=coldstream.NEXT, super_stream=super_stream) as reading:
+            waiting = asyncio.create_task(anext(reading.messages()))
+            async with asyncio.timeout(5):
+                while not world.subscriptions:  # noqa: ASYNC110  what is waited for has no event
+                    await asyncio.sleep(0.01)
+                while not waiting.done():
+                    world.publish(1)
+                    await asyncio.sleep(0.01)
+            message = await waiting
+            assert reading.position == 2
+        return bytes(message.raw)
+
+    monkeypatch.setattr(ResolverClient, "shard_map", shard_map)
+    try:
+        assert asyncio.run(read()) == b"1/1"
+    finally:
+        over.set()
+    assert asked.is_set() == (super_stream is None)
+
+
+def nowhere(asked: schema.Frame) -> list[bytes]:
+    """Answer that there is no such stream."""
+    return [answer(schema.SubscribeResponse(asked.correlation_id, 2))]
+
+
+def test_a_position_is_no_start_of_a_plain_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        async with consumer(start=coldstream.ShardPosition(1)) as reading:
+            with pytest.raises(InvalidInputError, match="'orders' is no sharded stream"):
+                await anext(reading.messages())
+
+    monkeypatch.setattr(ResolverClient, "shard_map", lambda *_: None)
+    asyncio.run(read())
+
+
+def test_a_name_that_is_neither_a_stream_nor_a_logical_one_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        async with FakeBroker() as fake:
+            fake.says[schema.Subscribe] = nowhere
+            async with consumer(start=coldstream.NEXT, broker=fake.address) as reading:
+                with pytest.raises(StreamNotFoundError):
+                    await anext(reading.messages())
+
+    monkeypatch.setattr(ResolverClient, "shard_map", lambda *_: None)
+    asyncio.run(read())
+
+
+def test_a_logical_name_that_the_broker_does_not_know_is_sharded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        async with FakeBroker() as fake:
+            fake.says[schema.Subscribe] = nowhere
+            async with consumer(start=coldstream.NEXT, broker=fake.address) as reading:
+                async with asyncio.timeout(5):
+                    while len(reading.streams) < 2:  # noqa: ASYNC110  what is waited for has no event
+                        await asyncio.sleep(0.01)
+                assert reading.streams.keys() == {"orders-0", "orders-1"}
+                assert reading.position is None
+
+    monkeypatch.setattr(ResolverClient, "shard_map", lambda *_: Sharding(2).map)
+    asyncio.run(read())

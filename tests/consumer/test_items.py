@@ -55,3 +55,65 @@ def test_messages_and_chunks_do_not_take_turns() -> None:
     items.begin("chunks")
     with pytest.raises(RuntimeError):
         items.begin("messages")
+
+
+def test_a_position_is_not_known_before_the_partitions_are() -> None:
+    items = BatchItems(())
+    assert items.offsets is None
+    items.expect_partition(0, "orders-0", None)
+    assert items.offsets is None
+    items.pass_over(0, Offset(3))
+    assert items.offsets == {0: 3}
+
+
+def test_partitions_are_added_while_others_look() -> None:
+    items = BatchItems(())
+    items.expect_partition(0, "orders-0", Offset(0))
+    streams = iter(items.streams)
+    assert next(streams) == "orders-0"
+    items.expect_partition(1, "orders-0", Offset(0))
+    assert list(streams) == []
+    assert items.streams.keys() == {"orders-0#0", "orders-0"}
+
+
+def test_a_message_of_an_earlier_partition_is_not_taken_for_one_of_the_next_of_that_name() -> None:
+    items = BatchItems(())
+    for number in range(2):
+        items.expect_partition(number, "orders-0", Offset(0))
+    names = []
+    for number in range(2):
+        items.load(ChunkBatch("orders-0", (), "test", partition=number))
+        names.append(items.stream)
+    assert names == ["orders-0#0", "orders-0"]
+
+
+def test_without_a_group_nobody_is_asked_before_a_message_and_nothing_is_busy() -> None:
+    items = BatchItems(())
+    items.expect_partition(0, "orders-0", Offset(0))
+    items.load(ChunkBatch("orders-0", (chunk(0, 2),), "here", partition=0))
+    assert next(items.messages).offset == 0
+    assert items.busy is None
+
+
+@pytest.mark.parametrize("kind", ["messages", "chunks"])
+def test_what_a_tenure_no_longer_covers_is_not_given_out_nor_counted(kind: str) -> None:
+    items = BatchItems(())
+    items.expect_partition(0, "orders-0", Offset(0))
+    answers = iter([True, True, False, True, True])
+    items.may_give = lambda _number, _tenure: next(answers)  # also at the load
+    items.load(ChunkBatch("orders-0", (chunk(0, 1), chunk(1, 1), chunk(2, 1)), "here", partition=0))
+    given = getattr(items, kind)
+    next(given)
+    assert items.busy == 0
+    assert next(given, None) is None
+    assert items.busy is None
+    assert items.streams["orders-0"].position == 1
+
+
+def test_a_batch_of_a_tenure_that_is_over_is_not_taken() -> None:
+    items = BatchItems(())
+    items.expect_partition(0, "orders-0", Offset(0))
+    items.may_give = lambda _number, _tenure: False
+    items.load(ChunkBatch("orders-0", (chunk(0, 1),), "here", partition=0))
+    assert list(items.messages) == []
+    assert items.offsets == {0: 0}

@@ -78,7 +78,7 @@ class Scene:
         with coldstream.BlockingConsumer(
             self.name, start, resolver=self.stack.resolver_url, broker=self.broker.stream_uri, **options
         ) as consumer:
-            overdue = threading.Timer(60, consumer.close)
+            overdue = threading.Timer(300, consumer.close)
             overdue.start()
             try:
                 yield consumer

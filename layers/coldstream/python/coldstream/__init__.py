@@ -4,7 +4,9 @@ What programs need to read streams is here, and nothing else of the package is p
 
     Consumer, BlockingConsumer    archive and broker as one stream, without end (extra `consumer`)
     Reader, AsyncReader           the archive alone, up to its tail
+    ShardedReader                 the same of a sharded stream, by its map (`ResolverClient.shard_map`)
     FIRST, LAST, NEXT, AtOffset, AtTimestamp      where to start
+    ShardPosition                 where reading stands in a sharded stream
     Offset, TimestampMs                           integers, by names that type checkers tell apart
     ResolverClient, BrokerAddress                 connections to share, or with more than a URL says
     Message, MessageDelivery, Chunk, Gap          what readers give
@@ -29,18 +31,22 @@ if TYPE_CHECKING:
         GapError,
         IncarnationError,
         InvalidInputError,
+        NotOwnerError,
         StreamNotFoundError,
         UnavailableError,
     )
     from coldstream.format.amqp.message import Message
     from coldstream.format.chunk import Chunk
+    from coldstream.groups.consumer_group import ConsumerGroup
     from coldstream.live.address import BrokerAddress
     from coldstream.manifest.entry import Gap
+    from coldstream.manifest.shard_position import ShardPosition
     from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
     from coldstream.read.aio import AsyncReader
     from coldstream.read.client import ResolverClient
     from coldstream.read.http import ClosedError
     from coldstream.read.reader import Reader
+    from coldstream.read.sharded import ShardedReader
     from coldstream.units import Offset, TimestampMs
 
 __version__ = "0.1.0"
@@ -59,6 +65,7 @@ __all__ = [
     "ClosedError",
     "ColdstreamError",
     "Consumer",
+    "ConsumerGroup",
     "CorruptionError",
     "Gap",
     "GapError",
@@ -66,9 +73,12 @@ __all__ = [
     "InvalidInputError",
     "Message",
     "MessageDelivery",
+    "NotOwnerError",
     "Offset",
     "Reader",
     "ResolverClient",
+    "ShardPosition",
+    "ShardedReader",
     "StreamNotFoundError",
     "TimestampMs",
     "UnavailableError",
@@ -84,6 +94,7 @@ _HOMES = {
     "Chunk": "format.chunk",
     "ClosedError": "read.http",
     "Consumer": "consumer.consumer",
+    "ConsumerGroup": "groups.consumer_group",
     "FIRST": "manifest.spec",
     "Gap": "manifest.entry",
     "LAST": "manifest.spec",
@@ -93,6 +104,8 @@ _HOMES = {
     "Offset": "units",
     "Reader": "read.reader",
     "ResolverClient": "read.client",
+    "ShardPosition": "manifest.shard_position",
+    "ShardedReader": "read.sharded",
     "TimestampMs": "units",
 }
 

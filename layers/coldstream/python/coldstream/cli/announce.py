@@ -52,12 +52,15 @@ def announce(
     from coldstream.ingest.announcer import Announcer
     from coldstream.ingest.stage import find_rolled, find_streams
     from coldstream.manifest.stream import stream_from_directory
+    from coldstream.store.reserved import StreamAction, check_not_reserved
 
     directories = find_streams(directory.resolve())
     if len(directories) > 1 and (vhost is not None or name is not None):
         raise InvalidInputError("--vhost, --name", f"name one stream, and {directory} has {len(directories)}")
     found = [(stream_from_directory(path.name, vhost=vhost, name=name), find_rolled(path)) for path in directories]
     announcer = Announcer.from_environment(dry_run=dry_run)
+    for stream, _ in found:  # before anything is staged
+        check_not_reserved(announcer.table, stream.vhost, stream.name, StreamAction.ANNOUNCE)
     total_bytes = sum(segment.size_bytes for _, segments in found for segment in segments)
     with progress("announcing", total_bytes, "bytes") as advance:
         reports = [announcer.announce(stream, segments, advance) for stream, segments in found]

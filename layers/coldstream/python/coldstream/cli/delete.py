@@ -55,10 +55,12 @@ def delete(
     from coldstream.lifecycle.deletion import delete_stream
     from coldstream.manifest.holding import check_no_holds
     from coldstream.store.holding import read_holds
+    from coldstream.store.reserved import StreamAction, check_not_reserved
 
     grace_ms = duration_ms_of("--grace", grace)
     assert grace_ms is not None
     stores = open_stores()
+    check_not_reserved(stores.table, vhost, name, StreamAction.DELETE, incarnation=incarnation)
     heads = _heads(stores, vhost, name, incarnation, every=every)
     for head in heads:  # before any of them is deleted, and before the question
         check_no_holds(head, read_holds(stores.table, head))
@@ -85,8 +87,10 @@ def undelete(
     had room for it. Example: `coldstream undelete orders`.
     """
     from coldstream.lifecycle.deletion import undelete_stream
+    from coldstream.store.reserved import StreamAction, check_not_reserved
 
     stores = open_stores()
+    check_not_reserved(stores.table, vhost, name, StreamAction.UNDELETE, incarnation=incarnation)
     stream = _deleted(stores, vhost, name, incarnation)
     undeleted = undelete_stream(stores, stream.incarnation, by=by)
     if output is Format.JSON:

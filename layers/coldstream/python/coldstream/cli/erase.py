@@ -101,6 +101,7 @@ def erase(
     --grace. The broker's own copy, consumers and exported tables are not touched. Example: `coldstream erase orders
     --property properties.user_id=alice --reason 'ticket 4711' --dry-run`.
     """
+    from coldstream.store.reserved import StreamAction, check_not_reserved
     from coldstream.store.streams import select_streams
 
     span = None if offsets is None else OffsetSelection.from_text(offsets)
@@ -108,6 +109,7 @@ def erase(
     conditions = _conditions(filter_value, key, properties or [], where)
     _check(span, conditions, is_resumed=resume)
     stores = open_stores()
+    check_not_reserved(stores.table, vhost, name, StreamAction.ERASE, incarnation=incarnation)
     (stream,) = select_streams(stores.table, vhost, [name], incarnation=incarnation)
     if resume:
         reports = _resume(_eraser(stores, None), stream, conditions)

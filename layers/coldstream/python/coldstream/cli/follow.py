@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import typer
 
-from coldstream.cli.messages import ReadEnd
+from coldstream.cli.messages import ReadEnd, StreamForm
 from coldstream.console.exits import ExitCode
 from coldstream.consumer.consumer import Consumer
-from coldstream.errors import GapError
-from coldstream.format.amqp.message import Message
-from coldstream.manifest.spec import OffsetSpec
+from coldstream.consumer.items import MessageDelivery
+from coldstream.errors import (
+    ConflictError,
+    GapError,
+    InvalidQueryError,
+    InvalidSettingError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from coldstream.groups.consumer_group import ConsumerGroup
+from coldstream.manifest.shard_position import ShardPosition
+from coldstream.manifest.shard_starts import ShardStart
+
+log = logging.getLogger(__name__)
 
 _FLUSH_EVERY_S = 0.1
-
-MessageForm = Callable[[Message], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +41,23 @@ class FollowRequest:
 
     vhost: str
     name: str
-    start: OffsetSpec
+    start: ShardStart
     resolver: str
     broker: str
     consumer_name: str | None
     on_gap: Literal["raise", "skip"]
+    order: Literal["key", "time", "arrival"]
+    group: str | None = None
 
 
-def follow_stream(request: FollowRequest, end: ReadEnd, form: MessageForm) -> None:
+def follow_stream(request: FollowRequest, end: ReadEnd, form: StreamForm) -> None:
     """Write messages until `end`, or until SIGINT, SIGTERM or SIGHUP, which end the command with code 130."""
     logging.basicConfig(level=logging.WARNING, format="coldstream: %(message)s", stream=sys.stderr)
     if asyncio.run(_is_interrupted(request, end, form)):
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-async def _is_interrupted(request: FollowRequest, end: ReadEnd, form: MessageForm) -> bool:
+async def _is_interrupted(request: FollowRequest, end: ReadEnd, form: StreamForm) -> bool:
     """Write messages, and tell whether a signal ended that."""
     writing = asyncio.create_task(_write(request, end, form))
     loop = asyncio.get_running_loop()
@@ -59,7 +71,7 @@ async def _is_interrupted(request: FollowRequest, end: ReadEnd, form: MessageFor
     return False
 
 
-async def _write(request: FollowRequest, end: ReadEnd, form: MessageForm) -> None:
+async def _write(request: FollowRequest, end: ReadEnd, form: StreamForm) -> None:
     async with Consumer(
         request.name,
         request.start,
@@ -68,13 +80,16 @@ async def _write(request: FollowRequest, end: ReadEnd, form: MessageForm) -> Non
         vhost=request.vhost,
         name=request.consumer_name,
         on_gap=request.on_gap,
+        order=request.order,
+        group=None if request.group is None else ConsumerGroup(request.group, table_name()),
     ) as consumer:
-        copying = asyncio.create_task(_copy(consumer, end, form))
+        written = WrittenMessages(consumer, commits=request.group is not None)
+        copying = asyncio.create_task(_copy(consumer, end, form, written))
         try:
             # Standard output is flushed by the clock: many messages take one write, and the last of a few do not wait
             # in the buffer until the next one comes. `wait` does not cancel the task when its time is up.
             while not (await asyncio.wait({copying}, timeout=_FLUSH_EVERY_S))[0]:
-                sys.stdout.buffer.flush()
+                await written.flush()
             await copying
         finally:
             copying.cancel()
@@ -82,16 +97,57 @@ async def _write(request: FollowRequest, end: ReadEnd, form: MessageForm) -> Non
             # cancels this wait, too, and what was written is flushed all the same.
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({copying})
-            sys.stdout.buffer.flush()
+            await written.flush()
+            if isinstance(consumer.position, ShardPosition) and request.group is None:
+                typer.echo(f"coldstream: go on with --from {consumer.position}", err=True)
 
 
-async def _copy(consumer: Consumer, end: ReadEnd, form: MessageForm) -> None:
+class WrittenMessages:
+    """Which messages were written last. `flush` commits them, if the consumer is in a group."""
+
+    def __init__(self, consumer: Consumer, *, commits: bool) -> None:
+        self._consumer = consumer
+        self._commits = commits
+        self._last: dict[int | None, MessageDelivery] = {}
+
+    def add(self, delivery: MessageDelivery) -> None:
+        """Take note of a message that was written."""
+        if self._commits:
+            self._last[delivery.partition] = delivery
+
+    async def flush(self) -> None:
+        """Flush standard output, then commit: what was committed was written."""
+        last, self._last = self._last, {}
+        sys.stdout.buffer.flush()
+        for number, delivery in last.items():
+            try:
+                await self._consumer.store_offset(delivery)
+            except NotOwnerError:
+                continue  # whoever has the partition now writes it again
+            except (ConflictError, OutcomeUnknownError, UnavailableError) as err:
+                log.warning("%s: not committed yet: %s", delivery.stream, err)
+                self._last.setdefault(number, delivery)
+
+
+def table_name() -> str:
+    """Return the name of the manifest's table. Raises InvalidSettingError."""
+    name = os.environ.get("COLDSTREAM_TABLE")
+    if not name:
+        raise InvalidSettingError("COLDSTREAM_TABLE", "is not set: it names the table that keeps the group")
+    return name
+
+
+async def _copy(consumer: Consumer, end: ReadEnd, form: StreamForm, written: WrittenMessages) -> None:
     number = 0
     try:
-        async for message in consumer.messages():
+        async for delivery in consumer.deliveries():
+            message = delivery.message
+            if consumer.is_sharded and end.is_bounded:
+                raise InvalidQueryError("--to", "is for one stream, and this one is sharded; --limit ends it")
             if end.is_before(message):
                 return
-            sys.stdout.buffer.write(form(message))
+            sys.stdout.buffer.write(form(message, delivery.stream if consumer.is_sharded else None))
+            written.add(delivery)
             number += 1
             if number == end.limit:
                 return

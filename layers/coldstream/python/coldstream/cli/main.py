@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import coldstream
-from coldstream.cli import access, dead_letters, hold, policy, quarantine, retention
+from coldstream.cli import access, dead_letters, hold, policy, quarantine, retention, shards, shards_show
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
@@ -26,6 +26,8 @@ from coldstream.cli.replay import replay
 from coldstream.cli.resolve import resolve
 from coldstream.cli.restore import restore
 from coldstream.cli.scrub import scrub
+from coldstream.cli.shards_archive import archive as archive_shards
+from coldstream.cli.shards_groups import groups as groups_of_consumers
 from coldstream.cli.streams import describe, streams
 from coldstream.cli.sweep import sweep
 from coldstream.cli.truncate import truncate
@@ -136,6 +138,21 @@ dead_letters_app.command("show", cls=Command, epilog=exits.HELP)(dead_letters.sh
 dead_letters_app.command("redrive", cls=Command, epilog=exits.HELP)(dead_letters.redrive)
 dead_letters_app.command("discard", cls=Command, epilog=exits.HELP)(dead_letters.discard_letters)
 
+shards_app = typer.Typer(
+    cls=CommandGroup,
+    help="Declare sharded streams, see them, and archive queues.",
+    epilog=exits.HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+shards_app.command("apply", cls=Command, epilog=exits.HELP)(shards.apply)
+shards_app.command("list", cls=Command, epilog=exits.HELP)(shards_show.list_shards)
+shards_app.command("status", cls=Command, epilog=exits.HELP)(shards.status)
+shards_app.command("show", cls=Command, epilog=exits.HELP)(shards_show.show)
+shards_app.command("history", cls=Command, epilog=exits.HELP)(shards_show.history)
+shards_app.command("groups", cls=Command, epilog=exits.HELP)(groups_of_consumers)
+shards_app.command("archive", cls=Command, epilog=exits.HELP)(archive_shards)
+
 _BOUND = "Bound the archive, and delete from it"
 _MEND = "Check the archive, and mend it"
 
@@ -170,6 +187,7 @@ for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
         app.command(name, cls=Command, epilog=exits.HELP, rich_help_panel=panel)(command)
 app.add_typer(agent_app, name="agent", rich_help_panel="Archive streams")
+app.add_typer(shards_app, name="shards", rich_help_panel="Shard streams")
 app.add_typer(access_app, name="access", rich_help_panel="Maintain the archive")
 app.add_typer(policy_app, name="policy", rich_help_panel=_BOUND)
 app.add_typer(retention_app, name="retention", rich_help_panel=_BOUND)

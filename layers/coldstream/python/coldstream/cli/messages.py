@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,6 +12,9 @@ from coldstream.format.amqp.json import to_json
 from coldstream.format.amqp.message import Message
 from coldstream.manifest.spec import AtOffset, AtTimestamp, parse_offset_spec
 from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, TimestampMs
+
+StreamForm = Callable[[Message, str | None], bytes]
+"""Returns what is written for a message, and for the partition that it is of, None of a stream without partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,11 @@ class ReadEnd:
             case spec:
                 raise InvalidQueryError("--to", f"{spec} is neither an offset nor a time")
 
+    @property
+    def is_bounded(self) -> bool:
+        """Tell whether there is an offset or a time at which reading ends."""
+        return self.offset <= MAX_OFFSET or self.timestamp <= MAX_TIMESTAMP_MS
+
     def is_before(self, message: Message) -> bool:
         """Tell whether reading ends before a message. It then ends before all later ones."""
         return message.offset >= self.offset or message.timestamp >= self.timestamp
@@ -57,17 +65,18 @@ class ReadEnd:
                 raise
 
 
-def as_json(message: Message) -> bytes:
-    """Return a message as one line of JSON."""
-    return f"{json.dumps(message.to_dict(), ensure_ascii=False)}\n".encode()
+def as_json(message: Message, stream: str | None = None) -> bytes:
+    """Return a message as one line of JSON, which begins with its partition if it is of one."""
+    partition = {} if stream is None else {"stream": stream}
+    return f"{json.dumps(partition | message.to_dict(), ensure_ascii=False)}\n".encode()
 
 
-def as_published(message: Message) -> bytes:
+def as_published(message: Message, stream: str | None = None) -> bytes:  # noqa: ARG001  a `StreamForm`
     """Return the message's own bytes after their length in 4 bytes, big-endian."""
     return len(message.raw).to_bytes(4, "big") + message.raw
 
 
-def as_body(message: Message) -> bytes:
+def as_body(message: Message, stream: str | None = None) -> bytes:  # noqa: ARG001  a `StreamForm`
     """Return the body and a newline: bytes as they are, other values as JSON, and all of a message that is not AMQP.
 
     Raises CorruptionError if the AMQP is damaged.

@@ -169,6 +169,7 @@ class Replayer:
         """Find what is to be replayed, and show progress. The first signal stops the replay, a second one ends it."""
         from coldstream.replay.request import find_request, parse_bounds
         from coldstream.store.objects import S3Objects
+        from coldstream.store.reserved import StreamAction, check_not_reserved
         from coldstream.store.settings import Settings
         from coldstream.store.streams import select_streams
         from coldstream.store.table import DynamoTable
@@ -178,6 +179,9 @@ class Replayer:
         bounds = parse_bounds(arguments.start, arguments.end, now_ms())
         settings = Settings.from_environment(os.environ)
         table, objects = DynamoTable(settings.table), S3Objects(settings.bucket)
+        if arguments.to_stream is not None:
+            vhost = arguments.to_vhost or arguments.vhost
+            check_not_reserved(table, vhost, arguments.to_stream, StreamAction.REPLAY_TO)
         streams = select_streams(table, arguments.vhost, self.names, incarnation=arguments.incarnation)
         found = [find_request(table, objects, stream, *bounds, skip_gaps=arguments.skip_gaps) for stream in streams]
 

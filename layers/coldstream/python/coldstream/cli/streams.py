@@ -172,8 +172,9 @@ def describe(
 ) -> None:
     """Show what is archived of one stream, now or at a time.
 
-    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues. Examples: `coldstream
-    describe orders`, `coldstream describe orders --at yesterday`.
+    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues. Of a sharded
+    stream it has the versions and partitions. Examples: `coldstream describe orders`, `coldstream describe orders --at
+    yesterday`.
     """
     if at is not None:
         show_past(name, vhost, incarnation, at, output)
@@ -182,11 +183,20 @@ def describe(
         raise typer.BadParameter(
             "is missing, or the environment variable COLDSTREAM_RESOLVER_URL", param_hint="--resolver"
         )
+    from coldstream.cli.sharded_output import show_logical_name
+    from coldstream.errors import StreamNotFoundError
     from coldstream.read.client import ResolverClient
     from coldstream.resolve.api import DescriptionBody
 
     with report_silence(resolver), ResolverClient(resolver) as client:
-        description = client.describe(vhost, name, incarnation)
+        try:
+            description = client.describe(vhost, name, incarnation)
+        except StreamNotFoundError:
+            found = None if incarnation is not None else client.shard_map(vhost, name)
+            if found is None:
+                raise
+            show_logical_name(found, output)
+            return
     if output is Format.JSON:
         write_json_text(DescriptionBody.of(description).model_dump_json())
     else:

@@ -54,6 +54,7 @@ def truncate(
     from coldstream.errors import InvalidSettingError
     from coldstream.lifecycle.prefix import foretell_removal
     from coldstream.lifecycle.truncation import truncate as truncate_stream
+    from coldstream.store.reserved import StreamAction, check_not_reserved
     from coldstream.store.streams import select_streams
 
     if (to is None) == (before is None):
@@ -61,6 +62,7 @@ def truncate(
     stores = open_stores(url_expiry)
     # By AWS's clock: by one of this machine that is ahead, younger messages than asked for would go.
     choice, where = _choice(to, before, stores.now)
+    check_not_reserved(stores.table, vhost, name, StreamAction.TRUNCATE, incarnation=incarnation)
     (stream,) = select_streams(stores.table, vhost, [name], incarnation=incarnation)
     forecast = foretell_removal(stores.table, stream.incarnation, choice)
     if dry_run:

@@ -8,17 +8,18 @@ from coldstream.manifest.spec import OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.read.aio import AsyncReader
 from coldstream.read.client import ResolverClient
+from coldstream.read.fetch_pool import FetchPool
 from coldstream.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
 class StreamArchive:
-    """Implements `ArchiveSource`. `connections` and `prefetch_bytes` are those of each reading."""
+    """Implements `ArchiveSource`. `prefetch_bytes` is that of each reading; all share the pool."""
 
     client: ResolverClient
     vhost: str
     name: str
-    connections: int
+    pool: FetchPool
     prefetch_bytes: int
     range_bytes: int
 
@@ -31,7 +32,7 @@ class StreamArchive:
             self.name,
             start,
             incarnation=incarnation,
-            connections=1 if chunk else self.connections,
             prefetch_bytes=1 if chunk else self.prefetch_bytes,
             range_bytes=MIB if chunk else self.range_bytes,
+            fetch_pool=self.pool,
         )

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coldstream.consumer.base import BaseConsumer
-from coldstream.consumer.batch import ChunkBatch, SkippedGap
+from coldstream.consumer.batch import BatchItem
 from coldstream.consumer.items import MessageDelivery
 from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
@@ -37,7 +37,7 @@ class BlockingConsumer(BaseConsumer):
 
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: threading.Thread | None = None
-    _pending: Future[ChunkBatch | SkippedGap] | None = None
+    _pending: Future[BatchItem] | None = None
     _stop: asyncio.Event
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class BlockingConsumer(BaseConsumer):
     def deliveries(self) -> Iterator[MessageDelivery]:
         """Yield messages together with their streams, as `Consumer.deliveries` does."""
         for message in self.messages():
-            yield MessageDelivery(self._items.stream, message)
+            yield MessageDelivery(self._items.stream, message, self._items.partition)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield user chunks, as `Consumer.chunks` does."""
@@ -91,7 +91,7 @@ class BlockingConsumer(BaseConsumer):
         """Store an offset, as `Consumer.store_offset` does."""
         self._result(self._submit(self._store_offset(done, stream)))
 
-    def _next(self) -> ChunkBatch | SkippedGap:
+    def _next(self) -> BatchItem:
         """Wait for the next batch."""
         # A wait that KeyboardInterrupt ended leaves its request behind, and that request will take a batch out of the
         # queue. A second request would get the batch after it, so the first one is waited for again.

@@ -19,12 +19,14 @@ T = TypeVar("T")
 class BrokerLog:
     """Asks the broker about one stream. A broker that is away is tried again for ever, at one host after another.
 
-    Whoever gets an answer outside of `ask` calls `recovered` when it proves useful.
+    Whoever gets an answer outside of `ask` calls `recovered` when it proves useful. `on_away` is called before each
+    wait for the broker.
     """
 
-    def __init__(self, stream: str, source: BrokerSource) -> None:
+    def __init__(self, stream: str, source: BrokerSource, on_away: Callable[[], None] | None = None) -> None:
         self._stream = stream
         self._source = source
+        self._on_away = on_away
         self._retry_log = RetryLog(f"stream {stream!r} at the broker")
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -42,6 +44,8 @@ class BrokerLog:
         """Wait before the next attempt, after one that failed. Raises the error if retrying does not help."""
         if not err.retryable:
             raise err
+        if self._on_away is not None:
+            self._on_away()
         # Close first: the next attempt has to open a connection, to the next host, as this one was of no use.
         await self._source.renew()
         await self._retry_log.pause(err)

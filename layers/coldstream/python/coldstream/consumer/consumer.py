@@ -19,8 +19,17 @@ class Consumer(BaseConsumer):
     it at the broker comes before `start`: reading goes on with the message after it. A gap in the archive that the
     broker cannot fill raises GapError; with `on_gap` "skip" it is added to `gaps`, and reading goes on after it.
 
-    With `super_stream`, `stream` is a super stream. Its partitions, as they are when reading begins, are read at once,
-    each in its own order and from the same `start`.
+    A logical name of which the archive has a map is read as one sharded stream: all partitions of all versions, and
+    those that it grows by. `order` "key" keeps the messages of each key in order, "time" merges partitions by time and
+    waits `merge_wait_s` at most for one that is idle, "arrival" takes what comes. `start` may be a ShardPosition, and
+    `position` is one. With `super_stream` False nobody asks for a map. With True and without a map, `stream` is a super
+    stream: its partitions, as they are when reading begins, are read as they arrive, each from the same `start`.
+
+    With `group`, `stream` is a sharded stream, and this consumer reads the partitions that it owns in that group, each
+    from where the group has committed, else from `start`; `assignment` names them. `store_offset` commits. A partition
+    that another member gets ends here without a word, between two messages; committing one of its messages then raises
+    NotOwnerError, and the other member gives it again. A partition is given back only once the caller comes for the
+    next message. In the order of keys a partition waits until its parents are committed, by whomever.
 
     Use it as an asynchronous context manager, which ends everything it began, and iterate `messages`, `deliveries` or
     `chunks`. A loop may be left at any item; the next loop of its kind goes on with the item after it.
@@ -40,7 +49,7 @@ class Consumer(BaseConsumer):
     async def __aexit__(
         self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """End everything; takes less than a second."""
+        """End everything; takes less than a second, and in a group whose table does not answer 5 s."""
         await self._shut_down()
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -59,7 +68,7 @@ class Consumer(BaseConsumer):
         items.begin("messages")
         while True:
             for message in items.messages:
-                yield MessageDelivery(items.stream, message)
+                yield MessageDelivery(items.stream, message, items.partition)
             items.load(await self._take())
 
     async def chunks(self) -> AsyncIterator[Chunk]:
@@ -72,10 +81,10 @@ class Consumer(BaseConsumer):
             items.load(await self._take())
 
     async def store_offset(self, done: int | Message | MessageDelivery, *, stream: str | None = None) -> None:
-        """Store the offset of the last message handled at the broker, under the consumer's name.
+        """Store the offset of the last message handled at the broker, under the consumer's name; commit it in a group.
 
         In a super stream, pass what `deliveries` yielded, or name the partition by `stream`. Returns once the broker
         has the offset, which takes one round trip. Raises UnavailableError if the broker cannot be reached now,
-        StreamNotFoundError, AccessDeniedError.
+        StreamNotFoundError, AccessDeniedError; in a group NotOwnerError if the partition is another member's by now.
         """
         await self._store_offset(done, stream)

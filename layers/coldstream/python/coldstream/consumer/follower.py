@@ -12,9 +12,10 @@ One task does all of it, one step after another, so that the position needs no l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NoReturn
 
-from coldstream.consumer.batch import Give
+from coldstream.consumer.batch import Give, ReachedOffset
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.catchup import ARCHIVE_WAIT_S, CatchUp
 from coldstream.consumer.live import LiveReader
@@ -23,6 +24,7 @@ from coldstream.consumer.position import ReadPosition
 from coldstream.consumer.start import StartFinder
 from coldstream.errors import StreamNotFoundError, UnavailableError
 from coldstream.manifest.spec import OffsetSpec
+from coldstream.manifest.stream import Incarnation
 
 
 class StreamFollower:
@@ -31,6 +33,9 @@ class StreamFollower:
     `give` returns once there is room for more. With `reference`, an offset stored under it at the broker, that of the
     last message handled, comes before `start`. `archive_wait_s` bounds how long offsets may be neither at the broker
     nor archived, and how long the resolver may be away. The broker may be away for ever.
+
+    With `fixes_start`, a start time becomes an offset before anything is given, even if the broker alone knows which.
+    With `incarnation`, no other is read. `on_away` is called whenever the broker has to be waited for.
     """
 
     def __init__(
@@ -44,9 +49,14 @@ class StreamFollower:
         reference: str | None = None,
         on_gap: Literal["raise", "skip"] = "raise",
         archive_wait_s: float = ARCHIVE_WAIT_S,
+        incarnation: Incarnation | None = None,
+        fixes_start: bool = False,
+        on_away: Callable[[], None] | None = None,
     ) -> None:
-        self._position = ReadPosition(stream, start)
-        self._broker = BrokerLog(stream, broker)
+        self._position = ReadPosition(stream, start, incarnation=incarnation)
+        self._give = give
+        self._fixes_start = fixes_start
+        self._broker = BrokerLog(stream, broker, on_away)
         self._catch_up = CatchUp(
             self._position, self._broker, archive, give, on_gap=on_gap, archive_wait_s=archive_wait_s
         )
@@ -60,8 +70,17 @@ class StreamFollower:
         after `archive_wait_s`.
         """
         await self._start.find()
+        await self._tell_start()
         while True:
             await self._read_on()
+
+    async def _tell_start(self) -> None:
+        """Say up to where nothing is left to give, now that the archive is read to its tail."""
+        if self._fixes_start:
+            await self._start.fix_time()
+        expected = self._position.expected
+        # Where it is None, live reading attaches by the spec: at the log's beginning, or at an offset.
+        await self._give(ReachedOffset(self._position.stream, expected or self._position.from_offset, at_tail=True))
 
     async def _read_on(self) -> None:
         """Read live until that ends, and do what has to come before the next attempt."""
@@ -77,5 +96,6 @@ class StreamFollower:
             await self._broker.pause(err)
             if self._position.expected is None:
                 await self._start.find_again()
+                await self._tell_start()
         else:
             await self._catch_up.run(must_move=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from coldstream.consumer.batch import ChunkBatch, Give
+from coldstream.consumer.batch import ChunkBatch, Give, ReachedOffset
 from coldstream.consumer.ports import ArchiveSource
 from coldstream.consumer.position import ReadPosition
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
@@ -149,3 +149,5 @@ class ArchiveHistory:
                 given.append(chunk)
         if given:
             await self._give(ChunkBatch(position.stream, tuple(given), source, position.from_offset))
+        if position.expected is not None and (not given or given[-1].header.next_offset < position.expected):
+            await self._give(ReachedOffset(position.stream, position.expected))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coldstream.consumer.batch import ChunkBatch, Give
+from coldstream.consumer.batch import ChunkBatch, Give, ReachedOffset
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.incarnations import has_other_chunk, newest_incarnation
 from coldstream.consumer.ports import ArchiveSource, ChunkFeed
@@ -82,6 +82,8 @@ class LiveReader:
                 if position.reaches_start_time(header):
                     source = f"stream {position.stream!r} as delivered"
                     await self._give(ChunkBatch(position.stream, (chunk,), source, position.from_offset))
+                else:
+                    await self._give(ReachedOffset(position.stream, header.next_offset))
 
     async def _check_first(self, relation: Relation, header: ChunkHeader) -> bool:
         """Tell whether the first delivered chunk proves that the log continues what was read.

@@ -73,6 +73,22 @@ class StartFinder:
         else:
             await self.find()
 
+    async def fix_time(self) -> None:
+        """Fix a start time that the archive does not reach, by two questions to the broker.
+
+        Live reading would find the start as well, but only by its first chunk, which may not come for days.
+        """
+        position = self._position
+        if position.expected is not None or not isinstance(position.start, AtTimestamp):
+            return
+        # The last one first: what is published after it may be late enough, and the second question finds that.
+        last = await self._broker.ask(lambda: self._broker.probe(LAST))
+        found = await self._broker.ask(lambda: self._broker.probe(position.start))
+        if found is not None:
+            position.move(Offset(found.chunk_id))
+        else:
+            position.move(Offset(0) if last is None else last.next_offset)
+
     async def _resume(self) -> bool:
         """Start after the stored offset, if there is one."""
         reference = self._reference
