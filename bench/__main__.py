@@ -27,6 +27,7 @@ MEASUREMENTS = (
     "compaction",
     "replay",
     "upkeep",
+    "sharding",
 )
 
 

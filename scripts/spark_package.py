@@ -33,7 +33,10 @@ PACKAGES = (
     ROOT / "spark/coldstream_spark",
     ROOT / "spark/pyspark_coldstream",
 )
-LEFT_OUT = ("__main__.py", "agent/", "cli/", "ingest/", "local/", "operate/", "runtime/")
+LEFT_OUT = (
+    *("__main__.py", "agent/", "cli/", "ingest/", "local/", "management/"),
+    *("operate/", "queues/", "runtime/", "shards/"),
+)
 """Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 
 PYTHON = "3.11"

@@ -38,6 +38,7 @@ OF_EXTRA = {
     "agent": ["coldstream.agent", "coldstream.cli"],
     "local": ["coldstream.local"],
     "replay": ["coldstream.replay", "coldstream.rows"],
+    "shards": ["coldstream.routing", "coldstream.shards", "coldstream.queues", "coldstream.cli"],
     "spark": ["coldstream_spark"],
 }
 OURS = ("coldstream", "pyspark_coldstream/")
@@ -46,8 +47,11 @@ BELOW = {
     "cli": {"cli"},
     "live": {"consumer"},
     "local": {"local"},
-    "replay": {"replay"},
+    "queues": {"shards"},
+    "replay": {"replay", "shards"},
+    "routing": {"shards"},
     "rows": {"replay"},
+    "shards": {"shards"},
     "spark": {"spark", "replay"},
 }
 """Of which extras a package of ours imports modules, beside what is always there."""

@@ -95,6 +95,7 @@ class FastManifest(FastTable):
         self.put_grant, self.delete_grant = writes.put_grant, writes.delete_grant
         self.put_policy, self.delete_policy = writes.put_policy, writes.delete_policy
         self.put_cursor, self.delete_cursor = writes.put_cursor, writes.delete_cursor
+        self.put_state, self.add_state, self.delete_state = writes.put_state, writes.add_state, writes.delete_state
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +29,9 @@ from typing import Self
 from tests.support.epmd import HOST, BrokerError, Epmd, check, end, free_ports, kill, spawn
 from tests.support.releases import HOST_RELEASE, Release
 from tests.support.streams import StreamConnection
+
+SHARDING = ("rabbitmq_sharding", "rabbitmq_consistent_hash_exchange", "rabbitmq_random_exchange")
+"""Plugins of the exchanges that a sharded stream may have in front of it."""
 
 ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
 
@@ -44,8 +47,8 @@ class Broker:
     """One node with the stream plugin. Ready when its context is entered; takes about 6 s to start and 1 s to stop.
 
     It ends with the thread that started it, so that one has to last. `epmd` is for nodes of a cluster; else it has one
-    of its own. `settings` are lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM. Raises BrokerError
-    where it cannot be started.
+    of its own. `plugins` are more of them, `settings` lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM.
+    Raises BrokerError where it cannot be started.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Broker:
         *,
         release: Release = HOST_RELEASE,
         management: bool = False,
+        plugins: Sequence[str] = (),
         epmd: Epmd | None = None,
         settings: str = "",
         erlang: str = "",
@@ -65,6 +69,7 @@ class Broker:
         self.node = f"coldstream-{os.getpid()}-{self.stream_port}@localhost"
         self.settings = settings
         self._management = management
+        self._plugins = plugins
         self._epmd = Epmd() if epmd is None else epmd
         self._has_own_epmd = epmd is None
         self._erlang = f"{ON_LOOPBACK} {erlang}".strip()
@@ -207,8 +212,12 @@ class Broker:
 
     def ctl(self, *arguments: str) -> str:
         """Run `rabbitmqctl` on this node and return what it prints; about 0.4 s."""
+        return self.tool("rabbitmqctl", *arguments)
+
+    def tool(self, program: str, *arguments: str) -> str:
+        """Run one of RabbitMQ's command line tools on this node, such as `rabbitmq-streams`. As `ctl`."""
         done = subprocess.run(
-            self.release.command("rabbitmqctl", "--quiet", "--node", self.node, *arguments),
+            self.release.command(program, "--quiet", "--node", self.node, *arguments),
             env=self._environment(),
             capture_output=True,
             text=True,
@@ -216,7 +225,7 @@ class Broker:
             check=False,
         )
         if done.returncode != 0:
-            raise BrokerError(f"rabbitmqctl {' '.join(arguments)}: {done.stdout}{done.stderr}")
+            raise BrokerError(f"{program} {' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout
 
     def _forget_process(self) -> None:
@@ -226,7 +235,8 @@ class Broker:
         self._is_paused = False
 
     def _configure(self) -> None:
-        plugins = ["rabbitmq_stream", *(["rabbitmq_management"] if self._management else [])]
+        management = ["rabbitmq_management"] if self._management else []
+        plugins = ["rabbitmq_stream", *SHARDING, *management, *self._plugins]
         (self._directory / "rabbitmq-env.conf").touch()
         (self._directory / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
         (self._directory / "rabbitmq.conf").write_text(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,10 +31,12 @@ class Cluster:
     They end with the thread that started them. Raises BrokerError where they cannot be started.
     """
 
-    def __init__(self, size: int = 3, *, management: bool = False) -> None:
+    def __init__(self, size: int = 3, *, management: bool = False, plugins: Sequence[str] = ()) -> None:
         self._epmd = Epmd()
         erlang = f"-kernel net_ticktime {TICK_S} +sbwt none +sbwtdcpu none +sbwtdio none"  # idle nodes leave the cores
-        self.nodes = [Broker(management=management, epmd=self._epmd, erlang=erlang) for _ in range(size)]
+        self.nodes = [
+            Broker(management=management, plugins=plugins, epmd=self._epmd, erlang=erlang) for _ in range(size)
+        ]
         names = [
             f"cluster_formation.classic_config.nodes.{at} = {node.node}\n" for at, node in enumerate(self.nodes, 1)
         ]

@@ -32,7 +32,7 @@ SERVER_FIXTURES = {
     "spark_submit",
     "zstd",
 }
-SERVER_PARAMETERS = {"dynamo", "fast", "s3"}
+SERVER_PARAMETERS = {"dynamo", "dynamodb_local", "fast", "s3"}
 """Of fixtures that are each implementation of a port in turn: those behind which a server is."""
 
 SERVER_PATHS = (
@@ -51,9 +51,16 @@ SERVER_PATHS = (
     "tests/functions/test_cold_start.py",
     "tests/local/",
     "tests/package/",
+    "tests/routing/test_jump.py",
+    "tests/routing/test_phash2.py",
     "tests/sam/",
     "tests/scripts/",
     "tests/spark/test_package.py",
+    "tests/shards/test_apply_broker.py",
+    "tests/shards/test_growth_real_broker.py",
+    "tests/shards/test_join_order_cluster.py",
+    "tests/shards/test_management_broker.py",
+    "tests/shards/test_nodes_cluster.py",
     "tests/store/test_environment.py",
     "tests/template/test_bucket.py",
     "tests/template/test_lint.py",

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 
-from coldstream.consumer.batch import ChunkBatch, SkippedGap
+from coldstream.consumer.batch import BatchItem, ReachedOffset
 from coldstream.consumer.follower import StreamFollower
 from coldstream.consumer.items import BatchItems
 from coldstream.errors import ColdstreamError
@@ -46,7 +46,9 @@ class Following:
         )
         self.task = asyncio.create_task(follower.run())
 
-    async def give(self, item: ChunkBatch | SkippedGap) -> None:
+    async def give(self, item: BatchItem) -> None:
+        if isinstance(item, ReachedOffset):
+            return
         if self.world.rng.random() < 0.2:
             await asyncio.sleep(self.world.rng.choice([0, 0.01, 1, 5]))
         self.items.load(item)

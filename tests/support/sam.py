@@ -33,7 +33,7 @@ UPKEEP = ("RetentionFunction", "SweepFunction", "GarbageFunction", "ScrubFunctio
 
 EVENTS = {
     "UploadFunction": ("upload", "lost"),
-    "ResolverFunction": ("resolver",),
+    "ResolverFunction": ("resolver", "super", "super_ranges"),
     **dict.fromkeys(UPKEEP, ("scheduled",)),
 }
 """The sample events of each function."""

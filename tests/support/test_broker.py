@@ -28,7 +28,10 @@ LISTENING = "0A"
 
 def listeners(process_id: int) -> dict[int, str]:
     """Every TCP port that a process listens on, and at which address."""
-    sockets = {str(link.readlink()) for link in Path(f"/proc/{process_id}/fd").iterdir()}
+    sockets = set()
+    for link in Path(f"/proc/{process_id}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            sockets.add(str(link.readlink()))
     found = {}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
