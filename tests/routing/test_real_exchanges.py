@@ -130,7 +130,7 @@ def test_consistent_by_property(name: HashProperty, channel: BlockingChannel, ve
     exchange = Exchange(channel, "x-consistent-hash", {"hash-property": name.value})
     for queue in QUEUES:
         exchange.bind(queue, "2")
-    keys = some_keys(20_000)
+    keys = some_keys()
     if name is HashProperty.TIMESTAMP:
         messages = [RoutedMessage("", timestamp=number * 977) for number in range(len(keys))]
     else:
@@ -151,7 +151,7 @@ def test_consistent_by_header(channel: BlockingChannel, version: tuple[int, int]
     exchange = Exchange(channel, "x-consistent-hash", {"hash-header": "key"})
     for queue in QUEUES:
         exchange.bind(queue, "2")
-    texts = [RoutedMessage("", headers={"key": HeaderValue("longstr", key.encode())}) for key in some_keys(20_000)]
+    texts = [RoutedMessage("", headers={"key": HeaderValue("longstr", key.encode())}) for key in some_keys()]
 
     def properties(message: RoutedMessage) -> pika.BasicProperties:
         return pika.BasicProperties(headers={"key": message.headers["key"].value.decode()})
@@ -166,6 +166,19 @@ def test_super_stream_by_binding_key(channel: BlockingChannel, version: tuple[in
         exchange.bind(name, name)
     messages = [RoutedMessage(name) for name in QUEUES * 100]
     check(exchange, ShardHash.BINDING_KEY, messages, version)
+
+
+def test_random_sends_each_message_to_one_of_its_destinations(
+    channel: BlockingChannel, version: tuple[int, int]
+) -> None:
+    exchange = Exchange(channel, "x-random")
+    for number, name in enumerate(QUEUES):
+        exchange.bind(name, "", by_exchange=number == 1)
+    where = exchange.sent([RoutedMessage("same")] * 1000, no_properties)
+    assert set(where) == {one.destination for one in exchange.bindings}
+    router = router_of(ShardHash.RANDOM, exchange.bindings, version=version, random=random.Random(1))
+    ours = [router.destinations(RoutedMessage("same")) for _ in range(1000)]
+    assert {one for (one,) in ours} == set(where)
 
 
 def test_every_key_goes_to_one_of_two_inner_exchanges_while_both_are_bound(

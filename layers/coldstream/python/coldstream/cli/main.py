@@ -69,92 +69,66 @@ agent_app = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
 agent_app.callback(invoke_without_command=True, epilog=exits.HELP)(agent)
 agent_app.command("status", cls=Command, epilog=exits.HELP)(status)
 
-access_app = typer.Typer(
-    cls=CommandGroup,
-    help="Manage which IAM principals may read streams.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-access_app.command("list", cls=Command, epilog=exits.HELP)(access.grants)
-access_app.command("grant", cls=Command, epilog=exits.HELP)(access.grant)
-access_app.command("revoke", cls=Command, epilog=exits.HELP)(access.revoke)
-
-policy_app = typer.Typer(
-    cls=CommandGroup,
-    help="Manage how long streams are kept, and in which class.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-policy_app.command("list", cls=Command, epilog=exits.HELP)(policy.policies)
-policy_app.command("show", cls=Command, epilog=exits.HELP)(policy.show)
-policy_app.command("set", cls=Command, epilog=exits.HELP)(policy.set_policy)
-policy_app.command("rm", cls=Command, epilog=exits.HELP)(policy.rm)
-
-retention_app = typer.Typer(
-    cls=CommandGroup,
-    help="Remove what the policies let go.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-retention_app.callback()(lambda: None)
-retention_app.command("run", cls=Command, epilog=exits.HELP)(retention.run)
-
-hold_app = typer.Typer(
-    cls=CommandGroup,
-    help="Manage legal holds, against which nothing is removed.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-hold_app.command("list", cls=Command, epilog=exits.HELP)(hold.holds)
-hold_app.command("put", cls=Command, epilog=exits.HELP)(hold.put)
-hold_app.command("release", cls=Command, epilog=exits.HELP)(hold.release)
-
-quarantine_app = typer.Typer(
-    cls=CommandGroup,
-    help="Deal with segments that could not be archived.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-quarantine_app.command("list", cls=Command, epilog=exits.HELP)(quarantine.list_quarantine)
-quarantine_app.command("show", cls=Command, epilog=exits.HELP)(quarantine.show)
-quarantine_app.command("retry", cls=Command, epilog=exits.HELP)(quarantine.retry)
-quarantine_app.command("release", cls=Command, epilog=exits.HELP)(quarantine.release)
-quarantine_app.command("discard", cls=Command, epilog=exits.HELP)(quarantine.discard)
-
-dead_letters_app = typer.Typer(
-    cls=CommandGroup,
-    help="Deal with events that the upload function could not handle.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-dead_letters_app.command("list", cls=Command, epilog=exits.HELP)(dead_letters.list_letters)
-dead_letters_app.command("show", cls=Command, epilog=exits.HELP)(dead_letters.show_letter)
-dead_letters_app.command("redrive", cls=Command, epilog=exits.HELP)(dead_letters.redrive)
-dead_letters_app.command("discard", cls=Command, epilog=exits.HELP)(dead_letters.discard_letters)
-
-shards_app = typer.Typer(
-    cls=CommandGroup,
-    help="Declare sharded streams, see them, and archive queues.",
-    epilog=exits.HELP,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-shards_app.command("apply", cls=Command, epilog=exits.HELP)(shards.apply)
-shards_app.command("list", cls=Command, epilog=exits.HELP)(shards_show.list_shards)
-shards_app.command("status", cls=Command, epilog=exits.HELP)(shards.status)
-shards_app.command("show", cls=Command, epilog=exits.HELP)(shards_show.show)
-shards_app.command("history", cls=Command, epilog=exits.HELP)(shards_show.history)
-shards_app.command("groups", cls=Command, epilog=exits.HELP)(groups_of_consumers)
-shards_app.command("archive", cls=Command, epilog=exits.HELP)(archive_shards)
-
 _BOUND = "Bound the archive, and delete from it"
 _MEND = "Check the archive, and mend it"
+
+_GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
+    "shards": (
+        "Shard streams",
+        "Declare sharded streams, see them, and archive queues.",
+        {
+            "apply": shards.apply,
+            "list": shards_show.list_shards,
+            "status": shards.status,
+            "show": shards_show.show,
+            "history": shards_show.history,
+            "groups": groups_of_consumers,
+            "archive": archive_shards,
+        },
+    ),
+    "access": (
+        "Maintain the archive",
+        "Manage which IAM principals may read streams.",
+        {"list": access.grants, "grant": access.grant, "revoke": access.revoke},
+    ),
+    "policy": (
+        _BOUND,
+        "Manage how long streams are kept, and in which class.",
+        {"list": policy.policies, "show": policy.show, "set": policy.set_policy, "rm": policy.rm},
+    ),
+    "retention": (
+        _BOUND,
+        "Remove what the policies let go.",
+        {"run": retention.run},
+    ),
+    "hold": (
+        _BOUND,
+        "Manage legal holds, against which nothing is removed.",
+        {"list": hold.holds, "put": hold.put, "release": hold.release},
+    ),
+    "quarantine": (
+        _MEND,
+        "Deal with segments that could not be archived.",
+        {
+            "list": quarantine.list_quarantine,
+            "show": quarantine.show,
+            "retry": quarantine.retry,
+            "release": quarantine.release,
+            "discard": quarantine.discard,
+        },
+    ),
+    "dead-letters": (
+        _MEND,
+        "Deal with events that the upload function could not handle.",
+        {
+            "list": dead_letters.list_letters,
+            "show": dead_letters.show_letter,
+            "redrive": dead_letters.redrive,
+            "discard": dead_letters.discard_letters,
+        },
+    ),
+}
+"""Panel, help and commands of each group."""
 
 _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Archive streams": {"announce": announce},
@@ -181,19 +155,19 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "history": history,
         "rebuild": rebuild,
     },
-    "Try it": {"up": up},
 }
 for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
         app.command(name, cls=Command, epilog=exits.HELP, rich_help_panel=panel)(command)
 app.add_typer(agent_app, name="agent", rich_help_panel="Archive streams")
-app.add_typer(shards_app, name="shards", rich_help_panel="Shard streams")
-app.add_typer(access_app, name="access", rich_help_panel="Maintain the archive")
-app.add_typer(policy_app, name="policy", rich_help_panel=_BOUND)
-app.add_typer(retention_app, name="retention", rich_help_panel=_BOUND)
-app.add_typer(hold_app, name="hold", rich_help_panel=_BOUND)
-app.add_typer(quarantine_app, name="quarantine", rich_help_panel=_MEND)
-app.add_typer(dead_letters_app, name="dead-letters", rich_help_panel=_MEND)
+for name, (panel, help_, commands) in _GROUPS.items():
+    group = typer.Typer(cls=CommandGroup, help=help_, epilog=exits.HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.callback()(lambda: None)  # without it, typer takes a group of one command for that command
+    for verb, command in commands.items():
+        group.command(verb, cls=Command, epilog=exits.HELP)(command)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+# The panels are in the order in which something is added to them.
+app.command("up", cls=Command, epilog=exits.HELP, rich_help_panel="Try it")(up)
 
 
 def main() -> None:

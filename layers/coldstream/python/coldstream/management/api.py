@@ -73,7 +73,7 @@ class ManagementApi:
 
 
 class ManagementSession:
-    """Sends requests one after another. A request that fails is sent again, but for a POST: it may have been done."""
+    """Sends requests one after another. A request that fails is sent again."""
 
     def __init__(self, client: HttpClient, url: str, headers: dict[str, str], refused_for: str) -> None:
         self._client = client
@@ -102,10 +102,6 @@ class ManagementSession:
     def put(self, path: str, document: Any) -> None:
         """PUT a document. Raises BrokerRefusedError if the broker takes it for wrong; else as `get`."""
         self._write("PUT", path, document)
-
-    def post(self, path: str, document: Any) -> None:
-        """POST a document, once. Raises as `put`."""
-        self._write("POST", path, document)
 
     def delete(self, path: str) -> None:
         """DELETE; what is not there is deleted already. Raises as `put`."""

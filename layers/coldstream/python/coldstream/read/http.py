@@ -68,10 +68,10 @@ class HttpClient:
     ) -> T:
         """Send a request and return what `read` makes of the response, which it reads to its end unless it raises.
 
-        Unless it is a POST, which may have been carried out though no answer came, it tries again, after growing random
-        delays, if the connection fails or breaks off, or if `read` raises a retryable UnavailableError. Any other error
-        of `read` comes out at once. `headers` is called for each attempt, as a signature has a time. Raises
-        UnavailableError if no attempt succeeded, ClosedError if the client was closed.
+        Tries again, after growing random delays, if the connection fails or breaks off, or if `read` raises a retryable
+        UnavailableError: so only for methods that may be repeated (RFC 9110, 9.2.2). Any other error of `read` comes
+        out at once. `headers` is called for each attempt, as a signature has a time. Raises UnavailableError if no
+        attempt succeeded, ClosedError if the client was closed.
         """
 
         def attempt() -> T:
@@ -83,8 +83,7 @@ class HttpClient:
                 self._check_open()
                 raise
 
-        attempts = 1 if method == "POST" else self._attempts
-        retry = retrying(_is_transient, attempts=attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+        retry = retrying(_is_transient, attempts=self._attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
         # Not `time.sleep`: `close` has to end the wait, too.
         return retry.copy(sleep=self._sleep)(attempt)
 
