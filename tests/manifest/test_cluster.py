@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import InvalidNameError, OtherClusterError
-from coldstream.manifest.cluster import NO_CLUSTER, Cluster, check_cluster, cluster
+from coldstream.manifest.cluster import DIRECT_CLUSTER, NO_CLUSTER, Cluster, agents_cluster, check_cluster, cluster
 from coldstream.manifest.stream import Incarnation, StreamId
 
 STREAM = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
+
+
+def test_no_agent_has_the_cluster_of_direct_streams() -> None:
+    assert agents_cluster("direct-1") == "direct-1"
+    with pytest.raises(InvalidNameError, match="without a broker"):
+        agents_cluster(DIRECT_CLUSTER)
+    with pytest.raises(InvalidNameError):
+        agents_cluster("a/b")
+    assert cluster(DIRECT_CLUSTER) == DIRECT_CLUSTER  # as the table has it
 
 
 @pytest.mark.parametrize("text", ["a", "eu-central-1", "A0", "9", "x" * 63])

@@ -15,8 +15,19 @@ from itertools import pairwise
 
 import pytest
 
-from coldstream.errors import HeldError, LostRaceError, NotDeletedError, OverlapError, RemovedError
+from coldstream.errors import (
+    ExpiredEpochError,
+    HeldError,
+    LostRaceError,
+    NotDeletedError,
+    OverlapError,
+    RemovedError,
+    StreamClosedError,
+    StreamNotFoundError,
+)
 from coldstream.manifest import commit, compaction, removal
+from coldstream.manifest.appender import Appender, WalKind, WalPlace
+from coldstream.manifest.appending import plan_close, plan_create, plan_open, plan_recovered, plan_trim
 from coldstream.manifest.claiming import plan_claim, plan_claim_end
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.compaction import plan_sweep
@@ -37,11 +48,23 @@ from coldstream.manifest.fence import plan_discard, plan_fence
 from coldstream.manifest.holding import held, plan_hold, plan_release
 from coldstream.manifest.repair import plan_range_removal, plan_repair
 from coldstream.manifest.storage_class import in_class, plan_storage_class
-from coldstream.units import Offset
-from tests.manifest.world import AT, DUE, World, entry, hold
+from coldstream.units import Epoch, Offset
+from tests.manifest.world import AT, DUE, STREAM, World, entry, hold
+
+REFUSALS = (
+    RemovedError,
+    LostRaceError,
+    HeldError,
+    NotDeletedError,
+    OverlapError,
+    StreamNotFoundError,
+    StreamClosedError,
+    ExpiredEpochError,
+)
+"""What most of what is tried by chance meets."""
 
 LIVES = int(os.environ.get("COLDSTREAM_LIVES", "100"))
-STEPS = 60
+STEPS = 80
 
 
 class Life:
@@ -60,9 +83,13 @@ class Life:
         ]
         self.stalled: list[FragmentEntry] = []
         self.removed_to = 0
+        self.appender: Appender | None = None
 
     def run(self) -> None:
         """Do things by chance, most of which may be refused."""
+        if self.rng.random() < 0.5:
+            self.world.apply(plan_create(STREAM, AT, first=Offset(0), properties={"owner": "Zoë"}))
+            self.appender = self.world.head.appender
         works: list[tuple[int, Callable[[], None]]] = [
             (12, self.append),
             (8, self.commit),
@@ -82,19 +109,63 @@ class Life:
             (2, self.miss),
             (1, self.give_up),
             (1, self.repair),
+            (2, self.open),
+            (1, self.recover),
+            (1, self.close),
+            (1, self.trim),
         ]
         for _ in range(STEPS):
             (work,) = self.rng.choices([one for _, one in works], [weight for weight, _ in works])
             try:
                 work()
-            except (RemovedError, LostRaceError, HeldError, NotDeletedError, OverlapError) as err:
+            except REFUSALS as err:
                 self.tried[f"{work.__name__} {type(err).__name__}"] += 1
             else:
                 self.tried[work.__name__] += 1
             assert self.world.head.floor >= self.removed_to, "the floor falls"
             self.removed_to = self.world.head.floor
+            self.check_appender()
         self.tried.update(one.event.kind.name for one in self.world.changes)
         self.world.check_replay()
+
+    def check_appender(self) -> None:
+        """Hold the appender against the one before."""
+        before, now = self.appender, self.world.head.appender
+        assert (before is None) == (now is None), "a stream changed hands between a broker and its clients"
+        if before is not None and now is not None:
+            assert now.epoch - before.epoch in {0, 1}
+            assert now.start >= before.start
+            assert now.is_sealed >= before.is_sealed
+            assert (now.first, now.properties) == (before.first, before.properties)
+            assert [one.epoch for one in now.openings] == sorted({one.epoch for one in now.openings})
+            assert not now.is_open or now.openings[-1].epoch == now.epoch
+            assert not (now.is_open and now.is_sealed)
+        self.appender = now
+
+    def open(self) -> None:
+        """Open it to append."""
+        wal = WalPlace(
+            self.rng.choice((WalKind.S3, WalKind.EXPRESS, WalKind.DISK)), "writer", 1 + self.rng.randrange(3)
+        )
+        self.world.apply(plan_open(self.world.head, wal, AT, "alice"))
+
+    def recover(self) -> None:
+        """Forget the openings before this one's, which may be over."""
+        self.world.apply(plan_recovered(self.world.head, self._epoch(), AT))
+
+    def close(self) -> None:
+        """Close it, maybe for good."""
+        self.world.apply(plan_close(self.world.head, self._epoch(), AT, is_sealed=self.rng.random() < 0.2))
+
+    def trim(self) -> None:
+        """Trim it, which may be done already."""
+        change = plan_trim(self.world.head, self._epoch(), Offset(self.rng.randrange(500)), AT, "alice")
+        if change is not None:
+            self.world.apply(change)
+
+    def _epoch(self) -> Epoch:
+        appender = self.world.head.appender
+        return Epoch(1 if appender is None else appender.epoch - (self.rng.random() < 0.2))
 
     def append(self) -> None:
         """Commit the next slice, mostly."""
@@ -303,18 +374,25 @@ def test_every_change_of_a_life_leaves_the_manifest_right() -> None:
         tried += life.tried
     done = {
         "append", "commit", "compact", "finish", "remove", "put_hold", "release", "delete", "undelete", "purge",
-        "fence", "discard", "erase", "move", "miss", "give_up", "repair", "sweep",
+        "fence", "discard", "erase", "move", "miss", "give_up", "repair", "sweep", "open", "recover", "close", "trim",
     }  # fmt: skip
     refused = {
         "commit BelowFloorError",
         "commit StaleGenerationError",
         "commit StreamDeletedError",
         "compact StreamDeletedError",
+        "close ExpiredEpochError",
+        "close StreamDeletedError",
         "delete HeldError",
         "erase HeldError",
+        "open StreamClosedError",
+        "open StreamDeletedError",
+        "open StreamNotFoundError",
         "purge HeldError",
+        "recover ExpiredEpochError",
         "remove HeldError",
         "remove LostRaceError",
+        "trim ExpiredEpochError",
         "undelete NotDeletedError",
         "undelete PurgedError",
     }

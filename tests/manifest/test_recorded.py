@@ -10,6 +10,7 @@ import pytest
 
 from coldstream.errors import BadVersionError, CorruptionError
 from coldstream.manifest import recorded as module
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
 from coldstream.manifest.change import (
     Change,
     DeleteEntry,
@@ -138,6 +139,19 @@ HEADS = [
         holds=1,
         erasures=2,
     ),
+    Head(STREAM, 7, appender=Appender()),
+    Head(
+        STREAM,
+        7,
+        appender=Appender(
+            Epoch(2),
+            (Opening(Epoch(1), WalPlace(WalKind.DISK, "a", 1)), Opening(Epoch(2), WalPlace(WalKind.S3, "b", 9))),
+            Offset(3),
+            Offset(MAX_OFFSET + 1),
+            is_sealed=True,
+            properties=(("ü", ""),),
+        ),
+    ),
 ]
 
 
@@ -202,6 +216,8 @@ def test_damaged_bytes_are_corruption() -> None:
         (b'{"head":{"revision":7,"comet":1},"writes":[]}', CorruptionError),
         (b'{"head":{"revision":7},"writes":[["PutGap",{"gap":{"comet":1}}]]}', CorruptionError),
         (b'{"head":{"revision":7},"writes":[["PutGap"]]}', CorruptionError),
+        (b'{"head":{"revision":7,"appender":7},"writes":[]}', CorruptionError),
+        (b'{"head":{"revision":7,"appender":{"epoch":1}},"writes":[]}', CorruptionError),
         (b'{"head":{"revision":7},"writes":[["PutEntry",{"entry":{"sparse":1}}]]}', CorruptionError),
     ],
 )

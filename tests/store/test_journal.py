@@ -10,6 +10,7 @@ import pytest
 from botocore.client import BaseClient
 
 from coldstream.errors import BadVersionError, CorruptionError, NotRecordedError
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
 from coldstream.manifest.change import DeleteHold, PutErasure, PutHold, PutLoss, PutQuarantine, PutTombstone
 from coldstream.manifest.deletion import plan_delete, plan_undelete
 from coldstream.manifest.entry import (
@@ -34,11 +35,13 @@ from coldstream.manifest.storage_class import in_class, plan_storage_class
 from coldstream.store.ports import ManifestTable
 from coldstream.store.sortkeys import LOG_HEAD, event_key, row_key
 from coldstream.store.table import DynamoTable
-from coldstream.units import MAX_OFFSET, Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Epoch, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, commit, entry
 from tests.support.changes import change_to
 
 LIFE = ORDERS.incarnation
+
+APPENDER = Appender(Epoch(1), (Opening(Epoch(1), WalPlace(WalKind.S3, "host", 1)),), Offset(2), Offset(3))
 
 HOLDS = (
     Hold("case-7", Offset(0), None, "ein Rechtsstreit: größer", "alice", NOW),
@@ -175,9 +178,10 @@ def test_a_head_comes_back_with_every_field(table: ManifestTable) -> None:
     given: dict[str, Any] = {
         field.name: next(numbers)
         for field in fields(Head)
-        if field.name not in {"stream", "revision", "journal_from", "claims"}
+        if field.name not in {"stream", "revision", "journal_from", "claims", "appender"}
     }
-    head = Head(ORDERS, revision=1, claims=(DeletionClaim(1, Offset(2), Offset(5), NOW),), **given)
+    claims = (DeletionClaim(1, Offset(2), Offset(5), NOW),)
+    head = Head(ORDERS, revision=1, claims=claims, appender=APPENDER, **given)
     table.apply(change_to(head))
     assert table.head(LIFE) == head
     assert head.journal_from == 1

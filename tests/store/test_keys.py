@@ -11,7 +11,7 @@ from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.store.parsed_keys import ControlKind, KeyKind, ParsedKey
-from coldstream.units import MAX_OFFSET, Offset
+from coldstream.units import MAX_OFFSET, Epoch, Offset
 
 LIFE = Incarnation("__orders_1763700000000000000")
 KEYS = Keys("archive/")
@@ -87,6 +87,9 @@ PARSED = {
     KEYS.floor_note(LIFE, 8, undeletion=True): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.FLOOR, revision=8),
     KEYS.floor_note(LIFE, 9): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.FLOOR, revision=9),
     KEYS.loss_note(LIFE, *RANGE): ParsedKey(KeyKind.CONTROL, LIFE, *RANGE, control=ControlKind.LOSS),
+    KEYS.opening_note(LIFE, Epoch(9)): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.OPENING, epoch=9),
+    KEYS.direct_note(LIFE, 9): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.DIRECT, revision=9),
+    KEYS.wal_object("host-7", 3, 42): ParsedKey(KeyKind.WAL, writer="host-7", epoch=3, sequence=42),
     KEYS.hold_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.HOLD, id="a_1"),
     KEYS.released_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.RELEASE, id="a_1"),
     KEYS.erasure_note(LIFE, "a_1"): ParsedKey(KeyKind.CONTROL, LIFE, control=ControlKind.ERASURE, id="a_1"),

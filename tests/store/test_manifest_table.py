@@ -10,6 +10,8 @@ import pytest
 
 from coldstream.errors import InvalidNameError, InvalidQueryError, LostRaceError
 from coldstream.manifest.access import Grant
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
+from coldstream.manifest.appending import plan_close, plan_create, plan_open, plan_trim
 from coldstream.manifest.change import (
     MAX_ITEMS,
     DeleteEntry,
@@ -131,6 +133,46 @@ def test_claims_of_deletions_come_back_with_the_head_and_with_the_journal(table:
     after = table.head(LIFE)
     assert after is not None
     assert after.claims == head.claims[1:]
+
+
+def test_the_appender_of_a_direct_stream_comes_back_with_the_head_and_with_the_journal(table: ManifestTable) -> None:
+    properties = {"größe": "名前", "": '"'}
+    table.apply(plan_create(ORDERS, NOW, first=Offset(7), properties=properties))
+    heads = [table.head(LIFE)]
+    for kind in WalKind:
+        assert heads[-1] is not None
+        table.apply(plan_open(heads[-1], WalPlace(kind, "host-1", 3), NOW))
+        heads.append(table.head(LIFE))
+    assert heads[-1] is not None
+    last = Epoch(len(WalKind))
+    trimmed = plan_trim(heads[-1], last, Offset(MAX_OFFSET + 1), NOW)
+    assert trimmed is not None
+    table.apply(trimmed)
+    table.apply(plan_close(trimmed.head, last, NOW, is_sealed=True))
+    head = table.head(LIFE)
+    assert head is not None
+    assert head.appender == Appender(
+        last, (), Offset(7), Offset(MAX_OFFSET + 1), is_sealed=True, properties=(("", '"'), ("größe", "名前"))
+    )
+    opened = [Opening(Epoch(epoch), WalPlace(kind, "host-1", 3)) for epoch, kind in enumerate(WalKind, 1)]
+    found = [change.head.appender for _, change in table.recorded_changes(LIFE)]
+    assert [one and list(one.openings) for one in found] == [*(opened[:at] for at in range(last + 1)), opened, []]
+    assert found[-1] == head.appender
+
+
+def test_two_who_open_a_stream_at_once_get_no_epoch_both(table: ManifestTable) -> None:
+    created = plan_create(ORDERS, NOW, first=Offset(0), properties={})
+    table.apply(created)
+    table.apply(plan_open(created.head, WalPlace(WalKind.S3, "one", 1), NOW))
+    with pytest.raises(LostRaceError):
+        table.apply(plan_open(created.head, WalPlace(WalKind.S3, "other", 1), NOW))
+
+
+def test_a_brokers_stream_has_no_appender(table: ManifestTable) -> None:
+    commit(table, entry(0, 10))
+    head = table.head(LIFE)
+    assert head is not None
+    assert head.appender is None
 
 
 def test_a_head_without_entries_keeps_its_unknowns(table: ManifestTable) -> None:

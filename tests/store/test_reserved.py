@@ -8,7 +8,8 @@ from coldstream.errors import ReservedNameError
 from coldstream.manifest.shard_changes import identified
 from coldstream.manifest.shard_events import ShardEventKind
 from coldstream.manifest.shard_map import ShardMap
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.direct_names import DirectName, add_name
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.reserved import StreamAction, check_names_free, check_not_reserved, partition_of
 from tests.manifest.shard_samples import AT, named, sample_map
@@ -43,9 +44,9 @@ def test_the_refusal_says_what_to_do_instead() -> None:
 
 
 @pytest.mark.parametrize("action", StreamAction)
-def test_of_a_partition_only_the_deletion_is_refused(action: StreamAction) -> None:
+def test_of_a_partition_only_the_deletion_and_the_creation_are_refused(action: StreamAction) -> None:
     table = table_of(sample_map())
-    if action is not StreamAction.DELETE:
+    if action not in {StreamAction.DELETE, StreamAction.CREATE}:
         check_not_reserved(table, "/", "orders-1", action)
         return
     with pytest.raises(ReservedNameError, match="'orders-1' is a partition of sharded stream 'orders'"):
@@ -105,3 +106,10 @@ def test_the_name_of_an_archived_stream_is_no_logical_name_but_may_be_a_partitio
     with pytest.raises(ReservedNameError, match="archived stream"):
         check_names_free(table, sample_map())
     check_names_free(table, replace(sample_map(1, name="a"), partitions=(replace(named([0])[0], name="orders"),)))
+
+
+def test_a_direct_stream_becomes_no_partition() -> None:
+    table = table_of()
+    add_name(table, DirectName(StreamId("/", "orders-1", LIFE)))
+    with pytest.raises(ReservedNameError, match="'orders-1' is a direct stream"):
+        check_names_free(table, sample_map())

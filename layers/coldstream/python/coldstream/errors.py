@@ -34,6 +34,10 @@
     │   └── StaleGenerationError   that key may be collected already; put the object at a newer generation
     ├── HeldError                  a legal hold protects these offsets; release it first
     ├── OtherCopiesError           other objects hold what is to be erased; they must go first
+    ├── OffsetOutOfRangeError      an offset of a direct stream that is trimmed, or not confirmed yet
+    ├── StreamClosedError          this handle of a direct stream is closed, or the stream is sealed
+    ├── ExpiredEpochError          the direct stream was opened again; this handle's epoch is over
+    ├── NotClosedError             the direct stream was not closed, and its write-ahead log is elsewhere
     ├── NotDeletedError            the stream is not deleted: there is nothing to undo or to purge
     ├── NotRestoredError           the object is in a cold storage class; restore it first
     ├── NotRecordedError           an earlier release wrote these changes, and the journal does not hold them
@@ -41,7 +45,10 @@
     │   ├── ObjectExistsError      the key is taken; look at the object there
     │   ├── ReplacedError          the object at that key has been replaced
     │   ├── LostRaceError          the manifest moved on; read again and retry
-    │   └── QueueTakenError        somebody else consumes the queue that is to be archived
+    │   ├── QueueTakenError        somebody else consumes the queue that is to be archived
+    │   ├── StreamExistsError      there is already a direct stream of that name
+    │   ├── UnexpectedTailError    the direct stream is at another offset than an append expected
+    │   └── WalEndedError          a write-ahead log was sealed; its writer goes on in another one
     ├── NotOwnerError              a partition is no longer this member's; another member of its group goes on with it
     ├── ShardChangeError           a sharded stream cannot change in this way, or not now
     ├── MissingExtraError          a package that this part needs is not installed; also an ImportError
@@ -306,6 +313,48 @@ class OtherCopiesError(ColdstreamError):
         super().__init__(f"other copies of the bytes are in the bucket: {told}")
 
 
+class OffsetOutOfRangeError(ColdstreamError):
+    """An offset of a direct stream is below its start, or past what is confirmed: `start` up to `end` can be read."""
+
+    def __init__(self, stream: str, offset: int, start: int, end: int) -> None:
+        self.stream = stream
+        self.offset = offset
+        self.start = start
+        self.end = end
+        super().__init__(f"{stream}: offset {offset} is not within {start} to {end}")
+
+
+class StreamClosedError(ColdstreamError):
+    """This handle of a direct stream takes no call any more, or the stream is sealed; `why` says which."""
+
+    def __init__(self, stream: str, why: str) -> None:
+        self.stream = stream
+        self.why = why
+        super().__init__(f"{stream} {why}")
+
+
+class ExpiredEpochError(ColdstreamError):
+    """Another process, or another call of this one, has opened the stream since; it has a later epoch."""
+
+    def __init__(self, stream: str, epoch: int, current: int) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self.current = current
+        super().__init__(f"{stream} was opened again: epoch {epoch} is over, it is at {current}")
+
+
+class NotClosedError(ColdstreamError):
+    """A stream was not closed, and only who has the write-ahead log `wal` can: it is on a disk, or in a memory."""
+
+    def __init__(self, stream: str, wal: str) -> None:
+        self.stream = stream
+        self.wal = wal
+        super().__init__(
+            f"{stream} was not closed, and what was appended last may be in the write-ahead log {wal} alone: open it"
+            " where that is, or give that up with force"
+        )
+
+
 class NotDeletedError(ColdstreamError):
     """The stream is not deleted."""
 
@@ -380,6 +429,39 @@ class QueueTakenError(ConflictError):
         self.vhost = vhost
         self.queue = queue
         super().__init__(f"queue {queue!r} in vhost {vhost!r} has one archiver and no other consumer: {problem}")
+
+
+class StreamExistsError(ConflictError):
+    """There is a stream of that name already."""
+
+    retryable = False
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        super().__init__(f"there is already a {stream}")
+
+
+class UnexpectedTailError(ConflictError):
+    """An append expected to get the offset `expected`, and the stream is at `tail`; nothing was appended."""
+
+    retryable = False
+
+    def __init__(self, stream: str, expected: int, tail: int) -> None:
+        self.stream = stream
+        self.expected = expected
+        self.tail = tail
+        super().__init__(f"{stream} is at offset {tail}, not {expected}: nothing was appended")
+
+
+class WalEndedError(ConflictError):
+    """The write-ahead log `wal` has ended before the object `sequence`: nothing from it on counts."""
+
+    retryable = False
+
+    def __init__(self, wal: str, sequence: int) -> None:
+        self.wal = wal
+        self.sequence = sequence
+        super().__init__(f"the write-ahead log {wal} was sealed at {sequence}")
 
 
 class NotOwnerError(ColdstreamError):

@@ -57,6 +57,9 @@ MAX_RELINKS = MAX_ITEMS - 8
 """Successors that the change which adds an entry may relink, beside entry, head, registration and event, up to two
 gaps, and two required neighbours."""
 
+MAX_APPENDS = 64
+"""Entries that one change appends at most: the event's item holds all of them, and has 400 KB of room."""
+
 MAX_GAPS = MAX_ITEMS - 4
 """Gaps in a change that records something missing, beside that item, head, registration and event."""
 
@@ -122,6 +125,36 @@ def plan_commit(around: Neighbourhood, entry: FragmentEntry, at: TimestampMs) ->
     )
     required = (RequireEntry(EntryVersion.of(other)) for other in (around.before, settled) if other is not None)
     return Change(head, event, (PutEntry(entry), *relinks, *gap_writes, *required))
+
+
+def plan_appends(head: Head, entries: Sequence[FragmentEntry], at: TimestampMs) -> Change:
+    """Plan appending entries that follow one another, 1 to MAX_APPENDS, to a log that ends where they begin.
+
+    They become part of the log at once: whoever reads it sees all of them, or none. Raises as `plan_commit`, also
+    OverlapError if the log goes on by now.
+    """
+    if not 1 <= len(entries) <= MAX_APPENDS:
+        raise ValueError(f"{len(entries)} entries are not 1 to {MAX_APPENDS}")
+    if not is_append(head, entries[0]):
+        raise OverlapError(entries[0].key, entries[0].first_offset, entries[0].next_offset, f"up to {head.next_offset}")
+    if any(one.next_offset != following.first_offset for one, following in pairwise(entries)):
+        raise ValueError("entries that are appended at once follow one another")
+    last, writes = head, list[Write]()
+    for entry in entries:
+        change = plan_commit(Neighbourhood(last), entry, at)
+        last = change.head
+        writes += change.writes
+    last = replace(last, revision=head.revision + 1)
+    event = JournalEvent(
+        last.revision,
+        JournalKind.FRAGMENT_COMMITTED,
+        at,
+        entries[0].first_offset,
+        entries[-1].next_offset,
+        key=entries[0].key,
+        detail=f"{len(entries)} fragments" if len(entries) > 1 else None,
+    )
+    return Change(last, event, tuple(writes))
 
 
 def after_raise(around: Neighbourhood, change: Change) -> Neighbourhood:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coldstream.manifest.appender import Appender
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
@@ -210,7 +211,8 @@ class Head:
     `holds` and `erasures` count those items. `claims` are the deletions of objects that may be under way.
 
     `journal_from` is the first revision whose event holds its change, 1 for every stream that this release began; 0
-    means that an earlier release began the stream, and is never raised. `notes_from` is the revision of the last floor
+    means that an earlier release began the stream, and is never raised. `appender` is set if the stream is appended to
+    without a broker. `notes_from` is the revision of the last floor
     that the bucket knew when the table was rebuilt, whose own revisions begin at 1: the next notes count on from it.
     """
 
@@ -244,6 +246,7 @@ class Head:
     journal_from: int = 1
     notes_from: int = 0
     claims: tuple[DeletionClaim, ...] = ()
+    appender: Appender | None = None
 
     @property
     def note_revision(self) -> int:
@@ -351,6 +354,12 @@ class JournalKind(StrEnum):
     MESSAGES_ERASED = "Messages Erased"
     STORAGE_CLASS_CHANGED = "Storage Class Changed"
     FENCE_RAISED = "Fence Raised"
+    STREAM_CREATED = "Stream Created"
+    STREAM_OPENED = "Stream Opened"
+    STREAM_RECOVERED = "Stream Recovered"
+    STREAM_CLOSED = "Stream Closed"
+    STREAM_SEALED = "Stream Sealed"
+    STREAM_TRIMMED = "Stream Trimmed"
     ENTRY_REPAIRED = "Entry Repaired"
     FRAGMENTS_REBUILT = "Fragments Rebuilt"
 

@@ -18,6 +18,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
 from coldstream.errors import BadLengthError, BadVersionError, CorruptionError, InvalidInputError
+from coldstream.manifest.appender import Appender
+from coldstream.manifest.appender_text import appender_json, appender_of_json
 from coldstream.manifest.change import (
     Change,
     DeleteEntry,
@@ -164,6 +166,8 @@ def _plain(value: Any, binary: bytearray, *but: str) -> dict[str, Any]:
                 encoded = content.to_bytes()
                 binary += encoded
                 found[field.name] = len(encoded)
+            case Appender():
+                found[field.name] = appender_json(content)
             case bool() | int() | str():
                 found[field.name] = content
             case tuple():
@@ -199,6 +203,7 @@ class _Decoder:
             "encoding": Encoding,
             "storage_class": StorageClass,
             "state": ErasureState,
+            "appender": appender_of_json,
             "claims": lambda held: tuple(self.value(DeletionClaim, one) for one in held),
         }
         absent = {field.name: None for field in fields(shape) if field.default is MISSING}  # type: ignore[arg-type]

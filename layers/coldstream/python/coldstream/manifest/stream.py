@@ -19,6 +19,7 @@ MAX_NAME_BYTES = 255
 """Bytes of a vhost or a stream name at most: each is an AMQP short string."""
 
 _INCARNATION = re.compile(r"[A-Za-z0-9_=-]{1,255}")
+_NOT_BASE64URL = re.compile(rb"[^A-Za-z0-9_=-]")
 _FROM_BROKER = re.compile(r"(?P<names>.+)_(?P<declared_ns>[0-9]{16,20})")
 
 
@@ -54,6 +55,12 @@ def check_name(field: str, value: str) -> None:
         raise InvalidNameError(field, f"{value!r} is not text that UTF-8 can hold") from err
     if not 1 <= size_bytes <= MAX_NAME_BYTES:
         raise InvalidNameError(field, f"is {size_bytes} bytes long, and must be 1 to {MAX_NAME_BYTES}")
+
+
+def new_stream(vhost: str, name: str, now_ns: int) -> StreamId:
+    """Name a stream as a broker names one that is declared at `now_ns`. Raises InvalidNameError."""
+    names = _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}_{now_ns}".encode()).decode()
+    return StreamId(vhost, name, Incarnation(names))
 
 
 def stream_from_directory(directory: str, *, vhost: str | None = None, name: str | None = None) -> StreamId:

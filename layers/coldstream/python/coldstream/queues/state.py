@@ -18,7 +18,6 @@ An archiver that has lost the fence cannot write, and so can announce nothing ne
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass, replace
 
 from coldstream.errors import (
@@ -30,7 +29,7 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.manifest.state_item import StateItem
-from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.manifest.stream import Incarnation, StreamId, new_stream
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.sortkeys import names_key
 from coldstream.units import Epoch, Offset, TimestampMs
@@ -39,7 +38,6 @@ QUEUE_ARCHIVES = "#queue-archives"
 VERSION = 1
 
 _TRIES = 5
-_NOT_BASE64URL = re.compile(rb"[^A-Za-z0-9_=-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +190,6 @@ class QueueFence:
 
     def _taken(self) -> QueueTakenError:
         return QueueTakenError(self._vhost, self._queue, "another archiver has taken it over")
-
-
-def new_stream(vhost: str, queue: str, now_ns: int) -> StreamId:
-    """Name a stream as a broker names one that is declared at `now_ns`. Raises InvalidNameError."""
-    names = _NOT_BASE64URL.sub(b"_", f"{vhost}_{queue}_{now_ns}".encode()).decode()
-    return StreamId(vhost, queue, Incarnation(names))
 
 
 def _key(vhost: str, queue: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError, InvalidNameError
 from coldstream.manifest.access import Grant
+from coldstream.manifest.appender_text import appender_of
 from coldstream.manifest.cluster import Cluster, cluster
 from coldstream.manifest.entry import (
     DeletionClaim,
@@ -78,7 +79,7 @@ TYPES: Mapping[str, Literal["S", "N", "B"]] = {
     **dict.fromkeys(("floor", "floor_timestamp", "holds", "erasures"), "N"),
     **dict.fromkeys(("journal_from", "notes_from"), "N"),
     **dict.fromkeys(("deleted_at", "purge_at", "purge_began_at", "purged_at"), "N"),
-    "claims": "S",
+    **dict.fromkeys(("claims", "appender"), "S"),
     # Gaps, losses, quarantines, holds and erasures.
     "reason": "S",
     # Quarantines.
@@ -174,7 +175,14 @@ def head_of(item: Attributes) -> Head:
     """Read the head of an item. Raises CorruptionError."""
     stream = _value(StreamId, item, incarnation=item["stream"])
     # Heads of earlier releases do not have it, and their journals no changes.
-    return _value(Head, item, stream=stream, journal_from=item.get("journal_from", 0), claims=_claims_of(item))
+    return _value(
+        Head,
+        item,
+        stream=stream,
+        journal_from=item.get("journal_from", 0),
+        claims=_claims_of(item),
+        appender=appender_of(item["appender"], source=_source(item)) if "appender" in item else None,
+    )
 
 
 def claims_text(head: Head) -> str | None:

@@ -1,6 +1,7 @@
 """Control objects: what fragments cannot say, written to the bucket when it happens: the bucket alone must be enough.
 
-Each is a small JSON object, with its fields by name and `"version": 1`; docs/formats.md lists them. A shard map has the
+Each is a small JSON object, with its fields by name and `"version": 1`; docs/formats.md lists them. Those of direct
+streams are in `direct_notes`. A shard map has the
 bytes of its event in the table, and an object for each revision, so that an older one never replaces a newer one.
 
 What protects (names, a hold, a loss) is written before its transaction, and what removes (a floor, a deletion, an
@@ -12,10 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import TypeVar
+from zlib import crc32
 
-from coldstream.errors import BadLengthError, CorruptionError, ObjectNotFoundError
+from coldstream.errors import (
+    BadLengthError,
+    CorruptionError,
+    ExpiredEpochError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+)
 from coldstream.manifest.access import Grant
+from coldstream.manifest.appender import Opening
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Erasure, Head, Hold, Loss
 from coldstream.manifest.policy import Policy
@@ -23,10 +33,11 @@ from coldstream.manifest.shard_events import ShardEvent, event_of_map, map_bytes
 from coldstream.manifest.shard_map import ShardMap
 from coldstream.manifest.state_item import MAX_STATE_BYTES
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.direct_notes import DirectNote, opening_bytes, parse_opening
 from coldstream.store.keys import Keys
 from coldstream.store.notes import note_bytes, parse_note
 from coldstream.store.ports import ObjectStore
-from coldstream.units import ByteRange, Epoch, Offset, TimestampMs
+from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Epoch, Offset, TimestampMs
 
 MAX_NOTE_BYTES = 1 << 18
 """A control object, or the note beside a quarantined segment, has some hundred bytes; its reason may be long."""
@@ -143,6 +154,61 @@ class ControlObjects:
             return None
         return self._read(last, FloorNote, lambda found: self._floor_key(incarnation, found))
 
+    def write_opening(self, stream: StreamId, opening: Opening) -> None:
+        """Write that an epoch is taken, and where its batches will be: after the opening's transaction, before them.
+
+        Again is the same. Cost: one PUT; if there is one, a GET. Raises ExpiredEpochError if another opening took the
+        epoch, as one of before the table was rebuilt may have.
+        """
+        key, data = self._opening(stream.incarnation, opening.epoch), opening_bytes(opening)
+        try:
+            self.objects.put_new(key, BytesIO(data), size_bytes=len(data), crc32=crc32(data))
+        except ObjectExistsError as err:
+            if self._bytes(key, MAX_NOTE_BYTES) != data:
+                raise ExpiredEpochError(str(stream), opening.epoch, opening.epoch) from err
+
+    def openings(
+        self,
+        incarnation: Incarnation,
+        *,
+        after: Epoch = Epoch(0),  # noqa: B008  a NewType is its value
+        until: int = MAX_TIMESTAMP_MS,
+    ) -> Iterator[Opening]:
+        """Yield the openings of a direct stream after an epoch, by epoch, that were noted `until` a time of S3's."""
+        for found in self.objects.listed(self.keys.openings(incarnation), after=self._opening(incarnation, after)):
+            if found.last_modified > until:
+                continue
+            opening = parse_opening(self._bytes(found.key, MAX_NOTE_BYTES), source=found.key)
+            self._check_key(found.key, self._opening(incarnation, opening.epoch))
+            yield opening
+
+    def last_epoch(self, incarnation: Incarnation) -> Epoch:
+        """Return the greatest epoch that an opening has taken, 0 without any. Cost: a listing."""
+        parsed = (self.keys.parse(found.key) for found in self.objects.listed(self.keys.openings(incarnation)))
+        return Epoch(max((key.epoch or 0 for key in parsed if key is not None), default=0))
+
+    def write_direct(self, head: Head) -> None:
+        """Write what the head of a direct stream says of appending, at its revision.
+
+        The planned head before the transaction that creates the stream; after that which closes, seals, trims or
+        recovers it. Raises StreamNotFoundError if a broker has the stream.
+        """
+        note = DirectNote.of(head)
+        self.objects.put(self.keys.direct_note(head.stream.incarnation, note.revision), note.to_bytes())
+
+    def latest_direct(self, incarnation: Incarnation, *, until: int = MAX_TIMESTAMP_MS) -> DirectNote | None:
+        """Return what was written of a direct stream at the greatest revision, `until` a time of S3's.
+
+        None for a broker's stream. Cost: a listing and one GET.
+        """
+        listed = self.objects.listed(self.keys.direct_notes(incarnation))
+        last = max((found.key for found in listed if found.last_modified <= until), default=None)
+        if last is None:
+            return None
+        note = DirectNote.from_bytes(self._bytes(last, MAX_NOTE_BYTES), source=last)
+        self._check_key(last, self.keys.direct_note(incarnation, note.revision))
+        return note
+
     def write_loss(self, incarnation: Incarnation, loss: Loss) -> None:
         """Write a loss."""
         self._write(self.keys.loss_note(incarnation, loss.first_offset, loss.next_offset), loss)
@@ -233,6 +299,9 @@ class ControlObjects:
 
     def _floor_key(self, incarnation: Incarnation, note: FloorNote) -> str:
         return self.keys.floor_note(incarnation, note.revision, undeletion=note.undeletion)
+
+    def _opening(self, incarnation: Incarnation, epoch: Epoch) -> str:
+        return self.keys.opening_note(incarnation, epoch)
 
     def _floors(self, incarnation: Incarnation) -> str:
         return f"{self.keys.control(incarnation)}floor."

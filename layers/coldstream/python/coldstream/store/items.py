@@ -17,6 +17,7 @@ from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 from pynamodb.models import Model
 
 from coldstream.manifest.access import Grant
+from coldstream.manifest.appender_text import appender_text
 from coldstream.manifest.change import Change, Relink
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Erasure, FragmentEntry, Gap, Head, Hold, Missing, Tombstone
@@ -153,7 +154,8 @@ def head_item(model: type[Item], head: Head) -> Item:
         vhost=head.stream.vhost,
         name=head.stream.name,
         claims=claims_text(head),
-        **_attributes(head, "stream", "claims"),
+        appender=None if head.appender is None else appender_text(head.appender),
+        **_attributes(head, "stream", "claims", "appender"),
     )
 
 

@@ -3,12 +3,15 @@
     {prefix}{hash8}_{incarnation}/data/{first offset, 20 digits}[.{generation}].fragment
     {prefix}{hash8}_{incarnation}/control/stream.json
     {prefix}{hash8}_{incarnation}/control/floor.{revision, 20 digits}.json
+    {prefix}{hash8}_{incarnation}/control/open.{epoch, 20 digits}.json
+    {prefix}{hash8}_{incarnation}/control/direct.{revision, 20 digits}.json
     {prefix}{hash8}_{incarnation}/control/{hold|release|erasure}.{id}.json
     {prefix}{hash8}_{incarnation}/control/loss.{first offset, 20 digits}-{next offset, 20 digits}.json
     {prefix}control/{grants|policies|clusters}/{sha256, 64 hex digits}.json
     {prefix}control/shards/{sha256, 64 hex digits}.{revision, 20 digits}.map
     {prefix}staging/[{cluster}/]{incarnation}/{first offset, 20 digits}-{next offset, 20 digits}.segment
     {prefix}quarantine/{incarnation}/{first offset, 20 digits}-{etag}.segment, and .json beside it with the reason
+    {prefix}wal/{writer}/{epoch, 10 digits}/{sequence, 20 digits}
 
 `hash8` spreads streams over S3's partitions. No vhost or stream name is ever part of a key. An incarnation is, and its
 alphabet (manifest.stream) has neither "/" nor ".", so keys cannot collide or leave their prefix. The same holds for a
@@ -24,11 +27,12 @@ from hashlib import sha256
 
 from coldstream.errors import InvalidNameError
 from coldstream.manifest.access import Grant
+from coldstream.manifest.appender import check_writer
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.parsed_keys import ParsedKey, parse
 from coldstream.store.sortkeys import grant_key, names_key
-from coldstream.units import Offset
+from coldstream.units import Epoch, Offset
 
 _STAGED = re.compile(r"(?P<first>[0-9]{20})-(?P<next>[0-9]{20})\.segment")
 _NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -105,6 +109,22 @@ class Keys:
         """Return the key of the object of an erasure, by its id. Raises InvalidNameError."""
         return f"{self.control(incarnation)}erasure.{_note_id(erasure)}.json"
 
+    def opening_note(self, incarnation: Incarnation, epoch: Epoch) -> str:
+        """Return the key of the object of an opening of a direct stream."""
+        return f"{self.openings(incarnation)}{epoch:020}.json"
+
+    def openings(self, incarnation: Incarnation) -> str:
+        """Return what the keys of a direct stream's openings begin with."""
+        return f"{self.control(incarnation)}open."
+
+    def direct_note(self, incarnation: Incarnation, revision: int) -> str:
+        """Return the key of the object of what the head of a direct stream has besides, as of a revision."""
+        return f"{self.direct_notes(incarnation)}{revision:020}.json"
+
+    def direct_notes(self, incarnation: Incarnation) -> str:
+        """Return what the keys of those begin with."""
+        return f"{self.control(incarnation)}direct."
+
     def loss_note(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> str:
         """Return the key of the object of a loss."""
         return f"{self.losses(incarnation)}{first_offset:020}-{next_offset:020}.json"
@@ -138,6 +158,20 @@ class Keys:
     def shard_notes(self) -> str:
         """The prefix of the objects of all shard maps."""
         return f"{self.archive_control}shards/"
+
+    def wal(self, writer: str) -> str:
+        """Return the prefix of all write-ahead logs of a writer. Raises InvalidNameError."""
+        check_writer(writer)
+        return f"{self.wals}{writer}/"
+
+    @property
+    def wals(self) -> str:
+        """The prefix of all write-ahead logs."""
+        return f"{self.prefix}wal/"
+
+    def wal_object(self, writer: str, epoch: int, sequence: int) -> str:
+        """Return the key of an object of a write-ahead log. Raises InvalidNameError."""
+        return f"{self.wal(writer)}{epoch:010}/{sequence:020}"
 
     def parse(self, key: str) -> ParsedKey | None:
         """Read a key back; None unless it is, character for character, one that coldstream makes under this prefix."""

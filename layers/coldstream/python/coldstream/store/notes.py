@@ -8,6 +8,7 @@ Every field is there, null if it is None, and no other: what a later release wri
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import fields
 from enum import StrEnum
 from types import NoneType
@@ -28,6 +29,19 @@ def note_bytes(note: Any) -> bytes:
 
 def parse_note(shape: type[_Shape], data: bytes, *, source: str) -> _Shape:
     """Read what `note_bytes` has written. Raises CorruptionError for anything else."""
+    hints = get_type_hints(shape)
+    content = note_fields(data, hints, source=source)
+    try:
+        return shape(**{name: _value(hints[name], value) for name, value in content.items()})
+    except (TypeError, ValueError, InvalidInputError) as err:
+        raise CorruptionError(source, 0, f"malformed: {err}") from err
+
+
+def note_fields(data: bytes, names: Iterable[str], *, source: str) -> dict[str, Any]:
+    """Read the fields of a note, which are exactly `names` and the version, without that.
+
+    Raises CorruptionError for anything else.
+    """
     try:
         content = json.loads(data.decode(), object_pairs_hook=_once)
     except (ValueError, RecursionError) as err:
@@ -37,13 +51,9 @@ def parse_note(shape: type[_Shape], data: bytes, *, source: str) -> _Shape:
     version = content.pop("version", None)
     if type(version) is not int or version != VERSION:
         raise BadVersionError(source, 0, "version", expected=VERSION, found=version)
-    hints = get_type_hints(shape)
-    if content.keys() != hints.keys():
-        raise CorruptionError(source, 0, "other fields", expected=sorted(hints), found=sorted(content))
-    try:
-        return shape(**{name: _value(hints[name], value) for name, value in content.items()})
-    except (TypeError, ValueError, InvalidInputError) as err:
-        raise CorruptionError(source, 0, f"malformed: {err}") from err
+    if content.keys() != set(names):
+        raise CorruptionError(source, 0, "other fields", expected=sorted(names), found=sorted(content))
+    return content
 
 
 def _value(hint: Any, value: Any) -> Any:

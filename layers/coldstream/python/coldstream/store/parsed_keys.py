@@ -24,6 +24,7 @@ class KeyKind(StrEnum):
     QUARANTINED = "segment in quarantine"
     QUARANTINE_NOTE = "reason of a quarantine"
     CONTROL = "control object"
+    WAL = "object of a write-ahead log"
 
 
 class ControlKind(StrEnum):
@@ -35,6 +36,8 @@ class ControlKind(StrEnum):
     RELEASE = "release"
     ERASURE = "erasure"
     LOSS = "loss"
+    OPENING = "open"
+    DIRECT = "direct"
     GRANT = "grants"
     POLICY = "policies"
     CLUSTER = "clusters"
@@ -47,7 +50,8 @@ class ParsedKey:
 
     `tag` is what a quarantined segment's key has of its ETag. `id` is that of a hold, a release or an erasure, or the
     hash in the key of a grant, a policy, a cluster or a shard map. `next_offset` is that of a staged
-    segment or of a loss.
+    segment or of a loss. `writer`, `epoch` and `sequence` are those of an object of a write-ahead log;
+    an opening of a direct stream has an `epoch`, too.
     """
 
     kind: KeyKind
@@ -60,6 +64,9 @@ class ParsedKey:
     control: ControlKind | None = None
     id: str | None = None
     revision: int | None = None
+    writer: str | None = None
+    epoch: int | None = None
+    sequence: int | None = None
 
 
 _LIFE = r"(?P<incarnation>[A-Za-z0-9_=-]{1,255})"
@@ -75,9 +82,16 @@ _SHAPES: tuple[tuple[re.Pattern[str], KeyKind, ControlKind | None], ...] = tuple
         (rf"staging/(?:(?P<cluster>[A-Za-z0-9][A-Za-z0-9-]{{0,62}})/)?{_LIFE}/{_RANGE}\.segment", KeyKind.STAGED, None),
         (rf"quarantine/{_LIFE}/{_FIRST}-(?P<tag>[A-Za-z0-9-]{{0,64}})\.segment", KeyKind.QUARANTINED, None),
         (rf"quarantine/{_LIFE}/{_FIRST}-(?P<tag>[A-Za-z0-9-]{{0,64}})\.segment\.json", KeyKind.QUARANTINE_NOTE, None),
+        (
+            r"wal/(?P<writer>[A-Za-z0-9][A-Za-z0-9-]{0,62})/(?P<epoch>[0-9]{10})/(?P<sequence>[0-9]{20})",
+            KeyKind.WAL,
+            None,
+        ),
         (_CONTROL + r"stream\.json", KeyKind.CONTROL, ControlKind.STREAM),
         (_CONTROL + r"floor\.(?P<revision>[0-9]{20})(?:\.undeletion)?\.json", KeyKind.CONTROL, ControlKind.FLOOR),
         (_CONTROL + rf"loss\.{_RANGE}\.json", KeyKind.CONTROL, ControlKind.LOSS),
+        (_CONTROL + r"open\.(?P<epoch>[0-9]{20})\.json", KeyKind.CONTROL, ControlKind.OPENING),
+        (_CONTROL + r"direct\.(?P<revision>[0-9]{20})\.json", KeyKind.CONTROL, ControlKind.DIRECT),
         *(
             (_CONTROL + rf"{kind}\.(?P<id>[A-Za-z0-9_-]{{1,128}})\.json", KeyKind.CONTROL, kind)
             for kind in (ControlKind.HOLD, ControlKind.RELEASE, ControlKind.ERASURE)
@@ -123,6 +137,9 @@ def _parsed(found: dict[str, str | None], kind: KeyKind, control: ControlKind | 
         control=control,
         id=found.get("id"),
         revision=_number(found.get("revision")),
+        writer=found.get("writer"),
+        epoch=_number(found.get("epoch")),
+        sequence=_number(found.get("sequence")),
     )
 
 

@@ -7,6 +7,7 @@ its queues' names be declared, bound, deleted or purged. For us that comes to:
     logical name    every action on a stream of that name         it is none; readers of the name get the partitions
     partition       its deletion                                  the map names it for good, with offsets in it, and
                                                                   readers would miss all of it
+                    that it is created as a direct stream         a broker has it, or will
 
 A partition may be truncated, erased, announced, restored and replayed into as any stream may: its offsets stay, and
 what is gone is a gap with a reason. Cost: each check reads the maps by one Query a megabyte of them; an archive without
@@ -19,6 +20,7 @@ from enum import StrEnum
 
 from coldstream.errors import ReservedNameError
 from coldstream.manifest.shard_map import Partition, ShardMap
+from coldstream.store.direct_names import find_name
 from coldstream.store.ports import ManifestReads
 from coldstream.store.shard_maps import find_map, iter_maps
 
@@ -26,6 +28,7 @@ from coldstream.store.shard_maps import find_map, iter_maps
 class StreamAction(StrEnum):
     """What is about to be done to a stream, by its name."""
 
+    CREATE = "created"
     DELETE = "deleted"
     UNDELETE = "undeleted"
     TRUNCATE = "truncated"
@@ -35,6 +38,7 @@ class StreamAction(StrEnum):
 
 
 _ADVICE = {
+    StreamAction.CREATE: "choose another name",
     StreamAction.REPLAY_TO: "--to-super-stream or --to-exchange publishes to all of its partitions",
     StreamAction.ANNOUNCE: "--name takes the name of the partition whose segments these are",
 }
@@ -46,11 +50,13 @@ def check_not_reserved(
     """Raise ReservedNameError if a sharded stream forbids an action on a stream.
 
     `incarnation` is what the caller was told: one that is of no map is not reserved. Cost: one GetItem; for a deletion
-    one Query a megabyte of maps more.
+    and for the creation of a direct stream one Query a megabyte of maps more.
     """
     if incarnation is None and (found := find_map(table, vhost, name)) is not None:
         advice = _ADVICE.get(action, f"each partition has its own name: `coldstream shards show {name}`")
         raise ReservedNameError("stream name", f"{name!r} is {found}, and is not {action} as a stream; {advice}")
+    if action is StreamAction.CREATE and (held := partition_of(table, vhost, name)) is not None:
+        raise ReservedNameError("stream name", f"{name!r} is a partition of {held[0]}, which a broker has")
     if action is StreamAction.DELETE and (held := partition_of(table, vhost, name)) is not None:
         of, partition = held
         if incarnation is None or partition.incarnation in {None, incarnation}:
@@ -73,8 +79,9 @@ def check_names_free(table: ManifestReads, new: ShardMap) -> None:
     """Check that the names of a map, new or changed, are nobody else's. Raises ReservedNameError.
 
     Its logical name is neither that of an archived stream, as a reader of the name could mean either, nor a partition
-    of another map, or of its own; its partitions are neither logical names nor partitions of another map. Streams that
-    are archived already may become partitions. Cost: a Query a megabyte of maps, and one Query.
+    of another map, or of its own; its partitions are neither logical names nor partitions of another map, nor direct
+    streams. Broker's streams that are archived already may become partitions. Cost: a Query a megabyte of maps, one
+    Query, and a GetItem a partition.
     """
     names = {one.name for one in new.partitions}
     if new.name in names:
@@ -89,6 +96,9 @@ def check_names_free(table: ManifestReads, new: ShardMap) -> None:
             raise ReservedNameError("logical name", f"{new.name!r} is a partition of {other}")
         if both := names & taken:
             raise ReservedNameError("partition", f"{min(both)!r} is a partition of {other}")
+    for name in sorted(names):
+        if find_name(table, new.vhost, name) is not None:
+            raise ReservedNameError("partition", f"{name!r} is a direct stream, to which no broker publishes")
     if table.incarnation_of(new.vhost, new.name) is not None:
         raise ReservedNameError(
             "logical name", f"{new.name!r} is an archived stream in vhost {new.vhost!r}; choose another name"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coldstream.errors import InvalidNameError, InvalidSettingError
 from coldstream.manifest.access import SCOPE_CLAIM
-from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster, agents_cluster
 from coldstream.units import KIB, MIB
 
 DEFAULT_FRAGMENT_BYTES = 64 * MIB
@@ -86,7 +86,7 @@ def _text(environment: Mapping[str, str], name: str) -> str:
 def _cluster(environment: Mapping[str, str]) -> Cluster:
     text = environment.get("COLDSTREAM_CLUSTER", "")
     try:
-        return cluster(text) if text else NO_CLUSTER
+        return agents_cluster(text) if text else NO_CLUSTER
     except InvalidNameError as err:
         raise InvalidSettingError("COLDSTREAM_CLUSTER", err.problem) from err
 

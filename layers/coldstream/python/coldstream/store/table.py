@@ -39,7 +39,7 @@ class DynamoTable(DynamoReads):
     may share it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, connections: int = 10) -> None:
         super().__init__(name)
 
         class BoundItem(Item):
@@ -48,6 +48,7 @@ class DynamoTable(DynamoReads):
                 connect_timeout_seconds = CONNECT_TIMEOUT_S
                 read_timeout_seconds = READ_TIMEOUT_S
                 max_retry_attempts = RETRIES
+                max_pool_connections = connections
 
         self._item: type[Item] = BoundItem
         self._client_lock = threading.Lock()
