@@ -1,0 +1,1 @@
+"""The write-ahead log (WAL) of a writer: objects of one sequence, into which all of its streams' batches go first."""
