@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,9 +16,12 @@ from coldstream.archive.events import DETAIL_TYPE, LOST_DETAIL_TYPE, SOURCE, det
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.ingest.stage import find_rolled, stage
+from coldstream.manifest.appending import plan_create
+from coldstream.manifest.cluster import DIRECT_CLUSTER
+from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 from tests.support.forked_streams import write_history
 from tests.support.segments import STREAM, write_stream
 
@@ -95,6 +99,25 @@ def test_records_are_archived_one_by_one_and_the_failed_ones_named(app, segments
     assert metrics["SegmentsFailed"] == [1.0]
     assert metrics["SegmentsQuarantined"] == [0.0, 1.0, 0.0]
     assert metrics["FragmentsCommitted"][0] >= 1
+
+
+@pytest.mark.parametrize("source", [SOURCE, f"{SOURCE}.eu", f"{SOURCE}.direct"])
+def test_nobody_announces_segments_of_a_direct_stream(app, segments, dynamo_table, s3_objects, source):
+    dynamo_table.bind_cluster(STREAM.vhost, STREAM.name, DIRECT_CLUSTER)
+    dynamo_table.apply(plan_create(STREAM, TimestampMs(0), first=Offset(0), properties={}))
+    lost = SegmentLost(STREAM, Offset(0), Offset(9), "the disk was full")
+    bodies = []
+    for event, life in product((segments[0], lost), (STREAM.incarnation, Incarnation("__orders_1763700000000000009"))):
+        body = json.loads(envelope(event))
+        body["source"] = source
+        body["detail"]["stream"]["incarnation"] = life
+        bodies.append(json.dumps(body))
+    before = dynamo_table.head(STREAM.incarnation)
+    answer = app.lambda_handler(sqs_event(*bodies), Context())
+    assert [one["itemIdentifier"] for one in answer["batchItemFailures"]] == [f"message-{n}" for n in range(4)]
+    assert dynamo_table.head(STREAM.incarnation) == before
+    assert dynamo_table.incarnation_of(STREAM.vhost, STREAM.name) == STREAM.incarnation
+    assert s3_objects.info(segments[0].staged_key) is not None
 
 
 def test_a_loss_is_recorded_and_logged(app, segments, dynamo_table, capsys, caplog):

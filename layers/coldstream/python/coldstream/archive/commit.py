@@ -28,16 +28,23 @@ PAGE_ENTRIES = 16
 
 
 def commit_fragment(
-    table: ManifestTable, stream: StreamId, entry: FragmentEntry, now: Callable[[], TimestampMs]
+    table: ManifestTable,
+    stream: StreamId,
+    entry: FragmentEntry,
+    now: Callable[[], TimestampMs],
+    head: Head | None = None,
 ) -> bool:
     """Commit an entry, or return False if the manifest holds its offsets. Cost: 2 requests if it is appended.
+
+    A caller that has just read the head may give it, which saves one: if it has changed, the head is read again.
 
     Raises LostRaceError if other writers kept being first, and OverlapError at once if the manifest holds some of the
     offsets but not all: the caller must cut those out first.
     """
+    heads = iter((head,))  # for one attempt only: on a head that lost the race, every other would lose as well
 
     def attempt() -> bool:
-        around = read_neighbourhood(table, stream, entry)
+        around = read_neighbourhood(table, stream, entry, next(heads, None))
         overlapping = [other for other in around.after if other.first_offset < entry.next_offset]
         if overlapping:
             coverage = read_coverage(table, stream.incarnation, entry.first_offset, entry.next_offset)
@@ -58,17 +65,19 @@ def commit_fragment(
     return retry_lost_races(attempt)
 
 
-def read_neighbourhood(table: ManifestTable, stream: StreamId, entry: FragmentEntry) -> Neighbourhood:
-    """Read what a commit of `entry` must know.
+def read_neighbourhood(
+    table: ManifestTable, stream: StreamId, entry: FragmentEntry, head: Head | None = None
+) -> Neighbourhood:
+    """Read what a commit of `entry` must know; `head` is the stream's, if it was just read.
 
-    Cost: one GetItem, and two more requests unless it is an append. One more if it leaves a gap beside it and some of
-    the stream is known to be missing.
+    Cost: one GetItem unless there is a head, and two more requests unless it is an append. One more if it leaves a gap
+    beside it and some of the stream is known to be missing.
 
     These reads may show half of another writer's change. The plan detects a view that contradicts itself. A view that
     is consistent but out of date fails the conditions of the change.
     """
     incarnation = stream.incarnation
-    head = table.head(incarnation) or Head(stream)
+    head = head or table.head(incarnation) or Head(stream)
     if is_append(head, entry):
         return _with_missing(table, Neighbourhood(head), entry)
     after: list[FragmentEntry] = []

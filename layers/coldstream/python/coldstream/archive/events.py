@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.errors import InvalidEventError, InvalidNameError
-from coldstream.manifest.cluster import NO_CLUSTER, Cluster, cluster
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster, agents_cluster
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.units import MAX_OFFSET, Offset
 
@@ -164,7 +164,7 @@ def _cluster_of(source: Any) -> Cluster:
     if not isinstance(source, str) or not source.startswith(f"{SOURCE}."):
         raise InvalidEventError("source", f"is {source!r}, not {SOURCE!r}, nor {SOURCE!r} with a dot and a cluster")
     try:
-        return cluster(source.removeprefix(f"{SOURCE}."))
+        return agents_cluster(source.removeprefix(f"{SOURCE}."))
     except InvalidNameError as err:
         raise InvalidEventError("source", err.problem) from err
 

@@ -19,35 +19,30 @@ from functools import partial
 from pathlib import Path
 
 from coldstream.archive.cluster_binding import claim
-from coldstream.archive.commit import commit_fragment
 from coldstream.archive.contradiction import check_history
 from coldstream.archive.coverage import Coverage, read_coverage
 from coldstream.archive.cutter import SegmentCutter
 from coldstream.archive.draft import CutFragment
-from coldstream.archive.orphans import Orphans
+from coldstream.archive.fragment_writer import FragmentWriter
 from coldstream.archive.quarantine import quarantine, read_quarantine
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import (
-    BadCrcError,
     BelowFloorError,
     ColdstreamError,
     ContradictionError,
     CorruptionError,
     InvalidEventError,
     LostRaceError,
-    ObjectExistsError,
     ObjectNotFoundError,
     OverlapError,
     ReplacedError,
     StaleGenerationError,
     StreamDeletedError,
-    UnavailableError,
 )
 from coldstream.flow.window import Window
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
-from coldstream.manifest.note import EntryNote
 from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
@@ -58,9 +53,6 @@ PUTS_AT_ONCE = 2
 
 MAX_PLANS = 8
 """Plans of one upload, each on what the manifest holds by then, before the event goes back to its queue."""
-
-MAX_GENERATIONS = 16
-"""Keys tried for a fragment. Other bytes are at the first ones if, say, the target size changed during an upload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +109,10 @@ class Uploader:
             raise InvalidEventError("staged.key", f"is {segment.staged_key!r}; this segment's is {staged_key!r}")
         # Before anything is written: a cluster must not add a single entry to another cluster's stream.
         claim(self.table, self.control, segment.stream, segment.cluster)
-        orphans = Orphans()
+        writer = FragmentWriter(self.table, self.objects, self.keys, segment.stream, self.now)
         for _ in range(MAX_PLANS):
             try:
-                return self._upload(segment, orphans)
+                return self._upload(segment, writer)
             except (OverlapError, StreamDeletedError, BelowFloorError, StaleGenerationError) as err:
                 # Another upload committed some of it after this one planned, or the stream was deleted, truncated or
                 # fenced. Plan again, so that the copy is first compared with what is archived by now, and fragments
@@ -130,7 +122,7 @@ class Uploader:
                 if err.key != segment.staged_key:
                     raise
                 result = self._without_copy(segment)
-                orphans.discard(self.table, segment.stream, self.now)
+                writer.discard_orphans()
                 return result
             except ReplacedError as err:
                 # Another copy is at the key, and has an event of its own: this event has nothing left to judge.
@@ -144,7 +136,7 @@ class Uploader:
         """The control objects of this archive."""
         return ControlObjects(self.objects, self.keys)
 
-    def _upload(self, segment: SegmentRolled, orphans: Orphans) -> UploadResult:
+    def _upload(self, segment: SegmentRolled, writer: FragmentWriter) -> UploadResult:
         """Archive what the manifest does not hold.
 
         Raises OverlapError if another upload commits some of it first; StreamDeletedError, BelowFloorError or
@@ -152,12 +144,12 @@ class Uploader:
         """
         coverage = read_coverage(self.table, segment.stream.incarnation, segment.first_offset, segment.next_offset)
         if coverage.is_removed(segment.next_offset):
-            return self._drop(segment, orphans)
+            return self._drop(segment, writer)
         if coverage.head is None:
             # Before the first change of the stream: nothing else in the bucket tells the names of an incarnation.
             self.control.write_stream(segment.stream)
         if etag := self._archived_bit_for_bit(segment, coverage):
-            orphans.discard(self.table, segment.stream, self.now)
+            writer.discard_orphans()
             self._delete(segment, etag)
             return UploadResult(fragments_present=len(coverage.entries))
         staged = StagedSegment(self.objects, segment.staged_key, segment.etag)
@@ -165,7 +157,7 @@ class Uploader:
             # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
             # histories.
             check_history(self.objects, segment, staged, coverage)
-            result = self._archive(segment, staged, coverage, orphans)
+            result = self._archive(segment, staged, coverage, writer)
         except (CorruptionError, ContradictionError) as err:
             if isinstance(err, CorruptionError) and err.source != segment.staged_key:
                 raise  # the archive is corrupt; this copy may be the only sound one, and stays staged
@@ -175,14 +167,14 @@ class Uploader:
             )
             result = UploadResult(quarantined=key, reason=reason)
         # Before the copy goes: until then this event comes again if the process dies here.
-        orphans.discard(self.table, segment.stream, self.now)
+        writer.discard_orphans()
         # Last, and only the copy that was read: until the manifest covers it, or quarantine has it, it is the only one.
         self._delete(segment, staged.etag)
         return result
 
-    def _drop(self, segment: SegmentRolled, orphans: Orphans) -> UploadResult:
+    def _drop(self, segment: SegmentRolled, writer: FragmentWriter) -> UploadResult:
         """Delete a staged copy of what was removed from the archive, and what was written of it."""
-        orphans.discard(self.table, segment.stream, self.now)
+        writer.discard_orphans()
         staged = self.objects.info(segment.staged_key)
         if staged is not None and segment.etag not in {None, staged.etag}:
             return UploadResult(is_stale=True)
@@ -225,7 +217,7 @@ class Uploader:
         return UploadResult(quarantined=record.key, reason=record.reason)
 
     def _archive(
-        self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage, orphans: Orphans
+        self, segment: SegmentRolled, staged: StagedSegment, coverage: Coverage, writer: FragmentWriter
     ) -> UploadResult:
         """Write and commit, in the order of their offsets, the fragments that the manifest does not hold."""
         committed: list[FragmentEntry] = []
@@ -244,14 +236,11 @@ class Uploader:
                 """Commit the oldest fragments until `puts_left` are still being written: spool space stays bounded."""
                 nonlocal present
                 while len(puts) > puts_left:
-                    # The object is complete before its entry is written, because readers trust every entry. An object
-                    # without an entry harms nobody: the next upload finds it at its key.
                     entry = puts.take()
-                    if commit_fragment(self.table, segment.stream, entry, self.now):
-                        orphans.named(entry)
+                    if writer.commit(entry):
                         committed.append(entry)
                     else:
-                        self._check_archived_alike(segment, entry, orphans)
+                        self._check_archived_alike(segment, entry, writer)
                         present += 1
 
             failure: ColdstreamError | None = None
@@ -263,7 +252,7 @@ class Uploader:
                     break
                 if fragment is None:
                     break
-                puts.submit(partial(self._put, segment, fragment, coverage.generation, orphans))
+                puts.submit(partial(writer.put, fragment, coverage.generation))
                 commit_until(PUTS_AT_ONCE)
             # Also if verification failed, as these fragments passed it. If a commit failed, this is not reached: no
             # fragment is committed after one that was not.
@@ -272,7 +261,7 @@ class Uploader:
                 raise failure
         return UploadResult(len(committed), present, sum(entry.data_bytes for entry in committed))
 
-    def _check_archived_alike(self, segment: SegmentRolled, entry: FragmentEntry, orphans: Orphans) -> None:
+    def _check_archived_alike(self, segment: SegmentRolled, entry: FragmentEntry, writer: FragmentWriter) -> None:
         """Raise OverlapError unless other uploads meanwhile committed exactly this entry's chunks, bit for bit.
 
         The comparison with the archive did not see what they committed, so anything else must be compared again.
@@ -282,42 +271,7 @@ class Uploader:
         if not is_exact or [other.data_crc32 for other in coverage.entries] != [entry.data_crc32]:
             raise OverlapError(entry.key, entry.first_offset, entry.next_offset, "what others committed meanwhile")
         for other in coverage.entries:
-            orphans.named(other)
-
-    def _put(
-        self, segment: SegmentRolled, fragment: CutFragment, least_generation: int, orphans: Orphans
-    ) -> FragmentEntry:
-        """Write a fragment at the first key, from a generation on, that is free or that holds it already."""
-        with fragment:
-            for generation in range(least_generation, least_generation + MAX_GENERATIONS):
-                key = self.keys.fragment(segment.stream.incarnation, fragment.first_offset, generation)
-                fragment.body.seek(0)  # an attempt at another key leaves it at its end
-                entry = fragment.entry_at(key, generation)
-                try:
-                    self.objects.put_new(
-                        key,
-                        fragment.body,
-                        size_bytes=fragment.object_bytes,
-                        crc32=fragment.crc32,
-                        note=EntryNote.of(entry).to_text(),
-                    )
-                except ObjectExistsError:
-                    # A key never gets other bytes: an entry may name it already, and a URL may be in use.
-                    existing = self.objects.info(key)
-                    if (
-                        existing is None
-                        or existing.size_bytes != fragment.object_bytes
-                        or existing.crc32 != fragment.crc32
-                    ):
-                        continue
-                except BadCrcError as err:
-                    # The segment was verified, so the bytes went bad between here and S3: no reason for quarantine.
-                    raise UnavailableError(f"{key} did not arrive as it was sent") from err
-                orphans.add(entry)
-                return entry
-        raise UnavailableError(
-            f"{MAX_GENERATIONS} objects with other bytes are at the keys of {fragment.first_offset:020}"
-        )
+            writer.is_named(other)
 
 
 def _cut(cutter: SegmentCutter, staged: StagedSegment) -> Generator[CutFragment, None, None]:
