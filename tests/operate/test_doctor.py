@@ -13,6 +13,7 @@ from coldstream.garbage.cursor import BY_COMMAND, BY_SCHEDULE, GarbageCursor
 from coldstream.garbage.kinds import DAY_MS
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
 from coldstream.manifest.entry import Loss, Quarantine
 from coldstream.manifest.stream import StreamId
 from coldstream.operate.alarm_commands import ALARM_COMMANDS, FALLBACK, command_for
@@ -28,7 +29,7 @@ from coldstream.operate.stack_port import (
 from coldstream.operate.stream_health import command_arguments
 from coldstream.store.keys import Keys
 from coldstream.store.ports import BucketCapabilities
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 from tests.support.archive import NOW, ChunkArchive
 from tests.support.scrubbing import LATER, scrub, small_archive
 
@@ -205,6 +206,24 @@ def test_the_troubles_of_streams_are_told_with_a_command_for_each() -> None:
         "overdue sweep": "coldstream sweep",
         "unexplained gaps": "coldstream describe orders",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [(WalKind.S3, False), (WalKind.EXPRESS, True), (WalKind.DISK, True), (WalKind.MEMORY, True)]
+)
+def test_a_direct_stream_whose_batches_only_another_process_can_recover_is_told(
+    kind: WalKind,
+    is_told: bool,  # noqa: FBT001
+) -> None:
+    archive = small_archive()
+    state = archive.table._partitions[archive.stream.incarnation]
+    openings = tuple(Opening(Epoch(epoch), WalPlace(kind, f"host-{epoch}", 1)) for epoch in (1, 2))
+    for count in (1, 2):
+        head = replace(state.head, appender=Appender(Epoch(count), openings[:count]))
+        archive.table._partitions[archive.stream.incarnation] = replace(state, head=head)
+        found = {one.what: one.found for one in of(examine(archive), ArchivePart.STREAMS)}
+        assert ("unrecovered batches" in found) is (is_told and count == 2)
+    assert f"{kind} host-1/1" in found.get("unrecovered batches", "") or not is_told
 
 
 def test_the_last_scrub_is_told_with_its_damages() -> None:

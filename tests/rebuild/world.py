@@ -87,16 +87,7 @@ class RandomArchive(MemoryArchive):
         segments = list(self.segments)
         if self.rng.random() < 0.5:
             self.rng.shuffle(segments)
-        works: list[tuple[int, Callable[[], None]]] = [
-            (5, self.compact),
-            (2, self.remove),
-            (1, self.put_hold),
-            (2, self.release),
-            (3, self.erase),
-            (2, self.move),
-            (2, self.sweep),
-            (1, self.fence),
-        ]
+        works = self.works()
         for segment in segments:
             self.now = TimestampMs(self.now + 1000)
             self._archive(segment)
@@ -106,6 +97,19 @@ class RandomArchive(MemoryArchive):
                 self.try_(work)
         if ends and self.rng.random() < 0.6:
             self.try_(self.delete)
+
+    def works(self) -> list[tuple[int, Callable[[], None]]]:
+        """List what may happen, each with how often."""
+        return [
+            (5, self.compact),
+            (2, self.remove),
+            (1, self.put_hold),
+            (2, self.release),
+            (3, self.erase),
+            (2, self.move),
+            (2, self.sweep),
+            (1, self.fence),
+        ]
 
     def try_(self, work: Callable[[], None]) -> None:
         """Do something that may be refused, or have nothing to do."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import StreamNotFoundError
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
 from coldstream.manifest.entry import Gap, StorageClass
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -18,8 +19,9 @@ from coldstream.resolve.bodies import answer_body
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.resolver import NAMES_KEPT_S, Resolver
 from coldstream.resolve.tail import Tail
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
+from tests.support.changes import change_to
 from tests.support.removing import delete, move_to_class, remove_prefix, undelete
 
 INCARNATION = STREAM.incarnation
@@ -202,6 +204,21 @@ def test_the_name_of_a_deleted_incarnation_means_the_newest_of_the_others(
     delete(archive.table, LATER.incarnation)
     clock.now += NAMES_KEPT_S
     assert ask(resolver, FIRST).stream == STREAM
+
+
+def test_who_appends_to_a_direct_stream_is_described(archive: ChunkArchive, resolver: Resolver) -> None:
+    body = DescriptionBody.of(resolver.describe("/", "orders", INCARNATION))
+    assert body.appender is None
+    assert body.value().head.appender is None
+    opening = Opening(Epoch(2), WalPlace(WalKind.DISK, "host-1", 3))
+    appender = Appender(Epoch(2), (opening,), Offset(1), Offset(7), is_sealed=True, properties=(("größe", "x"),))
+    head = archive.table.head(INCARNATION)
+    assert head is not None
+    archive.table.apply(change_to(replace(head, revision=head.revision + 1, appender=appender)))
+    described = resolver.describe("/", "orders", INCARNATION)
+    assert DescriptionBody.model_validate_json(
+        DescriptionBody.of(described).model_dump_json()
+    ).value().head.appender == (appender)
 
 
 def test_deleted_streams_are_listed_and_described_only_for_who_asks_for_them(

@@ -12,9 +12,21 @@ import pytest
 
 from coldstream.archive.missing import record_missing
 from coldstream.errors import CorruptionError
+from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
+from coldstream.manifest.appending import plan_close, plan_open
 from coldstream.manifest.change import Change, PutLoss
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.entry import Erasure, ErasureState, FragmentEntry, Gap, Hold, Loss, Quarantine, Tombstone
+from coldstream.manifest.deletion import plan_delete
+from coldstream.manifest.entry import (
+    Erasure,
+    ErasureState,
+    FragmentEntry,
+    Gap,
+    Hold,
+    Loss,
+    Quarantine,
+    Tombstone,
+)
 from coldstream.manifest.erasing import plan_erasure_begin, plan_erasure_done, plan_erasure_progress
 from coldstream.manifest.fence import plan_discard, plan_fence
 from coldstream.manifest.frames import Frames
@@ -23,16 +35,19 @@ from coldstream.manifest.removal import plan_prefix_removal
 from coldstream.manifest.shard_events import ShardEvent, ShardEventKind
 from coldstream.manifest.shard_map import ShardMap
 from coldstream.manifest.sparse import SparseIndex
+from coldstream.manifest.stream import Incarnation
 from coldstream.scrub.catalogue import CATALOGUE, Repair
 from coldstream.scrub.damage import Damage
+from coldstream.store.direct_names import DirectName, add_name, remove_name
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.ports import LogPage, ObjectInfo
 from coldstream.store.shard_maps import ShardMapWriter, events_partition
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 from tests.manifest.shard_samples import bound_map, sample_map
 from tests.support.archive import NOW, ChunkArchive
+from tests.support.changes import change_to
 from tests.support.compacting import scanned
 from tests.support.scrubbing import LATER, control_of, damages, scrub, small_archive
 
@@ -425,6 +440,67 @@ def floor_note_ahead(archive: ChunkArchive) -> None:
     control_of(archive).write_floor(replace(head, floor=Offset(40)))
 
 
+WAL = WalPlace(WalKind.S3, "host-1", 1)
+
+
+def direct_archive(archive: ChunkArchive) -> None:
+    """Have the stream be a direct one, of long ago, that is open; all of it is noted."""
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    opening = Opening(Epoch(2), WAL)
+    head = replace(head, revision=head.revision + 1, appender=Appender(Epoch(2), (opening,)))
+    archive.table.apply(change_to(head))
+    control_of(archive).write_opening(archive.stream, opening)
+    control_of(archive).write_direct(head)
+    add_name(archive.table, DirectName.of(head))
+
+
+def direct_note_missing(archive: ChunkArchive) -> None:
+    """The note of what created the stream, and of all after it."""
+    direct_archive(archive)
+    for key in list(archive.objects.keys(Keys().direct_notes(archive.stream.incarnation))):
+        archive.objects.delete(key)
+
+
+def direct_note_outdated(archive: ChunkArchive) -> None:
+    """Whoever closed it died before the note."""
+    direct_archive(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    archive.table.apply(plan_close(head, Epoch(2), OLD, is_sealed=True))
+
+
+def direct_note_damaged(archive: ChunkArchive) -> None:
+    direct_archive(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    archive.objects.put(Keys().direct_note(archive.stream.incarnation, head.note_revision), b"{")
+
+
+def opening_note_missing(archive: ChunkArchive) -> None:
+    """Its write-ahead log would not be found after a rebuild."""
+    direct_archive(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    archive.table.apply(plan_open(head, WAL, OLD))
+
+
+def direct_note_ahead(archive: ChunkArchive) -> None:
+    """The table is one of before: somebody else has taken the next epoch."""
+    direct_archive(archive)
+    control_of(archive).write_opening(archive.stream, Opening(Epoch(3), WAL))
+
+
+def direct_name_missing(archive: ChunkArchive) -> None:
+    direct_archive(archive)
+    remove_name(archive.table, archive.stream)
+
+
+def direct_name_of_another(archive: ChunkArchive) -> None:
+    direct_name_missing(archive)
+    add_name(archive.table, DirectName(replace(archive.stream, incarnation=Incarnation("__other_1"))))
+
+
 def hold_note(archive: ChunkArchive) -> None:
     hold = Hold("case-7", Offset(0), None, "case", "counsel", NOW)
     archive.table.apply(plan_hold(archive.table.head(archive.stream.incarnation), hold))
@@ -543,6 +619,11 @@ CASES = [
     Case(D.FLOOR_NOTE, floor_note_missing),
     Case(D.FLOOR_NOTE, fence_note_missing),
     Case(D.FLOOR_NOTE, fence_note_outdated),
+    Case(D.DIRECT_NOTE, direct_note_missing),
+    Case(D.DIRECT_NOTE, direct_note_outdated),
+    Case(D.DIRECT_NOTE, direct_note_damaged),
+    Case(D.DIRECT_NOTE, opening_note_missing),
+    Case(D.DIRECT_NAME, direct_name_missing),
     Case(D.HOLD_NOTE, hold_note),
     Case(D.LOSS_NOTE, loss_note),
     Case(D.ERASURE_NOTE, erasure_note),
@@ -641,6 +722,43 @@ def test_a_floor_that_is_ahead_of_the_table_is_found_and_left_for_people() -> No
     assert damages(scrub(archive)) == [D.FLOOR_NOTE]
     report = scrub(archive, repair=True)
     assert report.left
+
+
+def test_a_direct_stream_is_no_damage() -> None:
+    archive = small_archive()
+    direct_archive(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    assert damages(scrub(archive, deep=True)) == []
+
+
+def test_what_was_done_a_moment_ago_may_have_its_note_soon() -> None:
+    archive = small_archive()
+    direct_archive(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    archive.table.apply(plan_close(head, Epoch(2), LATER))
+    assert damages(scrub(archive)) == []
+
+
+@pytest.mark.parametrize("make", [direct_note_ahead, direct_name_of_another])
+def test_what_only_people_can_tell_of_a_direct_stream_is_left_to_them(make: Callable[[ChunkArchive], None]) -> None:
+    archive = small_archive()
+    make(archive)
+    report = scrub(archive, repair=True)
+    assert len(damages(report)) == 1
+    assert report.mended == ()
+    assert damages(scrub(archive)) == damages(report)
+
+
+def test_a_deleted_direct_stream_has_no_name() -> None:
+    archive = small_archive()
+    direct_name_missing(archive)
+    head = archive.table.head(archive.stream.incarnation)
+    assert head is not None
+    archive.table.apply(plan_delete(head, OLD, LATER, "alice"))
+    control_of(archive).write_floor(replace(head, revision=head.revision + 1, deleted_at=OLD, purge_at=LATER))
+    assert damages(scrub(archive)) == []
 
 
 @pytest.mark.parametrize("due_at", [LATER, TimestampMs(LATER - 2 * DAY)])

@@ -123,7 +123,7 @@ async def test_the_uploader_may_make_every_call_that_it_makes(world: World, monk
     later = damaged(world, segments.pop())
     with recorded_calls(world.arns) as requests:
         with monkeypatch.context() as patch:
-            patch.setattr("coldstream.archive.upload.commit_fragment", unavailable)
+            patch.setattr("coldstream.archive.fragment_writer.commit_fragment", unavailable)
             with pytest.raises(UnavailableError):  # the next upload finds its fragment there
                 world.uploader.upload(segments[0])
         # Out of order, which makes and closes gaps; and some twice.

@@ -23,6 +23,8 @@ from coldstream.lifecycle.policies import set_policy
 from coldstream.lifecycle.prefix import remove_prefix
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.truncation import up_to_offset
+from coldstream.manifest.appender import WalKind, WalPlace
+from coldstream.manifest.appending import plan_close, plan_create, plan_open
 from coldstream.manifest.entry import Encoding, Loss, StorageClass
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -31,7 +33,10 @@ from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
-from coldstream.units import Offset, TimestampMs, now_ms
+from coldstream.store.wal_object import NONCE_BYTES, WalChunk, wal_object
+from coldstream.store.wal_window import REACH
+from coldstream.streams.wal.s3_store import S3WalStore
+from coldstream.units import Epoch, Offset, TimestampMs, now_ms
 from tests.erase.archived import MessageArchive
 from tests.erase.samples import between
 from tests.support.archive import STREAM
@@ -101,6 +106,19 @@ class Upkeep:
             upload_id = self.objects.create_upload(key)
             self.objects.put_part(key, upload_id, 1, b"part", crc32=crc32(b"part"))
         return [self.put(key) for key in left]
+
+    def leave_a_log(self) -> list[str]:
+        """Leave the write-ahead log of a process that died, whose stream was closed; return its keys."""
+        place = WalPlace(WalKind.S3, "dead", 1)
+        created = plan_create(GONE, self.now(), first=Offset(0), properties={})
+        opened = plan_open(created.head, place, self.now())
+        for change in (created, opened, plan_close(opened.head, Epoch(1), self.now())):
+            self.table.apply(change)
+        store = S3WalStore(self.objects, self.keys)
+        for sequence in range(REACH + 4):
+            batch = WalChunk(GONE.incarnation, Epoch(1), Offset(sequence), Offset(sequence + 1), b"batch")
+            store.create(place, sequence, wal_object(bytes(NONCE_BYTES), [batch]))
+        return [self.keys.wal_object("dead", 1, sequence) for sequence in range(REACH + 4)]
 
     def call(self, function: str, event: dict[str, Any] | None = None) -> Any:
         return self.load(function).lambda_handler(event or {}, FunctionContext(function))
@@ -195,7 +213,7 @@ def test_the_sweep_may_make_every_call_that_it_makes(upkeep: Upkeep) -> None:
 
 def test_garbage_collection_may_make_every_call_that_it_makes(upkeep: Upkeep) -> None:
     upkeep.archive(STREAM, Encoding.IDENTITY)
-    left = upkeep.litter(STREAM)
+    left = upkeep.litter(STREAM) + upkeep.leave_a_log()[:-REACH]
     upkeep.later_ms = 60 * DAY_MS
     with upkeep.recorded() as requests:
         report = upkeep.call("garbage")

@@ -4,11 +4,13 @@
     staged segments           on their way in; what they hold that is archived is dropped on arrival
     unfinished uploads        parts of a segment or of a merged fragment; no listing of objects shows them
     uncommitted fragments     objects that no entry and no tombstone names, of writers that were killed or are at work
+    write-ahead logs          of a direct stream's openings: the newest objects stay for a while once they are flushed
     replaced fragments        of compactions and earlier erasures; their tombstones say when they go
 
 Of a bucket that keeps versions, those of deleted objects count, too: a staged segment leaves one whenever it is
 archived. All but the last kind are told and must go before an erasure begins. The last kind goes by itself. What is
-outside of the bucket is not known here: the broker's own segments, consumers, exported tables, backups, replicas.
+outside of the bucket is not known here: the broker's own segments, consumers, exported tables, backups, replicas, and
+write-ahead logs on a disk or in another bucket.
 """
 
 from __future__ import annotations
@@ -23,12 +25,17 @@ from operator import attrgetter
 from coldstream.errors import CorruptionError, ObjectNotFoundError
 from coldstream.format.fragment import FRAGMENT_TRAILER_BYTES, FragmentTrailer
 from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.manifest.appender import WalKind
 from coldstream.manifest.entry import Quarantine, Tombstone
 from coldstream.manifest.stream import StreamId
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.log import iter_log
 from coldstream.store.parsed_keys import KeyKind, ParsedKey
-from coldstream.units import ByteRange, Offset
+from coldstream.store.wal_object import WalEntry, header_bytes_of, parse_header
+from coldstream.units import KIB, ByteRange, Offset
+
+_WAL_READ_BYTES = 64 * KIB
+"""What is read of an object of a write-ahead log for its directory; 700 chunks have room in it."""
 
 
 class CopyKind(StrEnum):
@@ -38,6 +45,7 @@ class CopyKind(StrEnum):
     STAGED = "staged segment"
     UPLOAD = "unfinished upload"
     UNCOMMITTED = "uncommitted fragment"
+    LOGGED = "object of a write-ahead log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,10 @@ def find_copies(stores: LifecycleStores, stream: StreamId, first_offset: Offset,
     Memory: the tombstones of the stream. Cost: a listing of the stream's objects, or of their versions, of its
     quarantined segments, of all staged ones and of unfinished uploads, a thousand at a time; the log up to the span's
     end, and all tombstones and missing offsets, a Query a page; a GET for each uncommitted fragment, and for each
-    quarantined segment that no record names.
+    quarantined segment that no record names. For a direct stream besides, a GET and a listing for each opening that it
+    ever had, and one or two GETs for each object that is left of their write-ahead logs.
+
+    Raises CorruptionError for an object of a write-ahead log that does not say what it holds.
     """
     span = range(first_offset, next_offset)
     incarnation = stream.incarnation
@@ -84,6 +95,7 @@ def find_copies(stores: LifecycleStores, stream: StreamId, first_offset: Offset,
         *_staged(stores, stream),
         *_uploads(stores, stream),
         *_uncommitted(stores, stream, {one.key for one in tombstones}, next_offset),
+        *_logged(stores, stream, span),
     ]
     return FoundCopies(
         tuple(one for one in copies if _overlaps(span, one.first_offset, one.next_offset)),
@@ -184,6 +196,39 @@ def _uncommitted(
         if found.key not in named and found.key not in tombstoned:
             end = None if found.is_deleted else _trailer_end(stores, found)
             yield OtherCopy(CopyKind.UNCOMMITTED, found.key, first_offset, end, is_deleted=found.is_deleted)
+
+
+def _logged(stores: LifecycleStores, stream: StreamId, span: range) -> Iterator[OtherCopy]:
+    """Yield what the write-ahead logs hold of the span, also those that the head has forgotten: notes name them all.
+
+    Of a deleted object, only its versions are left, which say nothing here: any of them may hold the span.
+    """
+    places = {one.wal for one in stores.control.openings(stream.incarnation) if one.wal.kind is WalKind.S3}
+    for place in sorted(places, key=str):
+        prefix = stores.keys.wal_object(place.writer, place.epoch, 0).rpartition("/")[0] + "/"
+        for found in _stored(stores, prefix):
+            parsed = stores.keys.parse(found.key)
+            if parsed is None or parsed.kind is not KeyKind.WAL:
+                continue
+            if found.is_deleted:
+                whole = Offset(span.start), Offset(span.stop)
+                yield OtherCopy(CopyKind.LOGGED, found.key, *whole, is_deleted=True)
+                continue
+            mine = [one for one in _wal_entries(stores, found) if one.incarnation == stream.incarnation]
+            if mine:
+                yield OtherCopy(CopyKind.LOGGED, found.key, mine[0].first_offset, mine[-1].next_offset)
+
+
+def _wal_entries(stores: LifecycleStores, found: _Stored) -> tuple[WalEntry, ...]:
+    """Read what an object of a write-ahead log holds; nothing if its writer has just deleted it."""
+    try:
+        view = stores.objects.get_range(found.key, ByteRange(0, min(found.size_bytes, _WAL_READ_BYTES))).data
+        size_bytes = header_bytes_of(view, source=found.key)
+        if size_bytes > len(view):
+            view = stores.objects.get_range(found.key, ByteRange(0, size_bytes)).data
+    except ObjectNotFoundError:
+        return ()
+    return parse_header(view, source=found.key).entries
 
 
 def _trailer_end(stores: LifecycleStores, found: _Stored) -> Offset | None:

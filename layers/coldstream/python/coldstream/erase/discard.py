@@ -2,8 +2,9 @@
 
 Nothing is deleted that may be the only copy of a message: a quarantined or staged segment goes only if the archive
 holds all of its offsets. An object that nothing names goes after a fence, which keeps its writer from committing it,
-and after a read that shows that no entry names it. All of it is claimed before, so that a hold that is put meanwhile is
-told only when it is over.
+and after a read that shows that no entry names it. Objects of write-ahead logs stay: other streams share them, and what
+is there tells where a log ends; only versions of those that were deleted go. All of it is claimed before, so that a
+hold that is put meanwhile is told only when it is over.
 """
 
 from __future__ import annotations
@@ -53,13 +54,18 @@ def discard_copies(stores: LifecycleStores, stream: StreamId, found: FoundCopies
         [one for one in segments if not one.is_deleted and not _is_archived(stores, incarnation, one)],
         "holds what is not archived",
     )
+    logged = [one for one in found.copies if one.kind is CopyKind.LOGGED]
+    _refuse(
+        [one for one in logged if not one.is_deleted],
+        "its writer deletes when its client is closed, and `coldstream garbage` if the writer is dead",
+    )
     for one in found.copies:
         if one.upload_id is not None:
             stores.objects.abort_upload(one.key, one.upload_id)
     uncommitted = [one for one in found.copies if one.kind is CopyKind.UNCOMMITTED]
     if uncommitted:
         uncommitted = _unnamed(stores, incarnation, uncommitted)
-    _delete(stores, incarnation, [*segments, *uncommitted])
+    _delete(stores, incarnation, [*segments, *uncommitted, *logged])
     # After the objects: until a record is gone, the next run finds what this one has left.
     for record in found.quarantines:
         _forget(stores, incarnation, record, by)

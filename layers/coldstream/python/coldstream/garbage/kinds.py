@@ -34,6 +34,7 @@ class ObjectKind(StrEnum):
     STAGED = "staged segment"
     QUARANTINED = "segment in quarantine"
     QUARANTINE_NOTE = "reason of a quarantine"
+    WAL = "object of a write-ahead log"
     STREAM_CONTROL = "control object of a stream"
     ARCHIVE_CONTROL = "control object of the archive"
     UNFINISHED = "unfinished multipart upload"
@@ -116,6 +117,13 @@ KINDS: tuple[KindRule, ...] = (
         "as for the segment",
         LONGEST_EVENT_MS,
     ),
+    KindRule(
+        ObjectKind.WAL,
+        "`wal/{writer}/{epoch}/{sequence}`",
+        "a process with direct streams",
+        "its log is sealed, and it comes after the seal; or it is not among the 32 objects before it, and each of its"
+        " batches is archived, of an opening that was recovered, or of a stream deleted for good",
+    ),
     KindRule(ObjectKind.STREAM_CONTROL, "`{hash8}_{incarnation}/control/….json`", "whatever changes the stream", None),
     KindRule(
         ObjectKind.ARCHIVE_CONTROL,
@@ -138,6 +146,7 @@ _BY_KEY = {
     KeyKind.STAGED: ObjectKind.STAGED,
     KeyKind.QUARANTINED: ObjectKind.QUARANTINED,
     KeyKind.QUARANTINE_NOTE: ObjectKind.QUARANTINE_NOTE,
+    KeyKind.WAL: ObjectKind.WAL,
 }
 _OF_THE_ARCHIVE = frozenset({ControlKind.GRANT, ControlKind.POLICY, ControlKind.CLUSTER, ControlKind.SHARD_MAP})
 _RULES = {rule.kind: rule for rule in KINDS}
@@ -157,7 +166,8 @@ def kind_of(key: ParsedKey | None) -> ObjectKind:
 def least_age_ms(kind: ObjectKind, older_than_ms: int) -> int:
     """Return the age from which an object of a kind may be garbage.
 
-    `older_than_ms` is what a caller asks for. It replaces the default for fragments. For what an event or an agent may
+    `older_than_ms` is what a caller asks for. It replaces the default for fragments and write-ahead
+    logs. For what an event or an agent may
     still come for, it can only be longer.
     """
     rule = _RULES[kind]

@@ -26,6 +26,7 @@ from coldstream.garbage.staged import StagedJudge
 from coldstream.garbage.tally import Tally
 from coldstream.garbage.unfinished import abort_unfinished
 from coldstream.garbage.unknown_streams import UnknownStreams
+from coldstream.garbage.write_ahead_logs import WalJudge
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
@@ -150,6 +151,7 @@ class _Walk:
         )
         self._staged = StagedJudge(table, options, self.at)
         self._quarantined = QuarantineJudge(table, options, self.at)
+        self._logs = WalJudge(table, objects, keys, options, self.at)
 
     @property
     def reached(self) -> str | None:
@@ -203,6 +205,8 @@ class _Walk:
             return self._quarantined.judge(incarnation, group)
         if incarnation is not None and ObjectKind.STAGED in kinds:
             return self._staged.judge(incarnation, group)
+        if ObjectKind.WAL in kinds:
+            return self._logs.judge(group)
         state = ObjectState.UNKNOWN if ObjectKind.UNKNOWN in kinds else ObjectState.IN_USE
         return ((one, state) for one in group)
 

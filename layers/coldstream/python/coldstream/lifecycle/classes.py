@@ -6,7 +6,8 @@ an entry is found by the next one at its key, and taken. Readers may use the old
 
 Fragments only become colder. Small objects stay where they are: the colder classes charge for 128 KiB at least. So does
 what must be restored before it is read, because S3 copies nothing that it cannot read, and what a hold protects, for
-its object may not go.
+its object may not go. What tells the publishers of a direct stream goes to no class that must be restored: whoever
+opens the stream reads it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from coldstream.errors import (
     StreamDeletedError,
     UnavailableError,
 )
+from coldstream.lifecycle.expiry import tells_publishers
 from coldstream.lifecycle.holds import read_held_stream
 from coldstream.lifecycle.prefix import PrefixRemoval
 from coldstream.lifecycle.stores import LifecycleStores
@@ -120,13 +122,16 @@ def _movable(
 ) -> Iterator[FragmentEntry]:
     """Yield what is old, large and warm enough, readable, and not held, up to the first fragment that is too young."""
     stream = read_held_stream(table, incarnation)
-    holds = () if stream is None else stream.holds
+    if stream is None:
+        return
     for entry in iter_log(table, incarnation, first_offset):
         if entry.greatest_timestamp >= before:
             return
         is_warmer = _COLDNESS[entry.storage_class] < _COLDNESS[storage_class]
         is_readable = entry.storage_class is None or not entry.storage_class.must_be_restored
-        is_held = held(holds, entry.first_offset, entry.next_offset) is not None
+        is_held = held(stream.holds, entry.first_offset, entry.next_offset) is not None
+        if storage_class.must_be_restored and tells_publishers(stream.head, entry):
+            return
         if is_warmer and is_readable and entry.object_bytes >= MIN_OBJECT_BYTES and not is_held:
             yield entry
 

@@ -1,6 +1,7 @@
 """Deletion of a whole stream: marked at once, undone until its grace is over, then purged by the sweep.
 
-A deleted stream is to readers as if it had never been archived, and takes no more fragments. Its log stays as it is
+A deleted stream is to readers as if it had never been archived, and takes no more fragments. A direct one loses its
+name, which another may take. Its log stays as it is
 until `Head.purge_at`. Whatever an upload that is under way has put by then, is discarded by that upload, or by the
 purge.
 """
@@ -14,6 +15,7 @@ from coldstream.manifest.change import Change
 from coldstream.manifest.deletion import plan_delete, plan_undelete
 from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.direct_names import DirectName, add_name, remove_name
 from coldstream.store.holding import read_holds
 from coldstream.store.races import retry_lost_races
 from coldstream.units import TimestampMs
@@ -25,8 +27,9 @@ DEFAULT_GRACE_MS = 7 * 24 * 3600 * 1000
 def delete_stream(stores: LifecycleStores, incarnation: Incarnation, *, grace_ms: int, by: str) -> Head:
     """Mark an incarnation as deleted, and return its head. If it is deleted already, nothing changes.
 
-    Cost: a GetItem, a transaction and a PUT, and a Query if it is held. Raises StreamNotFoundError, HeldError if there
-    is a hold on any of its offsets, and LostRaceError if others kept being first.
+    Cost: a GetItem, a transaction and a PUT; a Query if it is held; a GetItem and a DELETE if it is direct. Raises
+    StreamNotFoundError, HeldError if there is a hold on any of its offsets, and LostRaceError if others kept being
+    first.
     """
 
     def attempt() -> Head:
@@ -42,16 +45,23 @@ def delete_stream(stores: LifecycleStores, incarnation: Incarnation, *, grace_ms
     # After the transaction: a rebuild from the bucket must not delete a stream that was not deleted. If this process
     # ends before the note is written, the purge writes it.
     stores.control.write_floor(head)
+    if head.appender is not None:
+        # Last: as long as it has the name, whoever creates another one looks whether it is deleted.
+        remove_name(stores.table, head.stream)
     return head
 
 
 def undelete_stream(stores: LifecycleStores, incarnation: Incarnation, *, by: str) -> Head:
     """Undo a deletion, and return the head. The log is as it was; segments are archived again.
 
-    Cost: a GetItem, two PUTs and a transaction. Raises StreamNotFoundError; NotDeletedError, when the bucket says so,
-    too; PurgedError once the purge has begun; and LostRaceError if others kept being first.
+    Cost: two GetItems, two PUTs and a transaction, and two PUTs more for a direct stream. Raises StreamNotFoundError;
+    NotDeletedError, when the bucket says so, too; PurgedError once the purge has begun; StreamExistsError if another
+    direct stream has taken its name; and LostRaceError if others kept being first.
     """
     sent: Change | None = None
+    head = _head(stores, incarnation)
+    if head.can_be_undeleted:
+        _add_name(stores, head)  # not in the attempt, which is made again after a conflict
 
     def attempt() -> Head:
         nonlocal sent
@@ -74,7 +84,14 @@ def undelete_stream(stores: LifecycleStores, incarnation: Incarnation, *, by: st
 
     head = retry_lost_races(attempt)
     stores.control.write_floor(head)
+    # Again: while it was deleted, whoever created another stream could take the name from it.
+    _add_name(stores, head)
     return head
+
+
+def _add_name(stores: LifecycleStores, head: Head) -> None:
+    if head.appender is not None:
+        add_name(stores.table, DirectName.of(head))
 
 
 def _head(stores: LifecycleStores, incarnation: Incarnation) -> Head:

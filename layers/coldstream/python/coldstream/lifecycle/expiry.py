@@ -5,6 +5,8 @@ Pure. Only whole fragments expire, the oldest first, and never one before which 
 - A fragment is as old as its newest chunk. Chunks have the time of the broker that wrote them.
 - A maximum size holds for the objects of the log, as they are stored and paid for.
 - What is the least to keep always stays, whatever else the policy says.
+- The last fragment of a direct stream stays if it ends with what its publishers appended last: without it, what they
+  send again would be appended twice. So a broker never removes the segment that it writes.
 """
 
 from __future__ import annotations
@@ -39,6 +41,19 @@ def _leaves_enough(policy: Policy, entry: FragmentEntry, object_bytes: int, mess
     if policy.least_messages is not None and messages < policy.least_messages:
         return False
     return policy.least_age_ms is None or entry.greatest_timestamp < now - policy.least_age_ms
+
+
+def tells_publishers(head: Head, entry: FragmentEntry) -> bool:
+    """Tell whether an entry is the last of a direct stream, and has what its publishers appended last."""
+    return head.appender is not None and entry.next_offset == head.next_offset and entry.messages < entry.records
+
+
+def removable(head: Head, log: Iterable[FragmentEntry]) -> Iterator[FragmentEntry]:
+    """Yield the entries of `log` up to the one that tells the publishers."""
+    for entry in log:
+        if tells_publishers(head, entry):
+            return
+        yield entry
 
 
 def ended_before(log: Iterable[FragmentEntry], time: TimestampMs) -> Iterator[FragmentEntry]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from coldstream.errors import ColdstreamError
 from coldstream.lifecycle.classes import ClassMoves, foretell_moves, move_to_class
-from coldstream.lifecycle.expiry import expired
+from coldstream.lifecycle.expiry import expired, removable
 from coldstream.lifecycle.prefix import PrefixRemoval, foretell_removal, remove_prefix
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.entry import FragmentEntry, Head
@@ -116,7 +116,7 @@ def _apply(
 
 
 def _expired(policy: Policy, now: TimestampMs, head: Head, log: Iterator[FragmentEntry]) -> Iterator[FragmentEntry]:
-    return expired(policy, head, log, now)
+    return expired(policy, head, removable(head, log), now)
 
 
 def summary_of(reports: Sequence[RetentionReport]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from coldstream.errors import StreamDeletedError
-from coldstream.lifecycle.expiry import ended_before, ended_by
+from coldstream.lifecycle.expiry import ended_before, ended_by, removable
 from coldstream.lifecycle.prefix import PrefixChoice, PrefixRemoval, remove_prefix
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.entry import FragmentEntry, Head
@@ -14,19 +14,19 @@ from coldstream.units import Offset, TimestampMs
 
 
 def up_to_offset(offset: Offset) -> PrefixChoice:
-    """Choose the fragments all of whose offsets lie below `offset`."""
+    """Choose the fragments all of whose offsets lie below `offset`, but for the last if it tells publishers."""
 
-    def choose(_: Head, log: Iterator[FragmentEntry]) -> Iterator[FragmentEntry]:
-        return ended_by(log, offset)
+    def choose(head: Head, log: Iterator[FragmentEntry]) -> Iterator[FragmentEntry]:
+        return ended_by(removable(head, log), offset)
 
     return choose
 
 
 def up_to_time(time: TimestampMs) -> PrefixChoice:
-    """Choose the fragments at the beginning all of whose chunks are older than `time`."""
+    """Choose the fragments at the beginning all of whose chunks are older than `time`; the last as above."""
 
-    def choose(_: Head, log: Iterator[FragmentEntry]) -> Iterator[FragmentEntry]:
-        return ended_before(log, time)
+    def choose(head: Head, log: Iterator[FragmentEntry]) -> Iterator[FragmentEntry]:
+        return ended_before(removable(head, log), time)
 
     return choose
 

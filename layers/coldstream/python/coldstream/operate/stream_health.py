@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
+from coldstream.manifest.appender import Opening, WalKind
 from coldstream.manifest.entry import ErasureState, Head
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestReads
@@ -51,12 +52,21 @@ def _of_head(stream: StreamId, head: Head, now: TimestampMs) -> Iterator[StreamT
     if head.compacting is not None:
         found = f"a compaction up to offset {head.compacting} is unfinished"
         yield StreamTrouble(stream, "unfinished compaction", found, f"coldstream compact {name}")
+    lost_with_it = next((one for one in _unrecovered(head) if one.wal.kind is not WalKind.S3), None)
+    if lost_with_it is not None:
+        found = f"epoch {lost_with_it.epoch} was not closed, and its log is elsewhere: {lost_with_it.wal}"
+        yield StreamTrouble(stream, "unrecovered batches", found, "open the stream in the process that has this log")
     if head.quarantined:
         found = f"{head.quarantined} segments are in quarantine"
         yield StreamTrouble(stream, "quarantine", found, f"coldstream quarantine list {name}")
     if head.is_deleted and head.purged_at is None and head.purge_at is not None and head.purge_at + OVERDUE_MS <= now:
         found = f"deleted, and to be purged since {format_timestamp(head.purge_at)}"
         yield StreamTrouble(stream, "overdue purge", found, "check that the retention function runs")
+
+
+def _unrecovered(head: Head) -> tuple[Opening, ...]:
+    """Return the openings whose batches the last one has not recovered yet."""
+    return () if head.appender is None or head.is_deleted else head.appender.openings[:-1]
 
 
 def _of_items(table: ManifestReads, stream: StreamId, head: Head, now: TimestampMs) -> Iterator[StreamTrouble]:

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from coldstream.errors import CorruptionError, InvalidNameError, NotFoundError
+from coldstream.manifest.appender import Appender
 from coldstream.manifest.entry import Head, Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId, stream_from_directory
 from coldstream.rebuild.facts import StreamFacts
 from coldstream.store.control import MAX_NOTE_BYTES, ControlObjects, FloorNote
+from coldstream.store.direct_notes import appender_of_notes
 from coldstream.store.keys import Keys
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.ports import ListedObject, ObjectStore
-from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Offset, TimestampMs
+from coldstream.units import MAX_TIMESTAMP_MS, ByteRange, Epoch, Offset, TimestampMs
 
 _JSON = ".json"
 
@@ -52,7 +54,8 @@ class FactsReader:
         """
         control = ControlObjects(self.objects, self.keys)
         prefix = self.keys.control(incarnation)
-        there = {listed.key for listed in self.objects.listed(prefix) if listed.last_modified <= self._until}
+        all_listed = tuple(self.objects.listed(prefix))
+        there = {listed.key for listed in all_listed if listed.last_modified <= self._until}
         notes = list(self._quarantine_notes(incarnation))
         stream = control.stream(incarnation)
         all_floors = list(control.floors(incarnation))
@@ -68,6 +71,8 @@ class FactsReader:
         }
         holds = control.holds(incarnation)
         erasures = tuple(control.erasures(incarnation))
+        directs = [one for one in all_listed if one.key.startswith(self._direct_prefixes(incarnation))]
+        direct_revisions, appender = self._appender(control, incarnation, directs) if directs else ([], None)
         floor = floors[-1] if floors else None
         # A purge forgets what was missing. A note that a late announcement has left behind brings nothing back.
         is_purged = floor is not None and floor.purged_at is not None
@@ -77,7 +82,8 @@ class FactsReader:
             replace(
                 _base(stream or _named_by(incarnation, notes), floor),
                 # Also past the time that is rebuilt: the next floor must come after all that the bucket knows.
-                notes_from=max((note.revision for note in all_floors), default=0),
+                notes_from=max((*(note.revision for note in all_floors), *direct_revisions), default=0),
+                appender=appender,
             ),
             is_named=stream is not None,
             tail_epoch=None if floor is None else floor.epoch,
@@ -87,6 +93,26 @@ class FactsReader:
             quarantines=_numbered(quarantines),
             erased=tuple((one.first_offset, one.next_offset) for one in erasures),
         )
+
+    def _direct_prefixes(self, incarnation: Incarnation) -> tuple[str, str]:
+        return self.keys.direct_notes(incarnation), self.keys.openings(incarnation)
+
+    def _appender(
+        self, control: ControlObjects, incarnation: Incarnation, directs: Iterable[ListedObject]
+    ) -> tuple[list[int], Appender | None]:
+        """Return the revisions of all notes of a direct stream, and what they say of its appender.
+
+        Its epoch is past all that were ever taken, also after the time that is rebuilt: whoever took one may live.
+        """
+        parsed = (self.keys.parse(one.key) for one in directs)
+        revisions = [key.revision or 0 for key in parsed if key is not None]
+        note = control.latest_direct(incarnation, until=self._until)
+        after = Epoch(0) if note is None else note.appender.epoch
+        openings = control.openings(incarnation, after=after, until=self._until)
+        appender = appender_of_notes(note, openings, source=self.keys.direct_notes(incarnation))
+        if appender is not None and self.at is not None:
+            appender = replace(appender, epoch=max(appender.epoch, control.last_epoch(incarnation)))
+        return revisions, appender
 
     def named(self, incarnation: Incarnation) -> StreamId:
         """Read the names of a stream, and nothing else of it."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from coldstream.errors import CorruptionError, InvalidNameError, StreamNotFoundError
+from coldstream.errors import CorruptionError, InvalidNameError, StreamExistsError, StreamNotFoundError
 from coldstream.flow.window import map_ahead
 from coldstream.manifest.stream import Incarnation, incarnation
 from coldstream.rebuild.entries import READS_AT_ONCE, Unreadable, list_as_of, list_fragments, rebuild_entries
@@ -16,6 +17,7 @@ from coldstream.rebuild.facts_reader import FactsReader, named_by_directory
 from coldstream.rebuild.fragment import FoundFragment
 from coldstream.rebuild.stream import StreamRebuild
 from coldstream.store.control import ControlObjects
+from coldstream.store.direct_names import DirectName, add_name, find_name, remove_name
 from coldstream.store.keys import Keys, directory_of
 from coldstream.store.ports import ListedObject, ManifestTable, ObjectStore
 from coldstream.store.shard_maps import restore_map
@@ -65,12 +67,27 @@ class Rebuilder:
     def stream(self, of: Incarnation) -> StreamReport:
         """Rebuild one stream, with threads that read objects ahead."""
         facts = self.facts(of)
+        if facts.base.appender is not None and not facts.base.is_deleted and not self.is_dry:
+            facts = self._with_name(facts)
         rebuild = StreamRebuild(self.table, facts, now=self.now, grace_ms=self.grace_ms, at=self.at, is_dry=self.is_dry)
         if not rebuild.begin():
             return replace(rebuild.report(), is_done=True)
         listed = self._listed(rebuild, facts)
         found = self._read_here(listed) if self.read is None else self.read(listed)
         return rebuild.finish() if rebuild.take(found, should_stop=self.should_stop) else rebuild.report()
+
+    def _with_name(self, facts: StreamFacts) -> StreamFacts:
+        """Give a direct stream its name back; a later stream of that name keeps it, and a note says so."""
+        name = DirectName.of(facts.base)
+        while (known := find_name(self.table, name.stream.vhost, name.stream.name)) != name:
+            if known is not None and known.created_ns > name.created_ns:
+                note = f"its name belongs to {known.stream.incarnation}, which was created later"
+                return replace(facts, notes=(*facts.notes, note))
+            if known is not None:
+                remove_name(self.table, known.stream)
+            with suppress(StreamExistsError):  # of one that is rebuilt beside this one
+                add_name(self.table, name)
+        return facts
 
     def facts(self, of: Incarnation) -> StreamFacts:
         """Read what the bucket says of a stream beside its fragments."""

@@ -13,6 +13,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
+from coldstream.manifest.appender import Appender, WalKind
+from coldstream.manifest.appender_text import appender_json, appender_of_json
 from coldstream.manifest.entry import Encoding, Gap, Head, StorageClass
 from coldstream.manifest.stream import StreamId, incarnation
 from coldstream.resolve.answer import Answer, AnswerOutcome, Description, Range
@@ -118,6 +120,45 @@ class TailBody(ApiBody):
     )
 
 
+class WalBody(ApiBody):
+    """A write-ahead log."""
+
+    kind: WalKind = Field(
+        description="Where it is; only what is in `s3`, the archive's bucket, can be recovered by every process"
+    )
+    writer: str = Field(description="The process whose log it is")
+    epoch: Annotated[int, Field(ge=1)] = Field(description="The writer's, which counts its logs")
+
+
+class OpeningBody(ApiBody):
+    """One opening of a direct stream to write, whose batches may not all be archived yet."""
+
+    epoch: Count
+    wal: WalBody = Field(description="Where its batches are before they are archived")
+
+
+class AppenderBody(ApiBody):
+    """Who appends to a direct stream, without a broker."""
+
+    epoch: Count = Field(description="That of the last opening; 0 before the first")
+    openings: list[OpeningBody] = Field(
+        description="By epoch. The last one is open, unless its process died; without any, the stream is closed"
+    )
+    first: OffsetNumber = Field(description="The offset at which the stream begins")
+    start: Annotated[int, Field(ge=0)] = Field(description="Offsets below this were trimmed by its writers")
+    is_sealed: bool = Field(description="Whether it takes nothing any more")
+    properties: dict[str, str] = Field(description="Its creator's")
+
+    @classmethod
+    def of(cls, appender: Appender) -> Self:
+        """Encode the value."""
+        return cls(**appender_json(appender))
+
+    def value(self) -> Appender:
+        """Decode the body."""
+        return appender_of_json(self.model_dump())
+
+
 _HEAD_FIELDS = (
     "first_offset",
     "next_offset",
@@ -176,6 +217,9 @@ class DescriptionBody(ApiBody):
     purge_at: TimestampNumber | None = Field(
         default=None, description="Until when the deletion can be undone, ms since 1970; null unless it is deleted"
     )
+    appender: AppenderBody | None = Field(
+        default=None, description="Of a direct stream, which is appended to without a broker; null for a broker's"
+    )
 
     @classmethod
     def of(cls, description: Description) -> Self:
@@ -189,6 +233,7 @@ class DescriptionBody(ApiBody):
             after=None if description.after is None else GapBody.of(description.after),
             gaps=[GapBody.of(gap) for gap in description.gaps],
             gap_count=head.gaps,
+            appender=None if head.appender is None else AppenderBody.of(head.appender),
         )
 
     def value(self) -> Description:
@@ -198,6 +243,7 @@ class DescriptionBody(ApiBody):
             stream=self.stream.value(),
             greatest_timestamp=None if self.last_timestamp is None else TimestampMs(self.last_timestamp),
             gaps=self.gap_count,
+            appender=None if self.appender is None else self.appender.value(),
         )
         return Description(
             head,

@@ -21,6 +21,7 @@ class Repair(StrEnum):
     DROP_TOMBSTONE = "delete the tombstone"
     RAISE_FENCE = "raise the head's generation"
     WRITE_NOTE = "write the control object again"
+    ADD_NAME = "give the stream its name back"
     BY_HAND = "none"
 
 
@@ -135,6 +136,10 @@ CATALOGUE: Mapping[Damage, DamageKind] = {
     ),
     Damage.STREAM_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell the stream's names."),
     Damage.FLOOR_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell the stream's floor, or its fence."),
+    Damage.DIRECT_NOTE: _kind(
+        _ERROR, Repair.WRITE_NOTE, "The bucket does not tell who appends to a direct stream, and where."
+    ),
+    Damage.DIRECT_NAME: _kind(_ERROR, Repair.ADD_NAME, "No client finds a direct stream by its name."),
     Damage.HOLD_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell a hold."),
     Damage.LOSS_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell a loss."),
     Damage.ERASURE_NOTE: _kind(_WARNING, Repair.WRITE_NOTE, "The bucket does not tell an erasure."),

@@ -69,6 +69,8 @@ class Damage(StrEnum):
     CLUSTER_NOTE = "ClusterNoteDiffers"
     STREAM_NOTE = "StreamNoteDiffers"
     FLOOR_NOTE = "FloorNoteDiffers"
+    DIRECT_NOTE = "DirectNoteDiffers"
+    DIRECT_NAME = "DirectNameMissing"
     HOLD_NOTE = "HoldNoteMissing"
     LOSS_NOTE = "LossNoteMissing"
     ERASURE_NOTE = "ErasureNoteMissing"

@@ -13,6 +13,7 @@ from coldstream.manifest.cluster import NO_CLUSTER
 from coldstream.manifest.entry import Erasure, ErasureState, Head, Hold, Loss, Tombstone
 from coldstream.scrub.account import RECENT_CHANGES
 from coldstream.scrub.damage import Damage
+from coldstream.scrub.direct_check import check_direct
 from coldstream.scrub.entry_checks import SETTLED_MS
 from coldstream.scrub.examiner import Examiner
 from coldstream.scrub.removed_check import OVERDUE_MS, generation_of
@@ -41,11 +42,13 @@ class _Note:
 def check_notes(examiner: Examiner, control: ControlObjects, after: str) -> Iterator[str]:
     """Check the control objects; `after` is the sort key of the last record that is done. Yield where to go on.
 
-    Cost: up to eight requests, a HEAD for each erasure, hold and loss, and a Query a page of those.
+    Cost: up to eight requests, those of `check_direct`, a HEAD for each erasure, hold and loss, and a Query a page of
+    these.
     """
     if not after:
         _check_stream(examiner, control)
         _check_floor(examiner, control)
+        check_direct(examiner, control)
         yield "!"  # sorts before any key
     incarnation, keys = examiner.incarnation, control.keys
     for kind in ("erasure#", "hold#", "loss#"):  # in the order of their keys

@@ -15,6 +15,7 @@ from coldstream.scrub.budget import MIN_REQUESTS, Meter
 from coldstream.scrub.deep import BLOCK_BYTES
 from coldstream.scrub.snapshot import Snapshot
 from coldstream.store.control import FloorNote
+from coldstream.store.direct_names import DirectName, add_name, find_name
 from coldstream.store.notes import parse_note
 from coldstream.store.ports import LogPage, ManifestTable, ObjectInfo, ObjectStore, StreamPage
 from coldstream.store.sortkeys import LOG_HEAD
@@ -157,6 +158,11 @@ class ScrubReads:
 
     def last_floor(self, prefix: str) -> FloorNote | None:
         """Return the newest of the floors under a prefix. Cost: a listing every thousand, and a GET."""
+        found = self.last_note(prefix)
+        return None if found is None else parse_note(FloorNote, found[1], source=found[0])
+
+    def last_note(self, prefix: str) -> tuple[str, bytes] | None:
+        """Return the last key under a prefix, with its bytes. Cost: a listing every thousand, and a GET."""
         self._meter.charge(2)
         newest = None
         for number, listed in enumerate(self._objects.listed(prefix), start=1):
@@ -165,8 +171,27 @@ class ScrubReads:
                 self._meter.charge()
         if newest is None:
             return None
-        data = self._objects.get_range(newest.key, ByteRange(0, newest.size_bytes)).data
-        return parse_note(FloorNote, data, source=newest.key)
+        return newest.key, self._objects.get_range(newest.key, ByteRange(0, newest.size_bytes)).data
+
+    def notes_after(self, prefix: str, after: str) -> list[tuple[str, bytes]]:
+        """Return the keys under a prefix that come after one, with their bytes. Cost: a listing, and a GET for each."""
+        self._meter.charge()
+        found = []
+        for listed in self._objects.listed(prefix, after=after):
+            self._meter.charge()
+            data = self._objects.get_range(listed.key, ByteRange(0, listed.size_bytes)).data
+            found.append((listed.key, data))
+        return found
+
+    def direct_name(self, stream: StreamId) -> DirectName | None:
+        """Return the direct stream that has the names of a stream."""
+        self._meter.charge()
+        return find_name(self._table, stream.vhost, stream.name)
+
+    def add_direct_name(self, name: DirectName) -> None:
+        """Give a direct stream its name. Raises StreamExistsError if another has it."""
+        self._meter.charge(2)
+        add_name(self._table, name)
 
     def keys_under(self, prefix: str) -> set[str]:
         """Return the keys under a prefix. Cost: a listing every thousand."""
