@@ -313,6 +313,7 @@ class LifecycleWorld:
         self.table._partitions = dict(base.table._partitions)
         self.table._recorded = {key: dict(value) for key, value in base.table._recorded.items()}
         self.table._registry = dict(base.table._registry)
+        self.table._newest = dict(base.table._newest)
         self.table._clusters = dict(base.table._clusters)
         self.objects.objects = dict(base.objects.objects)
         self.objects._latest = copy(base.objects._latest)
