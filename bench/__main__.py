@@ -28,6 +28,7 @@ MEASUREMENTS = (
     "replay",
     "upkeep",
     "sharding",
+    "streams",
 )
 
 

@@ -99,15 +99,22 @@ class Stopwatch:
         self.cpu_s = time.process_time() - self._cpu_began
 
 
-def in_child(function: str, arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> ChildRun:
+def in_child(
+    function: str,
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+    *,
+    python: str | Path = sys.executable,
+) -> ChildRun:
     """Call `package.module:function` with keyword arguments in a new process. Arguments and answer pass as JSON.
 
     `environment` is added to this process's. The repository and the layer are on the path, unless it has a path itself.
+    `python` is the interpreter, by default this one.
     Raises CannotMeasureError with the process's output if it fails.
     """
     path = os.pathsep.join((str(ROOT), str(LAYER)))
     process = subprocess.run(
-        [sys.executable, "-m", "bench.child"],
+        [python, "-m", "bench.child"],
         input=json.dumps({"function": function, "arguments": arguments}),
         env={**os.environ, "PYTHONPATH": path, **(environment or {})},
         cwd=ROOT,

@@ -24,9 +24,12 @@ LIKE_S3 = SERVERS[1][1]
 class LocalS3:
     """The server. A context manager."""
 
-    def __init__(self, *, latency_ms: float = 0, connection_mib_s: float = 0, warm_mib: int = 0) -> None:
+    def __init__(
+        self, *, latency_ms: float = 0, jitter_ms: float = 0, connection_mib_s: float = 0, warm_mib: int = 0
+    ) -> None:
         """Limits of 0 are none."""
         self._command = [sys.executable, "-m", "bench.s3_server", "--latency-ms", str(latency_ms)]
+        self._command += ["--jitter-ms", str(jitter_ms)]
         self._command += ["--connection-mib-s", str(connection_mib_s), "--warm-mib", str(warm_mib)]
         self.url = ""
 

@@ -3,9 +3,10 @@
     python -m bench.s3_server --latency-ms 10 --connection-mib-s 90
 
 It serves, path-style and on the loopback: PUT (with `If-None-Match: *`, whole or aws-chunked with a trailer), COPY, GET
-with a range, HEAD and DELETE, and multipart uploads whose parts are sent or copied. It checks CRC-32s as S3 does, and
-ignores signatures. It can delay answers and limit the rate of each connection in both directions, as S3 does: one
-connection to S3 carries about 90 MiB/s.
+with a range, HEAD, DELETE, DeleteObjects and ListObjectsV2, and multipart uploads whose parts are sent or copied. It
+checks CRC-32s as S3 does, and ignores signatures. It can delay answers, each by a time that `--jitter-ms` spreads
+evenly, and limit the rate of each connection in both directions, as S3 does: one connection to S3 carries about 90
+MiB/s.
 
 It counts what it serves: GET /-/stats returns the counts as JSON, DELETE /-/stats resets them.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import signal
 import socket
 import socketserver
@@ -26,6 +28,7 @@ from io import BufferedReader
 from urllib.parse import parse_qsl, unquote
 
 from bench.s3_bodies import BLOCK_BYTES, Arena, Body
+from bench.s3_listings import describe_deleted, keys_to_delete, list_objects
 from bench.s3_store import RefusedError, Store, StoredObject
 from bench.s3_uploads import InvalidPartError, NoSuchUploadError, base64_of
 
@@ -51,10 +54,11 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, store: Store, latency_ms: float, connection_mib_s: float) -> None:
+    def __init__(self, port: int, store: Store, latency_ms: float, jitter_ms: float, connection_mib_s: float) -> None:
         super().__init__(("127.0.0.1", port), Connection)
         self.store = store
         self.latency_s = latency_ms / 1000
+        self.jitter_s = jitter_ms / 1000
         self.connection_bytes_s = connection_mib_s * (1 << 20)
 
 
@@ -104,12 +108,7 @@ class Connection(socketserver.StreamRequestHandler):
                 store.counts.clear()
             self._answer(200, {"Content-Type": "application/json"}, json.dumps(store.counts).encode())
             return
-        is_copy = self.method == "PUT" and "x-amz-copy-source" in self.headers
-        kind = "COPY" if is_copy else self.method
-        if "partNumber" in self.parameters:
-            kind += " part"
-        elif self.parameters.keys() & {"uploads", "uploadId"}:
-            kind += " upload"
+        kind = self._kind()
         serve: dict[str, Callable[[], None]] = {
             "POST upload": self._post_upload,
             "PUT part": self._put_part,
@@ -121,12 +120,14 @@ class Connection(socketserver.StreamRequestHandler):
             "GET": self._get,
             "HEAD": self._head,
             "DELETE": self._delete,
+            "LIST": self._list,
+            "DELETE many": self._delete_many,
         }
-        if kind not in serve or self.parameters.keys() & {"list-type", "versionId"}:
+        if kind not in serve or "versionId" in self.parameters:
             raise RefusedError(501, "NotImplemented", closes=True)
         store.count(kind)
         is_bucket = "/" not in self.path.strip("/")
-        if is_bucket and not kind.endswith("upload"):
+        if is_bucket and not kind.endswith(("upload", "LIST", "many")):
             self._answer(200)
             return
         try:
@@ -135,6 +136,17 @@ class Connection(socketserver.StreamRequestHandler):
             raise RefusedError(404, "NoSuchUpload") from err
         except InvalidPartError as err:
             raise RefusedError(400, "InvalidPart") from err
+
+    def _kind(self) -> str:
+        """Return what is asked for, as it is counted."""
+        if self.method == "GET" and "list-type" in self.parameters:
+            return "LIST"
+        if self.method == "POST" and "delete" in self.parameters:
+            return "DELETE many"
+        kind = "COPY" if self.method == "PUT" and "x-amz-copy-source" in self.headers else self.method
+        if "partNumber" in self.parameters:
+            return f"{kind} part"
+        return f"{kind} upload" if self.parameters.keys() & {"uploads", "uploadId"} else kind
 
     def _put(self) -> None:
         store = self.server.store
@@ -249,6 +261,17 @@ class Connection(socketserver.StreamRequestHandler):
         self.server.store.delete(self.path)
         self._answer(204)
 
+    def _list(self) -> None:
+        self._wait()
+        self._answer_xml(list_objects(self.server.store, self.path.strip("/"), self.parameters))
+
+    def _delete_many(self) -> None:
+        keys = keys_to_delete(self.rfile.read(int(self.headers["content-length"])))
+        self._wait()
+        for key in keys:
+            self.server.store.delete(f"/{self.path.strip('/')}/{key}")
+        self._answer_xml(describe_deleted(keys))
+
     def _find(self) -> StoredObject:
         stored = self.server.store.get(self.path)
         if stored is None:
@@ -305,7 +328,8 @@ class Connection(socketserver.StreamRequestHandler):
 
     def _wait(self) -> None:
         if self.server.latency_s:
-            time.sleep(self.server.latency_s)
+            jitter_s = self.server.jitter_s
+            time.sleep(max(0.0, self.server.latency_s + random.uniform(-jitter_s, jitter_s)))
 
     def _answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self._send_head(status, headers or {}, len(body), body)
@@ -344,13 +368,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A small, fast S3 for measurements, on loopback.")
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument("--latency-ms", type=float, default=0, help="wait before each answer")
+    parser.add_argument("--jitter-ms", type=float, default=0, help="most that a wait is longer or shorter")
     parser.add_argument("--connection-mib-s", type=float, default=0, help="limit of one connection; 0: none")
     parser.add_argument("--directory", help="keep objects in an unnamed file in this directory; default: in memory")
     parser.add_argument("--warm-mib", type=int, default=0, help="memory to touch before serving")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     store = Store(Arena(options.directory, options.warm_mib))
-    with Server(options.port, store, options.latency_ms, options.connection_mib_s) as server:
+    with Server(options.port, store, options.latency_ms, options.jitter_ms, options.connection_mib_s) as server:
         print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
         server.serve_forever()
 

@@ -56,6 +56,13 @@ class Store:
             self._objects[path] = stored
             return stored
 
+    def keys(self, bucket_path: str, prefix: str) -> list[str]:
+        """Return the keys of a bucket, `/bucket/`, that begin with a prefix, in order."""
+        begins = bucket_path + prefix
+        with self._lock:
+            paths = [path for path in self._objects if path.startswith(begins)]
+        return sorted(path.removeprefix(bucket_path) for path in paths)
+
     def delete(self, path: str) -> None:
         """Delete the object at a path, if there is one."""
         with self._lock:
