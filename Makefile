@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client demo check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client history-checker durable-streams browser demo check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,6 +43,15 @@ emulators: .venv-localstack/.ready  ## Install LocalStack into .venv-localstack,
 stream-client: java  ## Fetch RabbitMQ's stream client for Java, whose producers tests use
 	@scripts/stream-client/fetch
 
+history-checker:  ## Build the checker of histories, which is Porcupine, with Go
+	@scripts/history-checker/build
+
+durable-streams:  ## Fetch the conformance suite of the protocol that coldstream serve speaks
+	@scripts/fetch-durable-streams
+
+browser:  ## Install Debian's Chromium, if that is possible here
+	@scripts/install-browser
+
 docker:  ## Install Debian's Docker engine if none answers and that is possible here
 	@scripts/install-docker
 
@@ -66,7 +75,7 @@ JOBS ?= 4
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
 LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
-test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
+test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client history-checker durable-streams browser  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 
@@ -76,14 +85,16 @@ test-oldest-spark: .venv-spark40/.ready java
 test-localstack: setup java emulators
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest $(LOCALSTACK_TESTS) -k "not memory and not settled"
 
-soak: setup broker stream-client  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000
+soak: setup broker stream-client emulators  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000, KILLS=100 of writers of direct streams
 	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.growth.soak --minutes $(or $(GROWTH),10) $(if $(SEED),--seed $(SEED))
+	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/streams/test_kill_nine.py --timeout 0
 
-prove: setup  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, SEED of the first
+prove: setup history-checker  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0
 	@schedules=$(or $(SCHEDULES),1000000); COLDSTREAM_FAST_SCHEDULES=$$schedules COLDSTREAM_SHARD_SCHEDULES=$$((schedules / 200)) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/shards/test_fast_simulation.py tests/shards/test_simulation.py --timeout 0
+	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
 
 lint: setup  ## Check with ruff and mypy, both strict
 	@$(BIN)/ruff format --check .

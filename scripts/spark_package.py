@@ -35,7 +35,7 @@ PACKAGES = (
 )
 LEFT_OUT = (
     *("__main__.py", "agent/", "cli/", "ingest/", "local/", "management/"),
-    *("operate/", "queues/", "runtime/", "shards/"),
+    *("operate/", "queues/", "runtime/", "serve/", "shards/", "streams/"),
 )
 """Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 

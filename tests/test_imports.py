@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Clients.
     "read": STORE | {"flow", "resolve"},
     "consumer": READ | {"groups", "live"},
+    "streams": READ | {"archive", "lifecycle"},
     # Jobs.
     "rows": BASE | {"format"},
     "lifecycle": STORE | {"flow"},
@@ -48,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
     "replay": READ | {"console", "live", "routing", "rows"},
+    "serve": STORE | {"resolve", "streams"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "console", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE,
@@ -58,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": MANIFEST | {"console"},
     "cli": READ
     | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "shards"}
+    | {"groups", "queues", "routing", "serve", "shards", "streams"}
     | UPKEEP,
 }
 OUTSIDE = {

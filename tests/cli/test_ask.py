@@ -11,6 +11,10 @@ from coldstream.units import TimestampMs, format_timestamp
 from tests.cli.conftest import CHUNK_MESSAGES, CHUNK_MS, ORDERS, START, Archive, Cli
 
 
+def tail_line(archive: Archive) -> str:
+    return f"tail: the broker, or the log of a direct stream, continues at offset {archive.tail}\n"
+
+
 def test_streams_are_listed_as_they_are_described(archive: Archive, cli: Cli) -> None:
     listed = cli("streams", "--output", "json").json
     names = [(stream["vhost"], stream["name"]) for stream in listed]
@@ -79,7 +83,7 @@ def test_resolving_shows_ranges_and_where_the_broker_goes_on(archive: Archive, c
     assert lines[0].split("  ")[0].strip() == "first"
     assert "s3://" in lines[1]
     assert "/some/prefix/" in lines[1]
-    assert lines[-1] == f"tail: the broker continues at offset {archive.tail}"
+    assert lines[-1] == tail_line(archive).rstrip()
 
 
 def test_an_offset_and_its_time_resolve_to_the_same_place(archive: Archive, cli: Cli) -> None:
@@ -106,7 +110,7 @@ def test_an_answer_that_is_bounded_continues_by_its_cursor(archive: Archive, cli
 
 def test_the_tail_is_an_answer_and_no_error(archive: Archive, cli: Cli) -> None:
     done = cli("resolve", "orders", "next")
-    assert (done.code, done.out) == (0, f"tail: the broker continues at offset {archive.tail}\n")
+    assert (done.code, done.out) == (0, tail_line(archive))
 
 
 def test_a_gap_has_an_exit_code_of_its_own(archive: Archive, cli: Cli) -> None:
@@ -126,7 +130,7 @@ def test_a_time_may_be_given_as_people_say_it(archive: Archive, cli: Cli) -> Non
     (whole,) = cli("resolve", "orders", "2025-11-21", "-o", "json").json
     assert whole["ranges"][0]["first_offset"] == 0
     for text in ("-1h", "yesterday", "today", "now"):
-        assert cli("resolve", "orders", text).out == f"tail: the broker continues at offset {archive.tail}\n"
+        assert cli("resolve", "orders", text).out == tail_line(archive)
     (read,) = cli("read", "orders", "--from", "2025-11-21", "--to", "-1h", "--limit", "1").json
     assert read["offset"] == 0
     assert cli("read", "orders", "--from", "-1h").out == ""

@@ -10,9 +10,11 @@ from dataclasses import replace
 import pytest
 
 from coldstream.lifecycle.deletion import DEFAULT_GRACE_MS
+from coldstream.manifest.appender import Appender
 from coldstream.manifest.entry import Head
 from coldstream.manifest.shard_events import ShardEventKind
 from coldstream.manifest.stream import Incarnation
+from coldstream.store.direct_names import DirectName, add_name, remove_name
 from coldstream.store.ports import BucketCapabilities, DeleteFailure, DeleteReport
 from coldstream.units import TimestampMs
 from tests.cli.conftest import Cli
@@ -361,6 +363,19 @@ def test_an_incarnation_that_is_not_there_is_named(cli: Cli) -> None:
 @pytest.mark.usefixtures("scene")
 def test_without_holds_the_list_says_so(cli: Cli) -> None:
     assert "nothing is held" in cli("hold", "list").err
+
+
+def test_a_direct_stream_whose_name_is_taken_is_not_brought_back(scene: Scene, cli: Cli) -> None:
+    head = scene.head
+    assert head is not None
+    scene.archive.table.apply(change_to(replace(head, revision=head.revision + 1, appender=Appender())))
+    assert cli("delete", "orders", "--yes").code == 0
+    later = replace(STREAM, incarnation=Incarnation("__orders_1763700000000000009"))
+    add_name(scene.archive.table, DirectName(later))
+    refused = cli("undelete", "orders")
+    assert (refused.code, "there is already a stream 'orders' in vhost '/'" in refused.err) == (7, True)
+    remove_name(scene.archive.table, later)
+    assert cli("undelete", "orders").code == 0
 
 
 @pytest.mark.parametrize("command", [("delete",), ("undelete",), ("truncate", "--to", "1")], ids=str)

@@ -32,6 +32,7 @@ from coldstream.errors import (
     OutcomeUnknownError,
     PurgedError,
     StreamDeletedError,
+    StreamExistsError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -41,6 +42,7 @@ PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "Use streams without a broker": ("serve",),
     "Shard streams": ("shards",),
     "Maintain the archive": ("compact", "replay", "access"),
     "Bound the archive, and delete from it": (
@@ -125,6 +127,7 @@ def test_the_advice_for_a_gap_is_where_to_go_on() -> None:
 
 
 def test_advice_for_denied_access_is_about_credentials() -> None:
+    assert advice(StreamExistsError("orders")) == "`coldstream delete` frees the name"
     assert "credentials" in (advice(AccessDeniedError("S3")) or "")
 
 

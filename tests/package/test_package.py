@@ -29,6 +29,7 @@ from tests.support.spark import find_spark
 Install = Callable[..., Installed]
 
 README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 DISTRIBUTIONS = {"inotify-simple": "inotify_simple", "PyYAML": "yaml", "prometheus-client": "prometheus_client"}
 """What is imported by another name than it is installed by."""
 
@@ -38,6 +39,7 @@ OF_EXTRA = {
     "agent": ["coldstream.agent", "coldstream.cli"],
     "local": ["coldstream.local"],
     "replay": ["coldstream.replay", "coldstream.rows"],
+    "serve": ["coldstream.serve", "coldstream.cli.serve"],
     "shards": ["coldstream.routing", "coldstream.shards", "coldstream.queues", "coldstream.cli"],
     "spark": ["coldstream_spark"],
 }
@@ -51,6 +53,7 @@ BELOW = {
     "replay": {"replay", "shards"},
     "routing": {"shards"},
     "rows": {"replay"},
+    "serve": {"serve"},
     "shards": {"shards"},
     "spark": {"spark", "replay"},
 }
@@ -69,6 +72,8 @@ PLAIN = [
     "compact",
     "console",
     "retry",
+    "lifecycle",
+    "streams",
 ]
 
 IMPORT_ALL = """
@@ -238,7 +243,7 @@ def test_the_front_page_works_after_the_line_that_installs_it(
             streams.publish("orders", [b"\x00\x53\x75\xa0\x05hello" for _ in range(6000)])
         directory = broker.stream_directory("orders")
         assert installed.run("coldstream", "announce", directory, "--wait", env=settings).returncode == 0
-        (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+        (example,) = (one for one in EXAMPLES if "rabbitmq-stream:" in one)
         for shown, here in (
             ("http://127.0.0.1:8380", settings["COLDSTREAM_RESOLVER_URL"]),
             ("rabbitmq-stream://guest:guest@localhost:5552", broker.stream_uri),
@@ -253,6 +258,14 @@ def test_the_front_page_works_after_the_line_that_installs_it(
             finally:
                 running.kill()
     assert lines == [f"{offset} b'hello'\n" for offset in range(18_000)]
+
+
+def test_the_front_page_writes_without_a_broker_by_the_package_alone(
+    install: Install, settings: dict[str, str]
+) -> None:
+    (example,) = (one for one in EXAMPLES if "rabbitmq-stream:" not in one)
+    done = install().run("python", "-c", example, env=settings)
+    assert done.stdout.splitlines() == ["0 b'alice logged in'", "1 b'alice logged out'"], done.stderr
 
 
 @pytest.mark.parametrize("job", ["compact", "replay"])

@@ -185,7 +185,10 @@ def _begin(
         erasure, scope, found = eraser.begin(stream, selection, reason=reason, by=by, with_copies=with_copies)
     except OtherCopiesError as err:
         if not with_copies:
-            err.add_note("--with-quarantine deletes first what is archived as well; staged segments go by themselves")
+            err.add_note(
+                "--with-quarantine deletes first what is archived as well, but no live write-ahead log; staged segments"
+                " go by themselves"
+            )
         raise
     # Pinned: from the first fragment to the tail of now, whatever is archived meanwhile.
     with progress("erasing", scope.data_bytes, "bytes") as advance:

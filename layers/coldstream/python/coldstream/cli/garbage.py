@@ -35,7 +35,10 @@ def garbage(
     dry_run: DryRun = False,
     older_than: Annotated[
         str,
-        typer.Option(help="Leave fragments alone that are younger, by S3's clock; at least 1h.", metavar="TIME"),
+        typer.Option(
+            help="Leave fragments and write-ahead logs alone that are younger, by S3's clock; at least 1h.",
+            metavar="TIME",
+        ),
     ] = "24h",
     unknown_streams: Annotated[
         bool,

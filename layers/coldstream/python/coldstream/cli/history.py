@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coldstream.cli.direct_output import direct_lines
 from coldstream.cli.options import Incarnation, Name, Output, Vhost
 from coldstream.cli.quantities import TIME_HELP, time_of
 from coldstream.cli.stores import open_archive
@@ -104,6 +105,8 @@ def _to_json(event: JournalEvent) -> dict[str, object]:
 
 
 def _past_to_json(state: PastState, at: TimestampMs) -> dict[str, object]:
+    from coldstream.manifest.appender_text import appender_json
+
     head = state.head
     return {
         "at": at,
@@ -122,6 +125,7 @@ def _past_to_json(state: PastState, at: TimestampMs) -> dict[str, object]:
         "object_bytes": head.object_bytes,
         "floor": head.floor,
         "deleted_at": head.deleted_at,
+        "appender": None if head.appender is None else appender_json(head.appender),
         "holds": head.holds,
         "quarantined": head.quarantined,
         "gaps": [
@@ -141,6 +145,7 @@ def _show_past(state: PastState, at: TimestampMs) -> None:
         ("stream", head.stream.name),
         ("incarnation", head.stream.incarnation),
         ("at", format_timestamp(at)),
+        *direct_lines(head),
         ("changed at", f"{format_timestamp(state.event.at)}, revision {head.revision}: {state.event.kind}"),
         ("first offset", head.first_offset),
         ("tail", head.next_offset),

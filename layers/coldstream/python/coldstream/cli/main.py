@@ -26,6 +26,7 @@ from coldstream.cli.replay import replay
 from coldstream.cli.resolve import resolve
 from coldstream.cli.restore import restore
 from coldstream.cli.scrub import scrub
+from coldstream.cli.serve import serve
 from coldstream.cli.shards_archive import archive as archive_shards
 from coldstream.cli.shards_groups import groups as groups_of_consumers
 from coldstream.cli.streams import describe, streams
@@ -139,6 +140,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "resolve": resolve,
         "inspect": inspect_file,
     },
+    "Use streams without a broker": {"serve": serve},
     "Maintain the archive": {"compact": compact, "replay": replay},
     _BOUND: {
         "truncate": truncate,

@@ -148,6 +148,6 @@ def _show(answer: Answer) -> None:
     if answer.gap is not None:
         write(f"gap: {gap_text(answer.gap.first_offset, answer.gap.next_offset, answer.gap.reason)}")
     elif answer.tail is not None:
-        write(f"tail: the broker continues at offset {answer.tail}")
+        write(f"tail: the broker, or the log of a direct stream, continues at offset {answer.tail}")
     else:
         write(f"more: --cursor {answer.cursor}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coldstream.cli.direct_output import direct_lines, direct_text
 from coldstream.cli.history import show_past
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
 from coldstream.cli.silence import report_silence
@@ -51,7 +52,8 @@ def streams(
     """List the archived streams, with sizes and times.
 
     A stream that was deleted at the broker and declared again is listed once for each incarnation. `age` is the time
-    since the newest archived chunk was written. How far the archive lags behind the broker is shown by `agent status`.
+    since the newest archived chunk was written. A direct stream has no broker: `direct` is who appends to it, and what
+    it has not flushed yet is not in the list. How far the archive lags behind the broker is shown by `agent status`.
 
     Streams that `coldstream delete` deleted are not listed, unless you ask for them. Until the time shown, `coldstream
     undelete` brings them back. Example: `coldstream streams --deleted`.
@@ -77,6 +79,7 @@ def streams(
             write_json(_to_json(head))
         return
     now = now_ms()
+    is_any_direct = any(head.appender is not None for head in listed)
     write_table(
         (
             "vhost",
@@ -89,9 +92,17 @@ def streams(
             "age",
             "gaps",
             "incarnation",
+            *(("direct",) if is_any_direct else ()),
             *(("deleted at", "kept until") if is_any else ()),
         ),
-        [(*_row(head, now), *((_time(head.deleted_at), _time(head.purge_at)) if is_any else ())) for head in listed],
+        [
+            (
+                *_row(head, now),
+                *((direct_text(head),) if is_any_direct else ()),
+                *((_time(head.deleted_at), _time(head.purge_at)) if is_any else ()),
+            )
+            for head in listed
+        ],
     )
     if not listed and not is_any:
         typer.echo(_NOTHING, err=True)
@@ -133,6 +144,8 @@ def _row(head: Head, now: TimestampMs) -> tuple[object, ...]:
 
 
 def _to_json(head: Head) -> dict[str, Any]:
+    from coldstream.manifest.appender_text import appender_json
+
     return {
         "vhost": head.stream.vhost,
         "name": head.stream.name,
@@ -150,6 +163,7 @@ def _to_json(head: Head) -> dict[str, Any]:
         "floor": head.floor,
         "deleted_at": head.deleted_at,
         "purge_at": head.purge_at,
+        "appender": None if head.appender is None else appender_json(head.appender),
     }
 
 
@@ -172,9 +186,9 @@ def describe(
 ) -> None:
     """Show what is archived of one stream, now or at a time.
 
-    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues. Of a sharded
-    stream it has the versions and partitions. Examples: `coldstream describe orders`, `coldstream describe orders --at
-    yesterday`.
+    The answer has offsets and times, sizes, gaps, and the tail, from which the broker continues, or the log of a
+    direct stream. Of a sharded stream it has the versions and partitions. Examples: `coldstream describe orders`,
+    `coldstream describe orders --at yesterday`.
     """
     if at is not None:
         show_past(name, vhost, incarnation, at, output)
@@ -209,6 +223,7 @@ def _show(description: Description) -> None:
         ("vhost", head.stream.vhost),
         ("stream", head.stream.name),
         ("incarnation", head.stream.incarnation),
+        *direct_lines(head),
         ("first offset", head.first_offset),
         *((("removed below", head.floor),) if head.floor else ()),
         ("complete from", description.complete_from),

@@ -11,22 +11,28 @@ from coldstream.errors import (
     ConflictError,
     ContradictionError,
     CorruptionError,
+    ExpiredEpochError,
     GapError,
     HeldError,
     InvalidInputError,
     InvalidSettingError,
     MissingExtraError,
+    NotClosedError,
     NotDeletedError,
     NotFoundError,
     NotPermittedError,
     NotRestoredError,
+    OffsetOutOfRangeError,
     OtherCopiesError,
     OutcomeUnknownError,
     RemovedError,
     ShardChangeError,
+    StreamClosedError,
     StreamDeletedError,
+    StreamExistsError,
     StreamNotFoundError,
     UnavailableError,
+    UnexpectedTailError,
 )
 
 
@@ -59,6 +65,8 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (CorruptionError, ExitCode.CORRUPTION),
     (ContradictionError, ExitCode.CORRUPTION),
     (UnavailableError, ExitCode.UNAVAILABLE),
+    (StreamExistsError, ExitCode.REFUSED),
+    (UnexpectedTailError, ExitCode.REFUSED),
     (ConflictError, ExitCode.UNAVAILABLE),
     (OutcomeUnknownError, ExitCode.UNAVAILABLE),
     (HeldError, ExitCode.REFUSED),
@@ -67,6 +75,10 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (ShardChangeError, ExitCode.REFUSED),
     (NotRestoredError, ExitCode.REFUSED),
     (OtherCopiesError, ExitCode.REFUSED),
+    (StreamClosedError, ExitCode.REFUSED),
+    (ExpiredEpochError, ExitCode.REFUSED),
+    (NotClosedError, ExitCode.REFUSED),
+    (OffsetOutOfRangeError, ExitCode.REFUSED),
 )
 
 _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
@@ -84,6 +96,7 @@ _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
     (HeldError, "`coldstream hold list` shows the holds, `coldstream hold release` releases one"),
     (StreamDeletedError, "`coldstream undelete` brings it back until its purge begins"),
     (NotRestoredError, "`coldstream restore` makes it readable for some days"),
+    (StreamExistsError, "`coldstream delete` frees the name"),
     (ConflictError, "try again"),
     (OutcomeUnknownError, "try again: every command is safe to repeat"),
 )

@@ -15,7 +15,9 @@ EXTRAS = {
     "pyspark": "spark",
     "rich": "cli",
     "rstream": "consumer",
+    "starlette": "serve",
     "typer": "cli",
+    "uvicorn": "serve",
     "werkzeug": "local",
     "yaml": "local",
 }
