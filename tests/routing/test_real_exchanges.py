@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -18,6 +19,7 @@ from coldstream.routing.router import router_of
 from tests.support.broker import Broker
 
 COUNT = 100_000
+WAIT_S = 120.0
 QUEUES = ("größe", "b", "a", "Z")
 
 
@@ -77,11 +79,10 @@ class Exchange:
     ) -> list[Destination]:
         for number, message in enumerate(messages):
             self.channel.basic_publish(self.name, message.routing_key, str(number).encode(), properties(message))
-        self.channel.confirm_delivery()
-        self.channel.basic_publish("", self.channel.queue_declare("", exclusive=True).method.queue, b"")
+        self._wait_for(len(messages))
         where: dict[int, Destination] = {}
         for destination, queue in self.queues.items():
-            count = self.channel.queue_declare(queue, passive=True).method.message_count
+            count = self._count(queue)
             if count:
                 for _method, _, body in self.channel.consume(queue, auto_ack=True):
                     assert int(body) not in where
@@ -91,6 +92,17 @@ class Exchange:
                         break
                 self.channel.cancel()
         return [where[number] for number in range(len(messages))]
+
+    def _wait_for(self, number: int) -> None:
+        """Wait until the queues hold so many: a queue tells its count before it takes in what is on its way to it."""
+        deadline = time.monotonic() + WAIT_S
+        while (held := sum(map(self._count, self.queues.values()))) != number:
+            assert time.monotonic() < deadline, f"{held} of {number} messages came"
+            time.sleep(0.1)
+
+    def _count(self, queue: str) -> int:
+        found: int = self.channel.queue_declare(queue, passive=True).method.message_count
+        return found
 
 
 def no_properties(message: RoutedMessage) -> pika.BasicProperties:

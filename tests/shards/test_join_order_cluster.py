@@ -148,7 +148,7 @@ def test_keys_keep_their_order_while_a_node_joins_and_nothing_is_lost_when_it_le
         joined = sealed(joined, ends)
         held = {number: [one for one in some if one[1] < publisher.laps] for number, some in held.items()}
     for seed in range(SEEDS):
-        check_order(read_by_key(joined, held, seed))
+        check_order(read_by_key(joined, held, seed), held)
 
 
 def read_by_key(found: ShardMap, held: Mapping[int, list[Message]], seed: int) -> list[Message]:
@@ -168,11 +168,13 @@ def read_by_key(found: ShardMap, held: Mapping[int, list[Message]], seed: int) -
     return given
 
 
-def check_order(given: list[Message]) -> None:
+def check_order(given: list[Message], held: Mapping[int, list[Message]]) -> None:
     numbers: dict[int, list[int]] = {}
     for key, number in given:
         numbers.setdefault(key, []).append(number)
-    assert all(some == sorted(some) for some in numbers.values())
+    where = {message: number for number, some in held.items() for message in some}
+    mixed = {key: [(one, where[key, one]) for one in some] for key, some in numbers.items() if some != sorted(some)}
+    assert not mixed, f"messages out of order, and their partitions, by key: {mixed}"
 
 
 def read(broker: Broker, context: ShardContext, found: ShardMap, name: str) -> list[Message]:
