@@ -66,7 +66,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
         do_without("RabbitMQ")
     handled: list[InvocationReport] = []
     with (
-        Cluster() as cluster,
+        Cluster(tick_s=4) as cluster,
         EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536"}, on_invocation=handled.append) as stack,
         contextlib.ExitStack() as agents,
     ):
