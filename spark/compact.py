@@ -30,9 +30,6 @@ from coldstream.compact.run import Compactor
 from coldstream.compact.savings import dry_run_summary, forecast_of
 from coldstream.compact.task import CompactionTask, GroupFailure
 from coldstream.compact.write import MergedFragment
-from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
-from coldstream.console.options import add_options, from_namespace
-from coldstream.console.output import printable, write_json
 from coldstream.errors import ColdstreamError, InvalidSettingError
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.sweep import sweep
@@ -41,6 +38,9 @@ from coldstream.store.objects import S3Objects
 from coldstream.store.settings import Settings
 from coldstream.store.streams import select_streams
 from coldstream.store.table import DynamoTable
+from coldstream.terminal.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.terminal.options import add_options, from_namespace
+from coldstream.terminal.output import printable, write_json
 from coldstream.units import MIB
 
 if TYPE_CHECKING:

@@ -42,10 +42,6 @@ from coldstream_spark.maintenance.summary import MAX_TOLD, merged
 from coldstream_spark.maintenance.tasks import TaskFailedError, TaskFailure, TaskRunner, in_groups, task_runner
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from coldstream.console.exits import ExitCode, exit_code, exit_code_of
-from coldstream.console.options import from_namespace
-from coldstream.console.output import printable, write_json
-from coldstream.console.ranges import OffsetSelection
 from coldstream.erase.conditions import read_conditions, within
 from coldstream.erase.run import Eraser, unfinished_erasures
 from coldstream.erase.selection import Selection
@@ -61,6 +57,10 @@ from coldstream.scrub.run import ScrubOptions
 from coldstream.store.grace import LONGEST_GRACE_MS, read_grace_ms
 from coldstream.store.settings import Settings
 from coldstream.store.streams import iter_streams, select_also_deleted, select_streams
+from coldstream.terminal.exits import ExitCode, exit_code, exit_code_of
+from coldstream.terminal.options import from_namespace
+from coldstream.terminal.output import printable, write_json
+from coldstream.terminal.ranges import OffsetSelection
 from coldstream.units import now_ms, parse_duration, parse_time
 
 if TYPE_CHECKING:

@@ -34,10 +34,6 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from coldstream.console.exits import HELP, ExitCode, exit_code, exit_code_of
-from coldstream.console.options import add_options, from_namespace
-from coldstream.console.output import printable, write_json
-from coldstream.console.user_function import load_function
 from coldstream.errors import ColdstreamError
 from coldstream.replay.arguments import ReplayArguments
 from coldstream.replay.request import ReplayRequest, check_start, find_request, parse_bounds
@@ -47,6 +43,10 @@ from coldstream.replay.summary import ReplaySummary, broker_summary
 from coldstream.replay.tables.layout import Partitioning, file_format
 from coldstream.replay.target import ExchangeTarget, SendOptions, StreamTarget, find_target
 from coldstream.store.streams import select_streams
+from coldstream.terminal.exits import HELP, ExitCode, exit_code, exit_code_of
+from coldstream.terminal.options import add_options, from_namespace
+from coldstream.terminal.output import printable, write_json
+from coldstream.terminal.user_function import load_function
 from coldstream.units import now_ms
 
 _LOCATION = ("table", "bucket", "endpoint")

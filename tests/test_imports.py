@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "retry": set(),
-    "__main__": {"cli", "console"},
+    "__main__": {"cli", "terminal"},
     # What functions, edge, clients and jobs share.
     "format": BASE,
     "manifest": BASE | {"format"},
@@ -45,27 +45,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rows": BASE | {"format"},
     "lifecycle": STORE | {"flow"},
     "garbage": STORE | {"archive"},
-    "compact": STORE | {"console", "flow", "lifecycle"},
+    "compact": STORE | {"terminal", "flow", "lifecycle"},
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
-    "replay": READ | {"console", "live", "routing", "rows"},
+    "replay": READ | {"terminal", "live", "routing", "rows"},
     "serve": STORE | {"resolve", "streams"},
     "routing": MANIFEST,
-    "shards": READ | {"archive", "console", "ingest", "live", "management", "queues", "replay", "routing"},
+    "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE,
     "queues": READ | {"archive", "ingest"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
-    "console": BASE,
-    "local": MANIFEST | {"console"},
+    "terminal": BASE,
+    "local": MANIFEST | {"terminal"},
     "cli": READ
-    | {"agent", "archive", "compact", "console", "consumer", "ingest", "live", "local", "replay"}
+    | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
     | {"groups", "queues", "routing", "serve", "shards", "streams"}
     | UPKEEP,
 }
 OUTSIDE = {
     "functions": STORE | {"archive", "flow", "resolve", "runtime"} | UPKEEP,
-    "spark": READ | {"compact", "console", "live", "replay", "rows"} | UPKEEP,
+    "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
     "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
     "bench": set(MAY_IMPORT) - {"cli", "runtime"},
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import coldstream
-from coldstream.console.extras import missing_extra
+from coldstream.terminal.extras import missing_extra
 
 try:
     from pyspark.errors import AnalysisException

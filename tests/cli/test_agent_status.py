@@ -10,10 +10,10 @@ from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus
 from coldstream.cli.agent_status import status
-from coldstream.console.exits import ExitCode, advice, exit_code
-from coldstream.console.output import Format
 from coldstream.errors import ColdstreamError, InvalidSettingError, UnavailableError
 from coldstream.manifest.stream import Incarnation
+from coldstream.terminal.exits import ExitCode, advice, exit_code
+from coldstream.terminal.output import Format
 from tests.support.agent_status import NOW, agent_status, stream_status
 
 

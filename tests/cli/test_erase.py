@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from coldstream.console.exits import ExitCode
 from coldstream.erase.run import Eraser
 from coldstream.erase.selection import Selection
 from coldstream.erase.value_digest import ValueDigest
 from coldstream.format.amqp.message import Message
 from coldstream.format.erased import ERASED_MESSAGE
+from coldstream.terminal.exits import ExitCode
 from coldstream.units import Offset
 from tests.cli.conftest import Cli
 from tests.erase.archived import KEYS, MessageArchive, body_of, user_of

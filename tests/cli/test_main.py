@@ -17,7 +17,6 @@ import typer
 import coldstream
 from coldstream.cli.main import app
 from coldstream.cli.options import stream_names
-from coldstream.console.exits import ExitCode, advice, exit_code
 from coldstream.errors import (
     AccessDeniedError,
     BadCrcError,
@@ -36,6 +35,7 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
+from coldstream.terminal.exits import ExitCode, advice, exit_code
 from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)

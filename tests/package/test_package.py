@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.console.extras import EXTRAS
+from coldstream.terminal.extras import EXTRAS
 from tests.package.conftest import Built
 from tests.support.broker import Broker
 from tests.support.fixtures import do_without
@@ -70,7 +70,7 @@ PLAIN = [
     "ingest",
     "read",
     "compact",
-    "console",
+    "terminal",
     "retry",
     "lifecycle",
     "streams",

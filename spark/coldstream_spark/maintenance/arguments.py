@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass
 
 from coldstream.compact.arguments import LONGEST_URL_EXPIRY
-from coldstream.console.exits import HELP
-from coldstream.console.options import StreamArguments, add_options, option
+from coldstream.terminal.exits import HELP
+from coldstream.terminal.options import StreamArguments, add_options, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from coldstream.console.user_function import load_function
 from coldstream.erase.copies import find_copies
 from coldstream.erase.forecast import forecast_erasure
 from coldstream.erase.report import ErasureForecast
@@ -24,6 +23,7 @@ from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.stream import StreamId
+from coldstream.terminal.user_function import load_function
 from coldstream.units import Offset
 from coldstream_spark.maintenance.archive import RemoteArchive
 from coldstream_spark.maintenance.split import borders

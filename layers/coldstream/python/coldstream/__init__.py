@@ -118,7 +118,7 @@ def __getattr__(name: str) -> Any:
         module = import_module(f"coldstream.{_HOMES.get(name, 'errors')}")
     except ModuleNotFoundError as err:
         # Only now: it is seldom needed, and imports more of the package.
-        from coldstream.console.extras import missing_extra  # noqa: PLC0415
+        from coldstream.terminal.extras import missing_extra  # noqa: PLC0415
 
         if (missing := missing_extra(err)) is None:
             raise

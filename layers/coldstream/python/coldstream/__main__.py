@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from coldstream.console.exits import ExitCode
-from coldstream.console.extras import missing_extra
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.extras import missing_extra
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coldstream.cli.options import Output
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable, write, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, printable, write, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.manifest.access import Grant

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coldstream.cli.options import BROKER, BROKER_HELP
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format
 from coldstream.errors import InvalidSettingError
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format
 
 if TYPE_CHECKING:
     from coldstream.agent.options import AgentOptions

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, printable, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.agent.monitor.check import Check

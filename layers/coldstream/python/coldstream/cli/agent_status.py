@@ -8,7 +8,7 @@ import typer
 
 from coldstream.cli.agent_client import fetch_agent_status
 from coldstream.cli.options import Output
-from coldstream.console.output import Format, duration_text, printable, size_text, write_json_text, write_table
+from coldstream.terminal.output import Format, duration_text, printable, size_text, write_json_text, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

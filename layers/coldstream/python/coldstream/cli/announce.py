@@ -9,9 +9,9 @@ import typer
 
 from coldstream.cli.options import DryRun, Output
 from coldstream.cli.progress import progress
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, count_text, printable, size_text, write_json, write_table
 from coldstream.errors import InvalidInputError
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, count_text, printable, size_text, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.ingest.announcer import AnnouncementReport

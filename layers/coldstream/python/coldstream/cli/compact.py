@@ -14,8 +14,8 @@ from coldstream.cli.declared_options import with_declared_options
 from coldstream.cli.options import Output
 from coldstream.cli.progress import progress
 from coldstream.compact.arguments import CompactArguments
-from coldstream.console.exits import exit_code_of
-from coldstream.console.output import PRICES, Format, printable, size_text, usd_text, write_json, write_table
+from coldstream.terminal.exits import exit_code_of
+from coldstream.terminal.output import PRICES, Format, printable, size_text, usd_text, write_json, write_table
 from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import printable
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:

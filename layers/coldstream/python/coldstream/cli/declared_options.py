@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from coldstream.console.options import DeclaredOption, options_of
+from coldstream.terminal.options import DeclaredOption, options_of
 
 
 def with_declared_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from coldstream.cli.confirmation import confirm
 from coldstream.cli.options import By, DryRun, Incarnation, Name, Output, Vhost, Yes
 from coldstream.cli.quantities import duration_ms_of
 from coldstream.cli.stores import open_stores
-from coldstream.console.output import (
+from coldstream.terminal.output import (
     PRICES,
     Format,
     count_text,

@@ -11,8 +11,8 @@ import typer
 from coldstream.cli.agent_client import check_agent_url, fetch_agent_status
 from coldstream.cli.options import Output
 from coldstream.cli.stores import open_archive
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, printable, write_json, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

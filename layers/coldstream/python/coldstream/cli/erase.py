@@ -16,9 +16,9 @@ from coldstream.cli.progress import progress
 from coldstream.cli.quantities import duration_ms_of
 from coldstream.cli.stopping import stop_on_signals
 from coldstream.cli.stores import open_stores
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable
-from coldstream.console.ranges import OffsetSelection
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, printable
+from coldstream.terminal.ranges import OffsetSelection
 
 if TYPE_CHECKING:
     from coldstream.erase.report import ErasureReport
@@ -132,8 +132,8 @@ def _conditions(
     filter_value: str | None, key: str | None, properties: list[str], where: str | None
 ) -> Selection | None:
     """Return what selects messages by their contents, None if nothing does."""
-    from coldstream.console.user_function import load_function
     from coldstream.erase.conditions import read_conditions
+    from coldstream.terminal.user_function import load_function
 
     found = read_conditions(filter_value, key, properties, where)
     return found if found is None or where is None else found.with_predicate(load_function(where, "--where"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from coldstream.console.output import (
+from coldstream.terminal.output import (
     PRICES,
     Format,
     count_text,

@@ -14,7 +14,6 @@ from typing import Literal
 import typer
 
 from coldstream.cli.messages import ReadEnd, StreamForm
-from coldstream.console.exits import ExitCode
 from coldstream.consumer.consumer import Consumer
 from coldstream.consumer.items import MessageDelivery
 from coldstream.errors import (
@@ -29,6 +28,7 @@ from coldstream.errors import (
 from coldstream.groups.consumer_group import ConsumerGroup
 from coldstream.manifest.shard_position import ShardPosition
 from coldstream.manifest.shard_starts import ShardStart
+from coldstream.terminal.exits import ExitCode
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from coldstream.cli.progress import progress
 from coldstream.cli.quantities import duration_ms_of
 from coldstream.cli.stopping import stop_on_signals
 from coldstream.cli.stores import open_archive
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import (
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import (
     PRICES,
     Format,
     count_text,

@@ -13,10 +13,10 @@ from typer.core import TyperCommand, TyperGroup
 from coldstream.cli.arguments import arrange
 from coldstream.cli.silence import report_silence_of_aws
 from coldstream.cli.stopping import signals_of_a_command
-from coldstream.console import exits
-from coldstream.console.extras import missing_extra
-from coldstream.console.output import printable
 from coldstream.errors import ColdstreamError, InvalidInputError
+from coldstream.terminal import exits
+from coldstream.terminal.extras import missing_extra
+from coldstream.terminal.output import printable
 
 PROGRAM = "coldstream"
 DEBUG = "coldstream.debug"

@@ -10,7 +10,7 @@ from coldstream.cli.direct_output import direct_lines
 from coldstream.cli.options import Incarnation, Name, Output, Vhost
 from coldstream.cli.quantities import TIME_HELP, time_of
 from coldstream.cli.stores import open_archive
-from coldstream.console.output import Format, size_text, write, write_json, write_table
+from coldstream.terminal.output import Format, size_text, write, write_json, write_table
 from coldstream.units import MAX_OFFSET, TimestampMs, format_timestamp
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _past_to_json(state: PastState, at: TimestampMs) -> dict[str, object]:
 
 
 def _show_past(state: PastState, at: TimestampMs) -> None:
-    from coldstream.console.output import gap_text, printable
+    from coldstream.terminal.output import gap_text, printable
 
     head = state.head
     deleted = None if head.deleted_at is None else format_timestamp(head.deleted_at)

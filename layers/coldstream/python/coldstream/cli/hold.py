@@ -12,8 +12,8 @@ from coldstream.cli.options import By, Incarnation, Name, Output, Vhost, words
 from coldstream.cli.progress import progress
 from coldstream.cli.ranges import Offsets
 from coldstream.cli.stores import open_stores
-from coldstream.console.output import Format, count_text, printable, write, write_json, write_table
-from coldstream.console.ranges import OffsetSelection
+from coldstream.terminal.output import Format, count_text, printable, write, write_json, write_table
+from coldstream.terminal.ranges import OffsetSelection
 from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from coldstream.cli.options import Output
-from coldstream.console.output import Format, printable, write, write_json
+from coldstream.terminal.output import Format, printable, write, write_json
 
 _CHUNK = "{position:>11}  {chunk_id:>12}  {type:<17}  {records:>7}  {entries:>7}  {timestamp:<24}  {epoch:>5}  {rest}"
 _RECORD = "{chunk_id:>12}  {type:<17}  {timestamp:<24}  {epoch:>5}  {position:>11}"

@@ -33,7 +33,7 @@ from coldstream.cli.streams import describe, streams
 from coldstream.cli.sweep import sweep
 from coldstream.cli.truncate import truncate
 from coldstream.cli.up import up
-from coldstream.console import exits
+from coldstream.terminal import exits
 
 app = typer.Typer(
     name=PROGRAM,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coldstream.console.output import Format
+from coldstream.terminal.output import Format
 
 COMPLETE_WITHIN_S = 1.5
 """Nobody who presses Tab waits longer."""

@@ -9,7 +9,7 @@ import typer
 from coldstream.cli.options import Output
 from coldstream.cli.quantities import duration_ms_of, parse_option
 from coldstream.cli.stores import open_stores
-from coldstream.console.output import (
+from coldstream.terminal.output import (
     Format,
     count_text,
     duration_text,

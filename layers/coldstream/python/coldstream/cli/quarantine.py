@@ -11,8 +11,8 @@ import typer
 from coldstream.cli.confirmation import confirm
 from coldstream.cli.options import By, DryRun, Incarnation, Name, Output, Vhost, Yes, words
 from coldstream.cli.stores import OpenArchive, open_archive
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, count_text, printable, size_text, write, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, count_text, printable, size_text, write, write_json, write_table
 from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:

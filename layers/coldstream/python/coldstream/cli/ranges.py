@@ -1,4 +1,4 @@
-"""The option `--offsets`, whose text `console.ranges` reads."""
+"""The option `--offsets`, whose text `terminal.ranges` reads."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import typer
 from coldstream.cli.options import BROKER, BROKER_HELP, END_HELP, SPEC_HELP, Incarnation, Name, Resolver, Vhost
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import report_silence
-from coldstream.console.output import gap_text
 from coldstream.errors import InvalidQueryError
+from coldstream.terminal.output import gap_text
 from coldstream.units import MIB, now_ms
 
 _ADVANCE_EVERY = 1000

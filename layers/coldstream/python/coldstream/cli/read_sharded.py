@@ -9,9 +9,9 @@ import typer
 from coldstream.cli.messages import ReadEnd, StreamForm
 from coldstream.cli.progress import progress
 from coldstream.cli.silence import report_silence
-from coldstream.console.output import gap_text
 from coldstream.errors import InvalidQueryError
 from coldstream.read.sharded import ShardedReader
+from coldstream.terminal.output import gap_text
 
 _ADVANCE_EVERY = 1000
 

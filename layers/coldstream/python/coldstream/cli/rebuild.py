@@ -12,8 +12,8 @@ from coldstream.cli.options import DryRun, Names, Output, Vhost
 from coldstream.cli.progress import progress
 from coldstream.cli.quantities import TIME_HELP, time_of
 from coldstream.cli.stores import open_archive
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, count_text, printable, size_text, write, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, count_text, printable, size_text, write, write_json, write_table
 from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:

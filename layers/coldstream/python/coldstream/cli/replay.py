@@ -8,9 +8,9 @@ import typer
 
 from coldstream.cli.declared_options import with_declared_options
 from coldstream.cli.options import Output
-from coldstream.console.output import Format
 from coldstream.errors import InvalidQueryError
 from coldstream.replay.arguments import ReplayArguments
+from coldstream.terminal.output import Format
 
 
 @with_declared_options

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coldstream.cli.progress import progress
-from coldstream.console.exits import ExitCode, exit_code_of
-from coldstream.console.output import Format, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, StreamNotFoundError
+from coldstream.terminal.exits import ExitCode, exit_code_of
+from coldstream.terminal.output import Format, printable, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.replay.arguments import ReplayArguments
@@ -226,7 +226,7 @@ def _advancing(advance: Advance) -> Callable[[ReplayProgress], None]:
 
 
 def _function(name: str | None) -> Callable[..., Any] | None:
-    from coldstream.console.user_function import load_function
+    from coldstream.terminal.user_function import load_function
 
     if name is None:
         return None

@@ -8,11 +8,11 @@ import typer
 
 from coldstream.cli.options import SPEC_HELP, Incarnation, Name, Output, Resolver, Vhost
 from coldstream.cli.silence import report_silence
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, gap_text, write, write_json_text, write_table
 from coldstream.errors import InvalidQueryError
 from coldstream.resolve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES
 from coldstream.resolve.super_answer import SuperOrder
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, gap_text, write, write_json_text, write_table
 from coldstream.units import format_timestamp, now_ms
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from coldstream.cli.options import DryRun, Incarnation, Name, Output, Vhost, Yes
 from coldstream.cli.progress import progress
 from coldstream.cli.ranges import Offsets
 from coldstream.cli.stores import open_stores
-from coldstream.console.output import PRICES, Format, count_text, size_text, usd_text, write, write_json
-from coldstream.console.ranges import OffsetSelection
 from coldstream.store.object_values import RestoreTier
+from coldstream.terminal.output import PRICES, Format, count_text, size_text, usd_text, write, write_json
+from coldstream.terminal.ranges import OffsetSelection
 from coldstream.units import format_timestamp
 
 if TYPE_CHECKING:

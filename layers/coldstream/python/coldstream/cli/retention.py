@@ -11,8 +11,8 @@ from coldstream.cli.options import DryRun, Incarnation, Names, Output, UrlExpiry
 from coldstream.cli.progress import progress
 from coldstream.cli.stores import open_stores
 from coldstream.compact.arguments import LONGEST_URL_EXPIRY
-from coldstream.console.exits import exit_code_of
-from coldstream.console.output import (
+from coldstream.terminal.exits import exit_code_of
+from coldstream.terminal.output import (
     PRICES,
     Format,
     count_text,

@@ -11,8 +11,8 @@ from coldstream.cli.progress import progress
 from coldstream.cli.quantities import parse_option
 from coldstream.cli.stopping import stop_on_signals
 from coldstream.cli.stores import open_archive
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, count_text, printable, size_text, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, count_text, printable, size_text, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.scrub.damage import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coldstream.cli.shards_options import map_to_json
-from coldstream.console.output import Format, printable, write, write_json
+from coldstream.terminal.output import Format, printable, write, write_json
 
 if TYPE_CHECKING:
     from coldstream.manifest.shard_map import ShardMap

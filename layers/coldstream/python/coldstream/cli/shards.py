@@ -24,8 +24,8 @@ from coldstream.cli.shards_options import (
 )
 from coldstream.cli.stopping import signals_of_a_command, stop_on_signals
 from coldstream.cli.stores import open_archive
-from coldstream.console.exits import ExitCode, exit_code_of
-from coldstream.console.output import Format, printable, write, write_json
+from coldstream.terminal.exits import ExitCode, exit_code_of
+from coldstream.terminal.output import Format, printable, write, write_json
 
 if TYPE_CHECKING:
     import threading

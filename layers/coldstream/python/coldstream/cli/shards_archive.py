@@ -9,9 +9,9 @@ import typer
 from coldstream.cli.options import Output, Vhost
 from coldstream.cli.progress import progress
 from coldstream.cli.stopping import signals_of_a_command, stop_on_signals
-from coldstream.console.exits import advice, exit_code_of
-from coldstream.console.output import Format, count_text, printable, write_json, write_table
 from coldstream.errors import ColdstreamError, InvalidInputError, InvalidSettingError, MissingExtraError
+from coldstream.terminal.exits import advice, exit_code_of
+from coldstream.terminal.output import Format, count_text, printable, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.queues.run import QueueProgress

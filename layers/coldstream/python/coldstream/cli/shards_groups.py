@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from coldstream.cli.options import Name, Output, Vhost
-from coldstream.console.exits import ExitCode
-from coldstream.console.output import Format, printable, write_json, write_table
+from coldstream.terminal.exits import ExitCode
+from coldstream.terminal.output import Format, printable, write_json, write_table
 
 if TYPE_CHECKING:
     from coldstream.manifest.shard_map import ShardMap

@@ -10,7 +10,7 @@ import typer
 from coldstream.cli.options import Output, Vhost
 from coldstream.cli.shards_options import LogicalName, map_to_json, select_maps
 from coldstream.cli.stores import open_archive
-from coldstream.console.output import Format, printable, write, write_json, write_table
+from coldstream.terminal.output import Format, printable, write, write_json, write_table
 from coldstream.units import format_timestamp
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import typer
 
-from coldstream.console.output import printable
+from coldstream.terminal.output import printable
 
 T = TypeVar("T")
 

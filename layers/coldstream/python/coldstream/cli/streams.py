@@ -12,7 +12,8 @@ from coldstream.cli.direct_output import direct_lines, direct_text
 from coldstream.cli.history import show_past
 from coldstream.cli.options import Incarnation, Name, Output, Resolver, Vhost
 from coldstream.cli.silence import report_silence
-from coldstream.console.output import (
+from coldstream.flow.window import map_ahead
+from coldstream.terminal.output import (
     UNEXPLAINED,
     Format,
     duration_text,
@@ -23,7 +24,6 @@ from coldstream.console.output import (
     write_json_text,
     write_table,
 )
-from coldstream.flow.window import map_ahead
 from coldstream.units import TimestampMs, format_timestamp, now_ms
 
 if TYPE_CHECKING:

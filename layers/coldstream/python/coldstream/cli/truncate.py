@@ -12,7 +12,7 @@ from coldstream.cli.progress import progress
 from coldstream.cli.quantities import TIME_HELP, time_of
 from coldstream.cli.stores import open_stores
 from coldstream.compact.arguments import LONGEST_URL_EXPIRY
-from coldstream.console.output import PRICES, Format, count_text, printable, size_text, usd_text, write, write_json
+from coldstream.terminal.output import PRICES, Format, count_text, printable, size_text, usd_text, write, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from coldstream.console.output import printable, write
 from coldstream.errors import InvalidInputError
 from coldstream.local.function_protocol import InvocationReport
+from coldstream.terminal.output import printable, write
 
 _CHECK_EVERY_S = 0.5
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coldstream.console.options import StreamArguments, option
+from coldstream.terminal.options import StreamArguments, option
 
 LONGEST_URL_EXPIRY = "7d"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coldstream.console.options import StreamArguments, option
 from coldstream.errors import InvalidQueryError
+from coldstream.terminal.options import StreamArguments, option
 
 _TO_A_BROKER = "to a broker"
 _TO_A_TABLE = "to a table"

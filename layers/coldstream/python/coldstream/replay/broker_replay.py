@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coldstream.console.user_function import load_function
 from coldstream.flow.pace import Pace
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
@@ -20,6 +19,7 @@ from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions
 from coldstream.replay.transform import MessageTransform
 from coldstream.store.ports import ManifestReads, ObjectReads
+from coldstream.terminal.user_function import load_function
 from coldstream.units import Offset
 
 _TELL_EVERY_S = 0.5

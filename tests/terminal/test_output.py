@@ -5,7 +5,7 @@ import io
 import pytest
 
 from coldstream.cli.progress import progress
-from coldstream.console.output import printable, size_text, write_json, write_table
+from coldstream.terminal.output import printable, size_text, write_json, write_table
 
 
 def test_columns_are_as_wide_as_they_must_be_and_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:

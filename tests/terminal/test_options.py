@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from coldstream.cli.declared_options import with_declared_options
-from coldstream.console.options import add_options, from_namespace, option
+from coldstream.terminal.options import add_options, from_namespace, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
