@@ -55,13 +55,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "groups": STORE | {"flow"},
     "jobs": STORE | {"erase", "flow"},
     "queues": READ | {"archive", "ingest"},
+    "worker": READ
+    | {"agent", "archive", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
+    | {"routing", "rows"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "terminal": BASE,
     "local": MANIFEST | {"terminal"},
     "cli": READ
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "serve", "shards", "streams"}
+    | {"groups", "jobs", "queues", "routing", "serve", "shards", "streams", "worker"}
     | UPKEEP,
 }
 OUTSIDE = {

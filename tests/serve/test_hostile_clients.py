@@ -29,7 +29,8 @@ from coldstream.serve.protocol.json_messages import split_messages
 from coldstream.serve.protocol.stream_name import name_of_path
 from coldstream.serve.refusal import Refusal
 from coldstream.serve.request_limits import MAX_CALLERS, RequestLimits
-from coldstream.serve.server import Listening, _LogLines
+from coldstream.serve.server import Listening
+from coldstream.terminal.json_log import JsonLogLines
 from tests.support.serving import asgi_client, hosting, memory_archive, served
 
 TEXT = {"Content-Type": "text/plain"}
@@ -383,7 +384,7 @@ def test_a_location_is_the_address_that_the_stream_was_created_at(path: str) -> 
 
 def test_the_log_has_no_control_characters_of_a_path() -> None:
     record = logging.makeLogRecord({"msg": "request", "path": "/a\x9b2J\x7f\u2028\n{}"})
-    line = _LogLines().format(record)
+    line = JsonLogLines().format(record)
     assert line.isascii()
     assert json.loads(line)["path"] == "/a\x9b2J\x7f\u2028\n{}"
 

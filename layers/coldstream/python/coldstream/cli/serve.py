@@ -111,8 +111,9 @@ def serve(
     from coldstream.cli.stores import open_archive
     from coldstream.serve.access_tokens import AccessTokens
     from coldstream.serve.options import ArchivedType, ServeOptions
-    from coldstream.serve.server import Listening, log_as_json, run
+    from coldstream.serve.server import Listening, run
     from coldstream.streams import DirectArchive
+    from coldstream.terminal.json_log import log_as_json
     from coldstream.units import parse_size
 
     if (certificate is None) != (private_key is None):

@@ -1,4 +1,4 @@
-"""The server's process: uvicorn, its orderly end, and its log.
+"""The server's process: uvicorn, and its orderly end.
 
 At SIGTERM or Ctrl-C it takes no connection any more, lets live reads end and others finish, and closes all streams:
 then everything that was appended is in the manifest, and whoever opens them next has nothing to recover. A second
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import uvicorn
@@ -38,7 +35,6 @@ FINISH_WITHIN_S = 30
 
 _INTERRUPTED = 130
 _BACKLOG = 2048
-_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _LOG = logging.getLogger(__name__)
 
 
@@ -116,13 +112,6 @@ async def run(
         await host.close()
 
 
-def log_as_json(level: int = logging.INFO) -> None:
-    """Write each record of the log as a line of JSON to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LogLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-
-
 class _OrderlyServer(uvicorn.Server):
     """A server that leaves signals to `run`, and says when it listens."""
 
@@ -167,18 +156,3 @@ async def _tidy(host: StreamHost) -> None:
                 await host.drop_expired()
         except ColdstreamError as err:
             _LOG.warning("could not tidy up", extra={"error": str(err)})
-
-
-class _LogLines(logging.Formatter):
-    """A record as an object: time, level, message, and whatever was logged beside."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        found = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _KNOWN},
-        }
-        if record.exc_info:
-            found["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)  # in ASCII: a path may have what a terminal obeys

@@ -1,0 +1,26 @@
+"""Which function runs which kind of job in a worker, and which jobs are a worker's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from coldstream.jobs.attempt import Kind
+from coldstream.jobs.job import Job
+from coldstream.jobs.specs import JobKind
+from coldstream.worker.load import run_load
+from coldstream.worker.tools import WorkerTools
+
+RUNNERS = frozenset({"auto", "worker"})
+
+
+def kinds_of(tools: WorkerTools) -> Mapping[JobKind, Kind]:
+    """Return the kinds that a worker runs. One that is not here waits for a worker that has it."""
+    return {
+        JobKind.LOAD: partial(run_load, tools=tools),
+    }
+
+
+def is_for_worker(job: Job) -> bool:
+    """Tell whether a job may be run by any worker: those for Lambda and EMR are started by others."""
+    return job.spec.runner in RUNNERS
