@@ -53,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
-    "groups": STORE,
+    "groups": STORE | {"flow"},
+    "jobs": STORE | {"erase", "flow"},
     "queues": READ | {"archive", "ingest"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},

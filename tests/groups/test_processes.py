@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.groups.clock import boot_time_s
+from coldstream.flow.boot_clock import boot_time_s
 
 ROOT = Path(__file__).parents[2]
 LEASE_S = 4.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from coldstream.groups.clock import boot_time_s
+from coldstream.flow.boot_clock import boot_time_s
 from coldstream.groups.consumer_group import ConsumerGroup
 from coldstream.groups.member import GroupMember
 

@@ -19,6 +19,7 @@
     ├── NotFoundError              the thing asked for does not exist
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
     │   ├── LogicalNameError       no sharded stream has this name
+    │   ├── JobNotFoundError       no such job, or it was deleted
     │   ├── RouteNotFoundError     the resolver does not have this path; it is of an earlier release
     │   ├── IncarnationError       the stream being read is gone; another has its name
     │   ├── ObjectNotFoundError    no object at that key
@@ -47,8 +48,11 @@
     │   ├── LostRaceError          the manifest moved on; read again and retry
     │   ├── QueueTakenError        somebody else consumes the queue that is to be archived
     │   ├── StreamExistsError      there is already a direct stream of that name
+    │   ├── IdempotencyError       the same idempotency key was given for another job
     │   ├── UnexpectedTailError    the direct stream is at another offset than an append expected
     │   └── WalEndedError          a write-ahead log was sealed; its writer goes on in another one
+    ├── JobStateError              a job is in a state in which that cannot be done with it
+    ├── LeaseLostError             another worker has the job; this one must do no more of it
     ├── NotOwnerError              a partition is no longer this member's; another member of its group goes on with it
     ├── ShardChangeError           a sharded stream cannot change in this way, or not now
     ├── MissingExtraError          a package that this part needs is not installed; also an ImportError
@@ -176,6 +180,14 @@ class StreamNotFoundError(NotFoundError):
 
 class LogicalNameError(NotFoundError):
     """No sharded stream has this name in the archive's manifest."""
+
+
+class JobNotFoundError(NotFoundError):
+    """There is no such job, or it was deleted."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        super().__init__(f"there is no job {job[:80]!r}")
 
 
 class RouteNotFoundError(NotFoundError):
@@ -429,6 +441,33 @@ class QueueTakenError(ConflictError):
         self.vhost = vhost
         self.queue = queue
         super().__init__(f"queue {queue!r} in vhost {vhost!r} has one archiver and no other consumer: {problem}")
+
+
+class IdempotencyError(ConflictError):
+    """The same idempotency key was given before, for another job than this one."""
+
+    retryable = False
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        super().__init__(f"the idempotency key was given before, for job {job}, which is another: use a new key")
+
+
+class JobStateError(ColdstreamError):
+    """The job `job` is in a state in which that cannot be done with it; the message says what can be done instead."""
+
+    def __init__(self, job: str, problem: str) -> None:
+        self.job = job
+        super().__init__(f"job {job} {problem}")
+
+
+class LeaseLostError(ColdstreamError):
+    """Another worker has taken over the job, or may have: the worker of `epoch` must do no more of it."""
+
+    def __init__(self, job: str, epoch: int) -> None:
+        self.job = job
+        self.epoch = epoch
+        super().__init__(f"job {job} is another worker's now: the lease of epoch {epoch} is over")
 
 
 class StreamExistsError(ConflictError):

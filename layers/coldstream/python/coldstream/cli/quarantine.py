@@ -10,7 +10,7 @@ import typer
 
 from coldstream.cli.confirmation import confirm
 from coldstream.cli.options import By, DryRun, Incarnation, Name, Output, Vhost, Yes, words
-from coldstream.cli.stores import OpenArchive, open_archive
+from coldstream.cli.stores import open_archive
 from coldstream.terminal.exits import ExitCode
 from coldstream.terminal.output import Format, count_text, printable, size_text, write, write_json, write_table
 from coldstream.units import format_timestamp
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coldstream.manifest.stream import StreamId
     from coldstream.operate.quarantine_end import QuarantineActions
     from coldstream.operate.quarantined_segments import QuarantineDetails, QuarantinedSegment
+    from coldstream.store.open_archive import OpenArchive
     from coldstream.store.ports import DeleteReport
     from coldstream.store.table import DynamoTable
 

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coldstream.compact.arguments import LONGEST_URL_EXPIRY
 
 if TYPE_CHECKING:
     from coldstream.lifecycle.stores import LifecycleStores
-    from coldstream.store.keys import Keys
-    from coldstream.store.objects import S3Objects
-    from coldstream.store.settings import Settings
-    from coldstream.store.table import DynamoTable
-
-CONNECTIONS = 16
+    from coldstream.store.open_archive import OpenArchive
 
 
-@dataclass(frozen=True, slots=True)
-class OpenArchive:
-    """Table, objects and keys of the archive that the environment names. Nothing is asked yet."""
-
-    settings: Settings
-    table: DynamoTable
-    objects: S3Objects
-    keys: Keys
-
-
-def open_archive(connections: int = CONNECTIONS) -> OpenArchive:
+def open_archive(connections: int | None = None) -> OpenArchive:
     """Open the archive. Costs no request. Raises InvalidSettingError."""
-    from coldstream.store.keys import Keys
-    from coldstream.store.objects import S3Objects
-    from coldstream.store.settings import Settings
-    from coldstream.store.table import DynamoTable
+    from coldstream.store.open_archive import CONNECTIONS, OpenArchive
 
-    settings = Settings.from_environment(os.environ)
-    objects = S3Objects(settings.bucket, connections=connections)
-    return OpenArchive(settings, DynamoTable(settings.table), objects, Keys(settings.prefix))
+    return OpenArchive.of_environment(connections=connections or CONNECTIONS)
 
 
 def open_stores(url_expiry: str = LONGEST_URL_EXPIRY) -> LifecycleStores:

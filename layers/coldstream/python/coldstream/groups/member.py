@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
-from coldstream.groups.clock import boot_time_s
+from coldstream.flow.boot_clock import boot_time_s
 from coldstream.groups.consumer_group import ConsumerGroup
 from coldstream.groups.group_items import GroupName
 from coldstream.groups.group_start import GroupStart

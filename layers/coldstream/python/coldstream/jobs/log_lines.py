@@ -1,0 +1,72 @@
+"""A job's log: its last 1000 lines, each an item of its own, written in the same transaction as the change it tells of.
+
+    #job-log#{sha256 of the id}    {number % 1000, 4 digits}    JSON: number, at, text
+
+An item's revision is how often its place was used, so the write of a line that somebody else wrote first fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from coldstream.errors import CorruptionError, LostRaceError
+from coldstream.manifest.state_item import StateItem
+from coldstream.store.ports import ManifestReads, ManifestTable
+from coldstream.units import TimestampMs
+
+KEPT_LINES = 1000
+MAX_LINE = 2000
+MAX_LINES_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a job's log: the how many-th it is, when it was written, and what it says."""
+
+    number: int
+    at: TimestampMs
+    text: str
+
+
+def partition_of(job: str) -> str:
+    """Return the partition that has a job's lines."""
+    return f"#job-log#{sha256(job.encode()).hexdigest()}"
+
+
+def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> list[StateItem]:
+    """Encode lines that begin at a number."""
+    return [
+        StateItem(
+            partition_of(job),
+            f"{number % KEPT_LINES:04}",
+            number // KEPT_LINES + 1,
+            json.dumps({"number": number, "at": at, "text": text[:MAX_LINE]}).encode(),
+        )
+        for number, (at, text) in enumerate(lines, first)
+    ]
+
+
+def read_lines(table: ManifestReads, job: str, *, after: int = -1) -> list[LogLine]:
+    """Return the lines that are kept, past a number, in order. Cost: one Query a page. Raises CorruptionError."""
+    found = []
+    for item in table.state_items(partition_of(job)):
+        try:
+            content = json.loads(item.data)
+            line = LogLine(int(content["number"]), TimestampMs(int(content["at"])), str(content["text"]))
+        except (ValueError, TypeError, KeyError) as err:
+            raise CorruptionError(f"state item {item.partition} {item.key}", 0, f"malformed: {err}") from err
+        if line.number > after:
+            found.append(line)
+    return sorted(found, key=lambda line: line.number)
+
+
+def delete_lines(table: ManifestTable, job: str) -> None:
+    """Delete all lines of a job that has ended. Cost: one Query a page, and one DELETE a line."""
+    for item in list(table.state_items(partition_of(job))):
+        try:
+            table.delete_state(item)
+        except LostRaceError:
+            continue  # somebody else deletes the same job
