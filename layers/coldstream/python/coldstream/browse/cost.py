@@ -21,6 +21,9 @@ from coldstream.units import KIB, Offset, TimestampMs
 ENTRY_BYTES = KIB
 """About what an entry's item has; the figure of `docs/design.md`."""
 
+OTHER_BYTES = KIB // 4
+"""About what the item of a gap, a loss or a hold has, with its reason."""
+
 UNIT_BYTES = 4 * KIB
 """What one unit reads consistently; the units of a request are rounded up."""
 
@@ -129,9 +132,9 @@ def stream_cost(table: ManifestReads, incarnation: Incarnation, max_pages: int =
     return StreamCost(found, sum(share.usd for share in found), read)
 
 
-def query_cost(entries: int = 0, queries: int = 1) -> ReadCost:
-    """Return what Queries cost that read so many entries together; a GetItem of a head counts as one Query."""
-    units = max(queries, -(-entries * ENTRY_BYTES // UNIT_BYTES))
+def query_cost(queries: int = 1, *, entries: int = 0, others: int = 0) -> ReadCost:
+    """Return what Queries cost that read so many entries and other items together. A GetItem counts as a Query."""
+    units = max(queries, -(-(entries * ENTRY_BYTES + others * OTHER_BYTES) // UNIT_BYTES))
     return ReadCost(queries=queries, units=units, usd=units * READ_UNIT_USD)
 
 
