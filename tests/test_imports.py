@@ -49,7 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
     "replay": READ | {"terminal", "live", "routing", "rows"},
-    "serve": STORE | {"resolve", "streams"},
+    "web": STORE | {"resolve"},
+    "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE | {"flow"},
@@ -62,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "local": MANIFEST | {"terminal"},
     "cli": READ
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "serve", "shards", "streams"}
+    | {"groups", "queues", "routing", "serve", "shards", "streams", "web"}
     | UPKEEP,
 }
 OUTSIDE = {
