@@ -1,9 +1,9 @@
-"""A run's way through its streams, one after the other, and its cursor:
+"""A run's way through its streams, one after the other, and its cursor.
 
     {"after": key of the last stream that is done, "passed": of the unit, "within": {…}, "sums": {…}, …}
 
-`within` is where the kind is in the stream that is under way, and `sums` what it has counted in the whole run. So a run
-that was stopped, or whose worker died, begins with the stream after `after`, from where it was in it.
+`within` is where the kind is in the stream that is under way, and `sums` what it has counted in the whole run. So a
+run that was stopped, or whose worker died, begins with the stream after `after`, from where it was in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StreamTurns:
 
         The unit is streams, whatever is asked for, if there are too many to know how many fragments they have.
         """
-        self.is_stopped = False
+        self.is_complete = False
         self._run = run
         self._table = table
         self.choice = StreamChoice.find(table, spec)
@@ -64,12 +64,12 @@ class StreamTurns:
         return self._unit == FRAGMENTS
 
     def __iter__(self) -> Iterator[StreamId]:
-        """Yield the streams from where the run is, until it is to stop: `is_stopped` tells that."""
+        """Yield the streams from where the run is; `is_complete` once all were, but not if the run is to stop."""
         for stream in self.choice.iter(self._table, self._after):
             if self._run.should_stop():
-                self.is_stopped = True
                 return
             yield stream
+        self.is_complete = True
 
     def live_head(self, stream: StreamId) -> Head | None:
         """Return the head of a stream, None for one that is deleted. Of one that was named, that is told as skipped."""
