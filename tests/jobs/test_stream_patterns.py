@@ -70,7 +70,7 @@ def test_what_matches_nothing_is_told(archive: SeveralStreams) -> None:
     assert match_streams(archive.table, "/", ["orders", "bills", "b*"]).unmatched == ("bills", "b*")
 
 
-def test_a_name_means_its_newest_life_that_is_not_deleted(archive: SeveralStreams) -> None:
+def test_a_name_means_its_newest_incarnation_that_is_not_deleted(archive: SeveralStreams) -> None:
     older, newer = archive.add("orders", 1), archive.add("orders", 1)
     assert match_streams(archive.table, "/", ["o*"]).streams == (newer,)
     stores = LifecycleStores.open(archive.table, archive.objects, Keys(), grace_ms=0)

@@ -97,7 +97,7 @@ def preview(table: ManifestReads, spec: JobSpec, now: TimestampMs, *, max_stream
     policies = table.policies() if spec.kind is JobKind.RETENTION else ()
     looked_at = matched.streams[:max_streams]
     streams = _forecasts(table, spec, now, policies, looked_at)
-    # A single life of a name may be deleted; that shows in its head alone.
+    # The only incarnation of a name may be deleted; that shows in its head alone.
     count = len(matched.streams) - (len(looked_at) - len(streams))
     is_cut = matched.is_cut or count > len(streams)
     warnings = [

@@ -51,12 +51,12 @@ def match_streams(
     if any(map(is_pattern, wanted)):
         shown = list(islice(iter_streams(table), max_read + 1))
         is_cut = len(shown) > max_read
-        lives: dict[str, list[StreamId]] = {}
+        by_name: dict[str, list[StreamId]] = {}
         for stream in shown[:max_read]:
             if stream.vhost == vhost and any(matches(pattern, stream.name) for pattern in wanted):
-                lives.setdefault(stream.name, []).append(stream)
-        for name, streams in lives.items():
-            # One life alone is looked at by whoever reads its head: it may be deleted.
+                by_name.setdefault(stream.name, []).append(stream)
+        for name, streams in by_name.items():
+            # A single incarnation is looked at by whoever reads its head: it may be deleted.
             live = streams[0] if len(streams) == 1 else newest(table, vhost, name)
             if live is not None:
                 found[name] = live
