@@ -14,6 +14,7 @@
     │   ├── InvalidNameError       a malformed vhost, stream name or incarnation
     │   ├── InvalidQueryError      a malformed offset spec, bound or cursor
     │   ├── InvalidSettingError    configuration that is missing or malformed
+    │   ├── MediaTypeError         a request's body is of another media type than the API takes
     │   ├── OtherClusterError      a stream that another cluster announced first
     │   └── ReservedNameError      a sharded stream has this name; only `coldstream shards` changes those
     ├── NotFoundError              the thing asked for does not exist
@@ -148,6 +149,10 @@ class InvalidQueryError(InvalidInputError):
 
 class InvalidSettingError(InvalidInputError):
     """Configuration that is missing or malformed."""
+
+
+class MediaTypeError(InvalidInputError):
+    """A request's body is of another media type than the API takes."""
 
 
 class OtherClusterError(InvalidInputError):
