@@ -15,6 +15,7 @@
     │   ├── InvalidQueryError      a malformed offset spec, bound or cursor
     │   │   └── PredicateError     a malformed search for messages; it names the character
     │   ├── InvalidSettingError    configuration that is missing or malformed
+    │   ├── MediaTypeError         a request's body is of another media type than the API takes
     │   ├── OtherClusterError      a stream that another cluster announced first
     │   └── ReservedNameError      a sharded stream has this name; only `coldstream shards` changes those
     ├── NotFoundError              the thing asked for does not exist
@@ -160,6 +161,10 @@ class PredicateError(InvalidQueryError):
 
 class InvalidSettingError(InvalidInputError):
     """Configuration that is missing or malformed."""
+
+
+class MediaTypeError(InvalidInputError):
+    """A request's body is of another media type than the API takes."""
 
 
 class OtherClusterError(InvalidInputError):
