@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resolve": STORE,
     "scrub": STORE | {"flow"},
     "runtime": STORE | {"archive", "resolve"},
+    "api": STORE | {"browse", "jobs", "resolve", "runtime"},
     # Beside a broker.
     "live": MANIFEST,
     "management": READ,
@@ -49,7 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
     "replay": READ | {"terminal", "live", "routing", "rows"},
-    "serve": STORE | {"resolve", "streams"},
+    "web": STORE | {"resolve"},
+    "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE | {"flow"},
@@ -57,21 +59,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "queues": READ | {"archive", "ingest"},
     "worker": READ
     | {"agent", "archive", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
-    | {"routing", "rows"},
+    | {"routing", "rows", "upkeep"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
+    "browse": READ | {"agent", "lifecycle", "live", "operate", "rows", "scrub"},
     "terminal": BASE,
     "local": MANIFEST | {"terminal"},
     "cli": READ
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "jobs", "queues", "routing", "serve", "shards", "streams", "worker"}
+    | {"groups", "jobs", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
     | UPKEEP,
 }
 OUTSIDE = {
-    "functions": STORE | {"archive", "flow", "resolve", "runtime"} | UPKEEP,
+    "functions": STORE | {"api", "archive", "flow", "resolve", "runtime"} | UPKEEP,
     "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
-    "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
-    "bench": set(MAY_IMPORT) - {"cli", "runtime"},
+    "scripts": set(MAY_IMPORT) - {"api", "cli", "runtime"},
+    "bench": set(MAY_IMPORT) - {"api", "cli", "runtime"},
 }
 """What is no part of the package, and which parts of the package it may use."""
 

@@ -66,7 +66,7 @@ def worker(
     from coldstream.cli.quantities import duration_ms_of
     from coldstream.cli.stores import open_archive
     from coldstream.jobs.store import JobStore
-    from coldstream.terminal.json_log import log_as_json
+    from coldstream.web.json_log import log_as_json
     from coldstream.worker.brokers import BrokerBook
     from coldstream.worker.kinds import kinds_of
     from coldstream.worker.options import WorkerOptions, parse_kinds
@@ -86,7 +86,7 @@ def worker(
     listening = _listen(metrics)
     archive = open_archive(_connections(options))
     log_as_json()
-    tools = WorkerTools(archive.table, archive.objects, archive.keys, brokers, options.state)
+    tools = WorkerTools.open(archive, brokers, options.state)
     working = Worker(JobStore(archive.table), kinds_of(tools), options)
     with ExitStack() as stack:
         if listening is not None:

@@ -1,4 +1,4 @@
-"""The log of long-running commands: each record a line of JSON on standard error."""
+"""A server's log: a line of JSON for each record."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 def log_as_json(level: int = logging.INFO) -> None:
     """Write each record of the log as a line of JSON to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLogLines())
+    handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
-class JsonLogLines(logging.Formatter):
+class JsonLines(logging.Formatter):
     """A record as an object: time, level, message, and whatever was logged beside."""
 
     def format(self, record: logging.LogRecord) -> str:
