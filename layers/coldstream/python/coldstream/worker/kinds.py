@@ -10,6 +10,7 @@ from coldstream.jobs.job import Job
 from coldstream.jobs.run import JobRun, RunEnd
 from coldstream.jobs.specs import JobKind
 from coldstream.upkeep.kinds import UPKEEP_KINDS, UpkeepKind
+from coldstream.worker.export import run_export
 from coldstream.worker.load import run_load
 from coldstream.worker.tools import WorkerTools
 
@@ -20,6 +21,7 @@ def kinds_of(tools: WorkerTools) -> Mapping[JobKind, Kind]:
     """Return the kinds that a worker runs. One that is not here waits for a worker that has it."""
     return {
         JobKind.LOAD: partial(run_load, tools=tools),
+        JobKind.EXPORT: partial(run_export, tools=tools),
         **{kind: partial(_run_upkeep, kind=run, tools=tools) for kind, run in UPKEEP_KINDS.items()},
     }
 
