@@ -37,7 +37,7 @@ class SegmentPlace(Protocol):
 
 
 def open_place(path: str) -> SegmentPlace:
-    """Return what a path names: `s3://bucket/prefix`, or a directory, which need not exist. Raises InvalidInputError."""
+    """Return what a path names: `s3://bucket/prefix`, or a directory, even a new one. Raises InvalidInputError."""
     parts = urlsplit(path)
     if parts.scheme in {"s3", "s3a"}:
         if not parts.netloc:
@@ -71,9 +71,7 @@ class DirectoryPlace:
             os.link(file, path)
         except FileExistsError:
             if _sum(path) != _sum(file):
-                raise InvalidInputError(
-                    "destination", f"{path} is there with another content; it is not replaced"
-                ) from None
+                raise _foreign(str(path)) from None
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)
@@ -107,9 +105,11 @@ class BucketPlace:
         except ObjectExistsError:
             there = self._objects.info(key)
             if there is None or (there.size_bytes, there.crc32) != _sum(file):
-                raise InvalidInputError(
-                    "destination", f"{key} is there with another content; it is not replaced"
-                ) from None
+                raise _foreign(key) from None
+
+
+def _foreign(name: str) -> InvalidInputError:
+    return InvalidInputError("destination", f"{name} is there with another content; it is not replaced")
 
 
 def _sum(file: Path) -> tuple[int, int]:
