@@ -71,8 +71,8 @@ class KillFigures:
     def text(self) -> str:
         return (
             f"{self.kills} kills, {self.pauses} workers stopped and continued after another took over,"
-            f" {self.asked} jobs paused and resumed; {self.takeovers} jobs taken; {self.published} messages published, all in the"
-            f" archive, the stream, the super stream and the table once and in order; {self.doubled_in_queue} came"
+            f" {self.asked} jobs paused and resumed; {self.takeovers} jobs taken; {self.published} messages published, all"
+            f" in the archive, the stream, the super stream and the table once and in order; {self.doubled_in_queue} came"
             f" twice to the queue; {self.rounds} loads and exports that ended, exact, in {self.seconds:.0f} s"
         )
 
