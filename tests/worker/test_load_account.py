@@ -7,7 +7,7 @@ import random
 from coldstream.manifest.entry import Gap
 from coldstream.replay.left_out import LeftOutMessages, LeftOutReason
 from coldstream.units import Offset, TimestampMs
-from coldstream.worker.load_account import LoadAccount
+from coldstream.worker.load_account import NO_REASON, LoadAccount
 
 
 def left_out(first: int, after: int, reason: LeftOutReason, time: int | None = None) -> LeftOutMessages:
@@ -46,7 +46,7 @@ def test_the_part_of_a_gap_that_was_to_be_loaded_counts() -> None:
     told = one.settle(Offset(50)).left_out
     assert [(each.count, each.reason) for each in told] == [
         (10, "deleted"),
-        (10, "not archived, and nobody has said why"),
+        (10, NO_REASON),
     ]
 
 

@@ -14,10 +14,8 @@ from coldstream.worker.load_cursor import LoadCursor, StreamPosition
 
 def position(name: str = "größe", **more: Any) -> StreamPosition:
     stream = StreamId("/", name, Incarnation("__x_1763700000000000000"))
-    fields = {"start": 3, "first": 5, "done_to": 7, "end": 9} | more
-    return StreamPosition(
-        stream, **{key: Offset(value) if isinstance(value, int) else value for key, value in fields.items()}
-    )
+    offsets = {"start": Offset(3), "first": Offset(5), "done_to": Offset(7), "end": Offset(9)}
+    return StreamPosition(stream, **(offsets | more))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +41,9 @@ def test_a_cursor_of_another_kind_is_refused(found: dict[str, Any]) -> None:
 
 
 def test_how_far_a_stream_is_counts_from_what_was_archived() -> None:
-    one = position(first=5, done_to=3, end=9)
+    one = position(done_to=Offset(3))
     assert (one.offsets, one.done, one.is_done) == (4, 0, False)
-    there = position(first=5, done_to=12, end=9, is_final=True)
+    there = position(done_to=Offset(12), is_final=True)
     assert (there.done, there.is_done) == (4, True)
 
 

@@ -91,7 +91,7 @@ def test_a_signal_ends_it_and_its_jobs_wait_for_another(world: World, number: si
 
 def test_metrics_are_served_on_the_loopback(world: World) -> None:
     job = world.follow()
-    with world.process("--metrics", "127.0.0.1:0") as process:
+    with world.process("--metrics", "0") as process:
         assert process.stdout is not None
         url = re.search(r"http://127\.0\.0\.1:\d+/metrics", process.stdout.readline())
         assert url is not None

@@ -99,18 +99,17 @@ class Worker:
         self._watch.keep_only({job.id for job in jobs})
         self.metrics.seen(jobs)
         now = self._store.now()
-        dead = [job for job in jobs if self._watch.is_dead(job) and job.id not in self._running]
-        due = [job for job in jobs if job.is_due(now) and job.id not in self._running]
-        # The oldest first: with newer ones always in front, it might wait for ever.
-        due.sort(key=lambda job: (job.next_at or job.created_at, job.created_at))
-        taken = 0
-        for job in [*dead, *due]:
+        # Of all jobs it is seen how their leases do, also of those that are not for this worker.
+        dead = {job.id for job in jobs if self._watch.is_dead(job)}
+        jobs = [job for job in jobs if job.kind in self._kinds and is_for_worker(job) and job.id not in self._running]
+        due = [job for job in jobs if job.id in dead or job.is_due(now)]
+        # First what a dead worker had, and then the oldest: with newer ones always in front, it might wait for ever.
+        due.sort(key=lambda job: (job.id not in dead, job.next_at or job.created_at, job.created_at))
+        for job in due:
             if len(self._running) >= self.options.concurrency or self._stopping.is_set():
                 break
-            if job.kind in self._kinds and is_for_worker(job):
-                taken += self._take(job, is_dead=job in dead)
-        mine = {job.id for job in due if job.kind in self._kinds and is_for_worker(job)}
-        return bool(self._running or taken or mine)
+            self._take(job, is_dead=job.id in dead)
+        return bool(self._running or due)
 
     def _report_unreadable(self, err: CorruptionError) -> None:
         """Log a job that a later release wrote, or that is damaged; once."""
@@ -118,18 +117,17 @@ class Worker:
             self._unreadable.add(str(err))
             _LOG.error("a job cannot be read, and is left alone: %s", err)
 
-    def _take(self, job: Job, *, is_dead: bool) -> bool:
+    def _take(self, job: Job, *, is_dead: bool) -> None:
         began = self._clock()
         name, lease_s = self.options.name, self.options.lease_s
         taken = acquire(self._store, job, name, is_dead=is_dead, lease_s=lease_s, now=self._store.now)
         if taken is None:
-            return False
+            return  # another worker was faster, or it has ended by what was asked
         _LOG.info("job %s begins", job.id, extra=_facts(taken))
         thread = threading.Thread(target=self._run_job, args=(taken, began), name=f"job {job.id}")
         with self._lock:
             self._running[job.id] = thread
         thread.start()
-        return True
 
     def _run_job(self, job: Job, leased_since: float) -> None:
         ended: Job | None = None
