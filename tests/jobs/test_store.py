@@ -10,7 +10,7 @@ import pytest
 from coldstream.errors import IdempotencyError, InvalidQueryError, JobNotFoundError, JobStateError, LostRaceError
 from coldstream.jobs import changes
 from coldstream.jobs.attempt import LeaseWatch, acquire
-from coldstream.jobs.job import OPEN_JOBS, JobState, Wish
+from coldstream.jobs.job import JOBS, OPEN_JOBS, JobState, Wish
 from coldstream.jobs.log_lines import KEPT_LINES
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.specs import JobKind, parse_spec
@@ -97,20 +97,57 @@ def test_an_ended_job_is_no_longer_open_and_one_that_is_tried_again_is(store: Jo
 
 def test_a_mark_that_an_interrupted_write_left_is_removed(store: JobStore, table: MemoryTable) -> None:
     job = store.create(SCRUB)
+    (mark,) = table.state_items(OPEN_JOBS)
     store.cancel(job.id)
-    table.put_state(StateItem(OPEN_JOBS, job.id, 1, b""))
+    table.put_state(mark)
     assert list(store.open_jobs()) == []
     assert list(table.state_items(OPEN_JOBS)) == []
 
 
 def test_a_resumed_job_is_open_though_its_old_mark_is_just_being_removed(store: JobStore, table: MemoryTable) -> None:
     job = store.create(SCRUB)
+    (old,) = table.state_items(OPEN_JOBS)
     store.update(job.id, lambda one: changes.failed(one, "broken", TimestampMs(1)))
-    table.put_state(StateItem(OPEN_JOBS, job.id, 1, b""))
-    old = StateItem(OPEN_JOBS, job.id, 1, b"")
+    # Whoever ended the job found its mark and stalls; another removes it, and somebody tries the job again.
+    assert list(table.state_items(OPEN_JOBS)) == []
     store.resume(job.id)
     with pytest.raises(LostRaceError):
         table.delete_state(old)
+    assert [one.id for one in store.open_jobs()] == [job.id]
+
+
+class HalfShownTable(MemoryTable):
+    """Shows what a transaction wrote, but for the job: GetItem finds that as it was before."""
+
+    hides = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: dict[str, StateItem | None] = {}
+
+    def put_state(self, *changed: StateItem) -> None:
+        before = {one.key: super(HalfShownTable, self).state_item(JOBS, one.key) for one in changed}
+        super().put_state(*changed)
+        self.before |= {one.key: before[one.key] for one in changed if one.partition == JOBS}
+
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        if self.hides and partition == JOBS and key in self.before:
+            return self.before[key]
+        return super().state_item(partition, key)
+
+
+def test_a_mark_that_shows_before_its_job_stays() -> None:
+    table = HalfShownTable()
+    store = JobStore(table)
+    job = store.create(SCRUB)
+    assert list(store.open_jobs()) == []
+    table.hides = False
+    assert [one.id for one in store.open_jobs()] == [job.id]
+    store.update(job.id, lambda one: changes.failed(one, "broken", TimestampMs(1)))
+    store.resume(job.id)
+    table.hides = True
+    assert list(store.open_jobs()) == []
+    table.hides = False
     assert [one.id for one in store.open_jobs()] == [job.id]
 
 

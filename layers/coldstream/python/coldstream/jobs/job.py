@@ -1,7 +1,7 @@
 """A job: what it is to do, in which state it is, who has it, and how far it is. One item of the manifest table.
 
     #jobs         {id}             the job, JSON as below; its revision is the item's
-    #open-jobs    {id}             a mark of each job that has not ended: workers look for work here
+    #open-jobs    {id}#{opening}   a mark of each job that has not ended: workers look for work here (`open_marks`)
     #job-keys     {sha256 of key}  an idempotency key, and the job that was created with it
     #job-log#…    {number % 1000}  the last lines of a job's log (`log_lines`)
 
@@ -124,7 +124,8 @@ class Job:
 
     `epoch` rises with each worker that takes it. `attempts` are those of this run without progress, `runs` and
     `failed_runs` those of a schedule that have ended. `run_began_at` is the time that relative times of this run mean.
-    `runner_state` is what another service says of it, such as EMR. `lines` counts the lines of its log.
+    `runner_state` is what another service says of it, such as EMR. `lines` counts the lines of its log, `openings` how
+    often it was created or tried again after it had ended.
     """
 
     id: str
@@ -149,6 +150,7 @@ class Job:
     runner_state: str = ""
     key_hash: str = ""
     lines: int = 0
+    openings: int = 1
     revision: int = 0
 
     @property
@@ -203,7 +205,7 @@ class Job:
 
 _PLAIN = (
     *("id", "created_at", "by", "epoch", "attempts", "runs", "failed_runs", "reason", "changed_at", "run_began_at"),
-    *("ended_at", "next_at", "runner_state", "key_hash", "lines"),
+    *("ended_at", "next_at", "runner_state", "key_hash", "lines", "openings"),
 )
 """The fields that JSON has as they are."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from coldstream.errors import (
+    ColdstreamError,
     CorruptionError,
     IdempotencyError,
     InvalidInputError,
@@ -24,6 +26,7 @@ from coldstream.errors import (
 from coldstream.jobs import changes
 from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS, Job, JobState, new_id
 from coldstream.jobs.log_lines import LogLine, delete_lines, items_of, read_lines
+from coldstream.jobs.open_marks import is_of_now, is_over, mark_of, marked_job
 from coldstream.jobs.sealing import sealed
 from coldstream.jobs.specs import JobKind, JobSpec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
@@ -66,7 +69,7 @@ class JobStore:
         """
         now = self._now()
         job = Job(new_id(now), sealed(spec), now, by=by, changed_at=now)
-        written = [StateItem(OPEN_JOBS, job.id, 1, b"")]
+        written = [mark_of(job)]
         if idempotency_key is not None:
             if not 1 <= len(idempotency_key) <= MAX_KEY:
                 raise InvalidInputError(
@@ -142,11 +145,13 @@ class JobStore:
         Marks that an interrupted write left are removed on the way.
         """
         for mark in self._table.state_items(OPEN_JOBS):
-            job = self.find(mark.key)
-            if job is not None and not job.state.has_ended:
+            job = self.find(marked_job(mark))
+            if job is None:
+                continue  # it is just being created: `delete` removes a job's marks before the job
+            if is_of_now(mark, job):
                 yield job
-            else:
-                self._drop(mark)
+            elif is_over(mark, job):
+                self._try_drop(mark)
 
     def pause(self, job_id: str, *, by: str = "") -> Job:
         """Pause a job, or ask its worker to. Raises JobNotFoundError, JobStateError."""
@@ -204,20 +209,22 @@ class JobStore:
 
         Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read.
         """
-        after = replace(after, revision=before.revision, lines=before.lines + len(lines))
-        written = [after.to_item(), *items_of(after.id, before.lines, lines)]
-        if before.state.has_ended and not after.state.has_ended:
-            mark = self._table.state_item(OPEN_JOBS, after.id)
-            # Whoever removes the mark of an ended job removes the one that it read: this is a later one.
-            written.append(StateItem(OPEN_JOBS, after.id, 1 if mark is None else mark.revision + 1, b""))
+        opens = before.state.has_ended and not after.state.has_ended
+        after = replace(
+            after,
+            revision=before.revision,
+            lines=before.lines + len(lines),
+            openings=before.openings + opens,
+        )
+        written = [after.to_item(), *items_of(after.id, before.lines, lines), *([mark_of(after)] if opens else [])]
         try:
             self._table.put_state(*written)
         except OutcomeUnknownError:
             there = self._table.state_item(JOBS, after.id)
             if there is None or there != written[0]:
                 raise LostRaceError(f"job {after.id}: no answer came, and what is there is another") from None
-        if after.state.has_ended and (mark := self._table.state_item(OPEN_JOBS, after.id)) is not None:
-            self._drop(mark)
+        if after.state.has_ended:
+            self._try_drop(mark_of(after))
         return replace(after, revision=before.revision + 1)
 
     def _of_key(self, key_hash: str, digest: str) -> Job | None:
@@ -238,6 +245,10 @@ class JobStore:
             self._table.delete_state(item)
         except LostRaceError:
             return  # it was renewed, or removed by another: both are as well
+
+    def _try_drop(self, mark: StateItem) -> None:
+        with suppress(ColdstreamError):  # it does no harm, and whoever looks for work next removes it
+            self._table.delete_state(mark)
 
 
 def _told(what: str, by: str) -> str:
