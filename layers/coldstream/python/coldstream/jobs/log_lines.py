@@ -33,7 +33,7 @@ class LogLine:
 
 def partition_of(job: str) -> str:
     """Return the partition that has a job's lines."""
-    return f"#job-log#{sha256(job.encode()).hexdigest()}"
+    return f"#job-log#{sha256(job.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> list[StateItem]:
@@ -63,10 +63,12 @@ def read_lines(table: ManifestReads, job: str, *, after: int = -1) -> list[LogLi
     return sorted(found, key=lambda line: line.number)
 
 
-def delete_lines(table: ManifestTable, job: str) -> None:
-    """Delete all lines of a job that has ended. Cost: one Query a page, and one DELETE a line."""
-    for item in list(table.state_items(partition_of(job))):
+def delete_lines(table: ManifestTable, job: str) -> int:
+    """Delete all lines of a deleted job; return how many there were. Cost: one Query a page, and one DELETE a line."""
+    found = list(table.state_items(partition_of(job)))
+    for item in found:
         try:
             table.delete_state(item)
         except LostRaceError:
             continue  # somebody else deletes the same job
+    return len(found)

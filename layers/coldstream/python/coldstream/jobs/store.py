@@ -7,10 +7,12 @@ worker's progress and a person's pause never overwrite each other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from coldstream.errors import (
@@ -42,6 +44,8 @@ MAX_KEY = 255
 MAX_SCANNED = 2000
 """Jobs that one page reads to find those of some state: a page may be short, and still have a cursor."""
 
+_retrying = partial(retrying, attempts=ATTEMPTS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
+
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
@@ -69,7 +73,7 @@ class JobStore:
         """
         now = self._now()
         job = Job(new_id(now), sealed(spec), now, by=by, changed_at=now)
-        written = [mark_of(job)]
+        written, digest = [mark_of(job)], ""
         if idempotency_key is not None:
             if not 1 <= len(idempotency_key) <= MAX_KEY:
                 raise InvalidInputError(
@@ -81,21 +85,23 @@ class JobStore:
             digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
             content = json.dumps({"job": job.id, "spec": digest}).encode()
             written.append(StateItem(JOB_KEYS, job.key_hash, 1, content))
-            earlier = self._of_key(job.key_hash, digest)
+            earlier = _retrying(LostRaceError)(lambda: self._of_key(job.key_hash, digest))
             if earlier is not None:
                 return earlier
         job = replace(job, lines=1)
         written += [job.to_item(), *items_of(job.id, 0, [(now, f"created by {by or 'somebody'}")])]
+        # All of it is new, so writing it again does no harm, whatever became of the first time.
+        calls = _retrying((LostRaceError, OutcomeUnknownError))
+        return calls(lambda: self._create(job, written, digest))
+
+    def _create(self, job: Job, written: Sequence[StateItem], digest: str) -> Job:
         try:
             self._table.put_state(*written)
         except (LostRaceError, OutcomeUnknownError):
-            made = self._table.state_item(JOBS, job.id)
-            if made is not None:
-                return Job.from_item(made)
-            earlier = self._of_key(job.key_hash, digest) if idempotency_key is not None else None
-            if earlier is None:
+            made = self.find(job.id) or (self._of_key(job.key_hash, digest) if job.key_hash else None)
+            if made is None:
                 raise
-            return earlier
+            return made
         return replace(job, revision=1)
 
     def get(self, job_id: str) -> Job:
@@ -173,19 +179,30 @@ class JobStore:
         )
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that has ended, and its log. Raises JobNotFoundError, JobStateError."""
-        job = self.get(job_id)
+        """Delete a job that has ended, its key and its log. Raises JobNotFoundError, JobStateError.
+
+        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item.
+        """
+        was_there = _retrying(LostRaceError)(lambda: self._delete(job_id))
+        # After the job: one that is tried again meanwhile keeps its lines, over which the next ones are written.
+        if not delete_lines(self._table, job_id) and not was_there:
+            raise JobNotFoundError(job_id)
+
+    def _delete(self, job_id: str) -> bool:
+        job = self.find(job_id)
+        if job is None:
+            return False
         changes.check_deletable(job)
-        delete_lines(self._table, job.id)
+        # Marks and key before the job: without a job nobody can tell any more that they are left over.
+        marks = self._table.state_items(OPEN_JOBS, after=job.id, page_items=10)
+        for mark in takewhile(lambda mark: marked_job(mark) == job.id, marks):
+            if is_over(mark, job):
+                self._drop(mark)
         if job.key_hash and (key := self._table.state_item(JOB_KEYS, job.key_hash)) is not None:
-            self._drop(key)
-        item = job.to_item()
-        try:
-            self._table.delete_state(StateItem(item.partition, item.key, job.revision, item.data))
-        except LostRaceError:
-            # It was resumed, or somebody else deletes it: then there is nothing left to say.
-            if self.find(job_id) is not None:
-                raise
+            if _content_of_key(key)[0] == job.id:  # else it was freed before, and is another job's now
+                self._table.delete_state(key)
+        self._table.delete_state(replace(job.to_item(), revision=job.revision))
+        return True
 
     def log(self, job_id: str, *, after: int = -1) -> list[LogLine]:
         """Return the kept lines of a job's log past a number. Cost: a GetItem, one Query. Raises JobNotFoundError."""
@@ -197,8 +214,7 @@ class JobStore:
 
         Cost: one GetItem and one PUT, or a transaction. Raises JobNotFoundError, and what `change` raises.
         """
-        calls = retrying(LostRaceError, attempts=ATTEMPTS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
-        return calls(lambda: self._update(job_id, change, say))
+        return _retrying(LostRaceError)(lambda: self._update(job_id, change, say))
 
     def _update(self, job_id: str, change: Change, say: str) -> Job:
         job = self.get(job_id)
@@ -231,14 +247,14 @@ class JobStore:
         item = self._table.state_item(JOB_KEYS, key_hash)
         if item is None:
             return None
-        try:
-            content = json.loads(item.data)
-            job_id, spec = str(content["job"]), content["spec"]
-        except (ValueError, TypeError, KeyError) as err:
-            raise CorruptionError(f"state item {JOB_KEYS} {item.key}", 0, f"malformed: {err}") from err
+        job_id, spec = _content_of_key(item)
         if spec != digest:
             raise IdempotencyError(job_id)
-        return self.get(job_id)
+        job = self.find(job_id)
+        if job is None:
+            # `delete` removes a job's key before the job, so this one does not show yet, or has just been deleted.
+            raise LostRaceError(f"job {job_id} of that idempotency key is just being written or deleted")
+        return job
 
     def _drop(self, item: StateItem) -> None:
         try:
@@ -249,6 +265,15 @@ class JobStore:
     def _try_drop(self, mark: StateItem) -> None:
         with suppress(ColdstreamError):  # it does no harm, and whoever looks for work next removes it
             self._table.delete_state(mark)
+
+
+def _content_of_key(item: StateItem) -> tuple[str, str]:
+    """Return the id of the job that was created with a key, and the digest of what it was to be."""
+    try:
+        content = json.loads(item.data)
+        return str(content["job"]), str(content["spec"])
+    except (ValueError, TypeError, KeyError) as err:
+        raise CorruptionError(f"state item {JOB_KEYS} {item.key}", 0, f"malformed: {err}") from err
 
 
 def _told(what: str, by: str) -> str:
