@@ -191,7 +191,7 @@ def test_a_job_that_was_tried_again_while_it_was_deleted_stays_whole() -> None:
     store = JobStore(table)
     job = store.create(SCRUB, idempotency_key="k")
     for number in range(KEPT_LINES):
-        store.update(job.id, lambda one: one, say=f"line {number}")  # noqa: B023
+        store.update(job.id, lambda one: one, say=f"line {number}")
     store.update(job.id, lambda one: changes.failed(one, "broken", TimestampMs(1)))
     table.meanwhile = lambda: store.resume(job.id)
     with pytest.raises(JobStateError, match="is waiting and cannot be deleted"):
@@ -271,7 +271,7 @@ def test_a_key_that_shows_before_its_job_is_of_that_job() -> None:
     table = HalfShownTable()
     store = JobStore(table)
     job = store.create(SPEC, idempotency_key="k")
-    threading.Timer(0.05, lambda: table.before.clear()).start()
+    threading.Timer(0.05, table.before.clear).start()
     assert store.create(SPEC, idempotency_key="k").id == job.id
 
 

@@ -205,6 +205,8 @@ def _kept(run: JobRun, every_s: float) -> Iterator[None]:
             except ColdstreamError as err:
                 # The lease may outlast it. If not, `should_stop` says so.
                 _LOG.warning("could not write how far job %s is: %s", run.job.id, err)
+            except Exception:  # noqa: BLE001  a thread that ended in silence would let the lease run out
+                _LOG.exception("could not write how far job %s is", run.job.id)
 
     keeper = threading.Thread(target=keep, name=f"lease of {run.job.id}", daemon=True)
     keeper.start()

@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
 from coldstream.units import TimestampMs
@@ -37,7 +38,11 @@ OPEN_JOBS = "#open-jobs"
 JOB_KEYS = "#job-keys"
 VERSION = 1
 
+# With the spec (MAX_SPEC_BYTES) and the reason, these stay below what an item holds: a job that could not be written
+# could not even end.
 MAX_CURSOR_BYTES = 100_000
+MAX_NAMED_BYTES = 2000
+MAX_BY_BYTES = 2000
 MAX_NAMED = 20
 """Of what was skipped, so many are named; the rest is counted."""
 
@@ -110,7 +115,7 @@ class Skipped:
 
     def plus(self, what: str, count: int, reason: str) -> Skipped:
         """Add something that was left out. What is named already is not counted again."""
-        text = f"{what}: {reason}"[:500]
+        text = short_text(f"{what}: {reason}"[:500], MAX_NAMED_BYTES)
         if text in self.named:
             return self
         if len(self.named) == MAX_NAMED:
@@ -174,9 +179,7 @@ class Job:
 
     def to_item(self) -> StateItem:
         """Encode it over the revision that it was read at. Raises InvalidInputError for a cursor that is too large."""
-        cursor = json.dumps(dict(self.cursor), separators=(",", ":"))
-        if len(cursor) > MAX_CURSOR_BYTES:
-            raise InvalidInputError("cursor", f"has {len(cursor)} bytes, of {MAX_CURSOR_BYTES} at most")
+        check_cursor(self.cursor)
         return StateItem(JOBS, self.id, self.revision + 1, json.dumps(self.to_dict(), separators=(",", ":")).encode())
 
     @classmethod
@@ -208,6 +211,17 @@ _PLAIN = (
     *("ended_at", "next_at", "runner_state", "key_hash", "lines", "openings"),
 )
 """The fields that JSON has as they are."""
+
+
+def check_cursor(cursor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of a cursor as it is read back. Raises InvalidInputError if it is too large or no JSON."""
+    try:
+        text = json.dumps(dict(cursor), separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as err:
+        raise InvalidInputError("cursor", f"is not JSON: {err}") from err
+    if len(text) > MAX_CURSOR_BYTES:
+        raise InvalidInputError("cursor", f"has {len(text)} bytes, of {MAX_CURSOR_BYTES} at most")
+    return MappingProxyType(json.loads(text))
 
 
 def new_id(now: TimestampMs) -> str:

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from coldstream.errors import CorruptionError, LostRaceError
+from coldstream.jobs.short_text import short_text
 from coldstream.manifest.state_item import StateItem
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.units import TimestampMs
 
 KEPT_LINES = 1000
 MAX_LINE = 2000
+MAX_LINE_BYTES = 12 * MAX_LINE
 MAX_LINES_AT_ONCE = 50
 
 
@@ -43,7 +45,7 @@ def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> 
             partition_of(job),
             f"{number % KEPT_LINES:04}",
             number // KEPT_LINES + 1,
-            json.dumps({"number": number, "at": at, "text": text[:MAX_LINE]}).encode(),
+            json.dumps({"number": number, "at": at, "text": short_text(text[:MAX_LINE], MAX_LINE_BYTES)}).encode(),
         )
         for number, (at, text) in enumerate(lines, first)
     ]

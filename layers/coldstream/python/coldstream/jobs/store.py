@@ -26,10 +26,11 @@ from coldstream.errors import (
     OutcomeUnknownError,
 )
 from coldstream.jobs import changes
-from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS, Job, JobState, new_id
+from coldstream.jobs.job import JOB_KEYS, JOBS, MAX_BY_BYTES, OPEN_JOBS, Job, JobState, new_id
 from coldstream.jobs.log_lines import LogLine, delete_lines, items_of, read_lines
 from coldstream.jobs.open_marks import is_of_now, is_over, mark_of, marked_job
 from coldstream.jobs.sealing import sealed
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
 from coldstream.retry import retrying
@@ -72,7 +73,7 @@ class JobStore:
         Cost: one transaction. Raises IdempotencyError if the key was given for another spec; InvalidInputError.
         """
         now = self._now()
-        job = Job(new_id(now), sealed(spec), now, by=by, changed_at=now)
+        job = Job(new_id(now), sealed(spec), now, by=short_text(by, MAX_BY_BYTES), changed_at=now)
         written, digest = [mark_of(job)], ""
         if idempotency_key is not None:
             if not 1 <= len(idempotency_key) <= MAX_KEY:
@@ -198,9 +199,9 @@ class JobStore:
         for mark in takewhile(lambda mark: marked_job(mark) == job.id, marks):
             if is_over(mark, job):
                 self._drop(mark)
-        if job.key_hash and (key := self._table.state_item(JOB_KEYS, job.key_hash)) is not None:
-            if _content_of_key(key)[0] == job.id:  # else it was freed before, and is another job's now
-                self._table.delete_state(key)
+        key = self._table.state_item(JOB_KEYS, job.key_hash) if job.key_hash else None
+        if key is not None and _content_of_key(key)[0] == job.id:  # else it was freed before, and is another job's now
+            self._table.delete_state(key)
         self._table.delete_state(replace(job.to_item(), revision=job.revision))
         return True
 
