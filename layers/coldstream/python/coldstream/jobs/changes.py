@@ -60,8 +60,14 @@ def changed(job: Job, changes: Mapping[str, Any], now: TimestampMs) -> Job:
     """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError."""
     _check_open(job, "cannot be edited")
     spec = edited(job.spec, changes)
-    # One that waits for what has changed, such as its end or its schedule, looks at once.
-    next_at = now if job.state is JobState.WAITING else job.next_at
+    if job.run_began_at is None and job.runs:
+        # Between two runs of a schedule: an edit begins none.
+        next_at = job.next_at
+        if spec.schedule is not None and spec.schedule != job.spec.schedule:
+            next_at = Schedule.parse(spec.schedule).next_after(now, now)
+    else:
+        # One that waits for what has changed, such as its end, looks at once.
+        next_at = now if job.state is JobState.WAITING else job.next_at
     return replace(job, spec=spec, next_at=next_at, changed_at=now)
 
 
