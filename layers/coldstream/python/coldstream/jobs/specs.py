@@ -216,6 +216,11 @@ def edited(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     return stored(parse_spec({**spec_to_dict(spec), **changes}))
 
 
+def is_same_work(one: JobSpec, other: JobSpec) -> bool:
+    """Tell whether two specs of a job differ at most in what is of no concern to its kind, such as its name."""
+    return one.model_copy(update={name: getattr(other, name) for name in CommonSpec.EDITABLE}) == other
+
+
 def spec_schema() -> dict[str, Any]:
     """Return the JSON schema of every kind of job."""
     return _ANY.json_schema()
