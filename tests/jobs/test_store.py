@@ -97,6 +97,15 @@ def test_jobs_are_listed_newest_first_a_page_at_a_time(table: MemoryTable) -> No
         store.page("\n")
 
 
+def test_a_page_of_few_among_many_costs_a_few_queries(table: MemoryTable) -> None:
+    store = JobStore(table)
+    for _ in range(1000):
+        store.create(SCRUB)
+    table.requests.clear()
+    assert store.page(limit=1, states=[JobState.FAILED]).jobs == ()
+    assert table.requests == {"Query": 4}
+
+
 def test_an_ended_job_is_no_longer_open_and_one_that_is_tried_again_is(store: JobStore, table: MemoryTable) -> None:
     job = store.create(SCRUB)
     assert [one.id for one in store.open_jobs()] == [job.id]

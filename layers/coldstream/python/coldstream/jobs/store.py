@@ -41,6 +41,7 @@ ATTEMPTS = 12
 FIRST_DELAY_S = 0.02
 MAX_DELAY_S = 1.0
 MAX_PAGE_JOBS = 500
+FILTERED_ITEMS = 250
 MAX_KEY = 255
 MAX_SCANNED = 2000
 """Jobs that one page reads to find those of some state: a page may be short, and still have a cursor."""
@@ -137,7 +138,9 @@ class JobStore:
             raise InvalidQueryError("cursor", "is none that a page of jobs had")
         found: list[Job] = []
         last = None
-        for number, item in enumerate(self._table.state_items(JOBS, after=cursor or "", page_items=limit + 1)):
+        # Of a filtered page most jobs may be others: a Query for each two of them would be a thousand.
+        page_items = max(limit + 1, FILTERED_ITEMS) if states or kinds else limit + 1
+        for number, item in enumerate(self._table.state_items(JOBS, after=cursor or "", page_items=page_items)):
             if len(found) == limit or number == MAX_SCANNED:
                 return JobPage(tuple(found), last)
             job = Job.from_item(item)
