@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from coldstream.errors import LeaseLostError, LostRaceError
 from coldstream.flow.boot_clock import boot_time_s
-from coldstream.jobs.job import Job, JobProgress, JobState, Skipped
+from coldstream.jobs.job import Job, JobProgress, JobState, Skipped, check_cursor
 from coldstream.jobs.log_lines import MAX_LINES_AT_ONCE
 from coldstream.jobs.specs import JobSpec
 from coldstream.jobs.store import JobStore
@@ -142,12 +141,15 @@ class JobRun:
     ) -> None:
         """Tell how far the run is. `cursor`, `done`, `total` and `lag_ms` replace, the others add.
 
-        Cursor and counts of one call are written together, so give them in one call.
+        Cursor and counts of one call are written together, so give them in one call. Raises InvalidInputError for a
+        cursor that is too large or no JSON.
         """
+        # Checked and copied here: in the thread that writes it, nobody could tell the kind of it.
+        copied = None if cursor is None else check_cursor(cursor)
         with self._values:
             now = self._progress
-            if cursor is not None:
-                self._cursor = MappingProxyType(dict(cursor))
+            if copied is not None:
+                self._cursor = copied
             self._progress = JobProgress(
                 done=now.done if done is None else done,
                 total=now.total if total is None else total,
@@ -188,7 +190,8 @@ class JobRun:
 
     def finish(self, change: Callable[[Job], Job], line: str) -> Job:
         """Write how the attempt ended, with all that was told. Raises LeaseLostError, UnavailableError."""
-        self.say(line)
+        with self._values:
+            self._lines.append((self._now(), line))  # whatever else is left out
         with self._writing:
             return self._write(change)
 
