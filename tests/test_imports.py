@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "terminal": BASE,
     "local": MANIFEST | {"terminal"},
     "cli": READ
+    | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
     | {"groups", "queues", "routing", "serve", "shards", "streams", "web"}
     | UPKEEP,
