@@ -117,7 +117,7 @@ def test_a_failed_attempt_is_tried_again_after_a_pause_and_too_many_fail_the_job
     world = world_of()
     job = created(world, kind, max_attempts=2)
 
-    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001, ARG001  a callback
+    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "head":
             raise UnavailableError("DynamoDB does not answer")
 
@@ -150,7 +150,7 @@ def test_a_defect_fails_the_job_with_its_trace_in_the_log(kind: JobKind) -> None
     world = world_of()
     job = created(world, kind)
 
-    def break_down(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001, ARG001  a callback
+    def break_down(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "head":
             raise ZeroDivisionError("a defect")
 

@@ -59,6 +59,10 @@ class JobStore:
         self._table = table
         self._now = now
 
+    def now(self) -> TimestampMs:
+        """Return the time by the clock of this store: that by which jobs are due."""
+        return self._now()
+
     def create(self, spec: JobSpec, *, by: str = "", idempotency_key: str | None = None) -> Job:
         """Create a job; with a key that was given before, return the job of that time.
 
@@ -136,13 +140,20 @@ class JobStore:
                 found.append(job)
         return JobPage(tuple(found), None)
 
-    def open_jobs(self) -> Iterator[Job]:
+    def open_jobs(self, on_unreadable: Callable[[CorruptionError], None] | None = None) -> Iterator[Job]:
         """Yield the jobs that have not ended, newest first. Cost: one Query a page, and one GetItem a job.
 
-        Marks that an interrupted write left are removed on the way.
+        Marks that an interrupted write left are removed on the way. A job that cannot be read is told, and the others
+        follow; without `on_unreadable` it raises CorruptionError.
         """
         for mark in self._table.state_items(OPEN_JOBS):
-            job = self.find(mark.key)
+            try:
+                job = self.find(mark.key)
+            except CorruptionError as err:
+                if on_unreadable is None:
+                    raise
+                on_unreadable(err)
+                continue
             if job is not None and not job.state.has_ended:
                 yield job
             else:

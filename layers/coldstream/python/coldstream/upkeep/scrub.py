@@ -58,7 +58,8 @@ class ScrubProgress:
     """What a run has come to: all that its cursor keeps.
 
     `after` is the last stream that is done, `position` that of the pass under way. `found`, `mended`, `unread`,
-    `unsettled` and `fragments` are of the passes that are done. `requests` and `read_bytes` are of the budget. `todo` is what to do about the worst damage so far, of `severity`.
+    `unsettled` and `fragments` are of the passes that are done. `requests` and `read_bytes` are of the
+    budget. `todo` is what to do about the worst damage so far, of `severity`.
     """
 
     unit: str = "streams"
@@ -160,6 +161,7 @@ class _JobScrub:
         stores = archive.stores
         self._scrubber = Scrubber(stores.table, stores.objects, stores.keys, stores.now)
         self._options = ScrubOptions(deep=spec.deep, repair=spec.repair)
+        self._told_bytes = progress.read_bytes
         self._budget = Budget(spec.max_requests, parse_size(spec.max_read))
 
     def begin(self, found: Survey) -> None:
@@ -195,7 +197,10 @@ class _JobScrub:
                 should_stop=portion,
             )
             self._progress = before.with_portion(report, self._say(report), after)
-            self._tell(report.spent.data_bytes - before.read_bytes)
+            is_further = report.is_complete or self._progress.position != before.position
+            if is_further:
+                # Else nothing is: what was only read is no progress, and is read again.
+                self._tell()
             if report.is_complete:
                 return None
             if portion.is_stopped:
@@ -203,7 +208,7 @@ class _JobScrub:
             if not portion.is_used_up:
                 return self._spent_budget()
             # Without a new position, what is next takes more requests than a portion has.
-            requests = requests * 2 if self._progress.position == before.position else PORTION_REQUESTS
+            requests = PORTION_REQUESTS if is_further else requests * 2
 
     def end(self, choice: StreamChoice) -> RunEnd:
         """End a run that has been through all. Raises DamageError."""
@@ -234,8 +239,9 @@ class _JobScrub:
         progress = self._progress
         told = f"{progress.requests} requests and {progress.read_bytes} bytes, the budget of a run, are used up"
         # What comes next has the whole budget again.
-        self._progress = replace(progress, requests=0, read_bytes=0)
-        self._tell(0)
+        self._tell()
+        self._progress, self._told_bytes = replace(progress, requests=0, read_bytes=0), 0
+        self._tell()
         if self._spec.schedule is None:
             raise BudgetError(f"{told}, and {progress.all_fragments} fragments are checked: resume the job to go on")
         now = self._archive.stores.now()
@@ -243,8 +249,9 @@ class _JobScrub:
             Schedule.parse(self._spec.schedule).next_after(self._run.began_at, now), f"{told}; goes on then"
         )
 
-    def _tell(self, read_bytes: int) -> None:
-        progress = self._progress
+    def _tell(self) -> None:
+        progress, read_bytes = self._progress, self._progress.read_bytes - self._told_bytes
+        self._told_bytes = progress.read_bytes
         done = progress.all_fragments
         if progress.unit == "streams":
             done = progress.passed + (0 if progress.position is None else progress.position.streams_done)
