@@ -212,7 +212,7 @@ def test_workers_that_die_of_a_job_again_and_again_fail_it() -> None:
     lambdas = Lambdas()
     job = lambdas.create(max_attempts=2)
 
-    def die(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001, ARG001  a callback
+    def die(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "head":
             raise Killed
 
@@ -254,7 +254,7 @@ def test_a_failed_attempt_waits_and_sends_nothing() -> None:
     lambdas = Lambdas()
     job = lambdas.create()
 
-    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001, ARG001  a callback
+    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "complete_upload":
             raise UnavailableError("S3 does not answer")
 

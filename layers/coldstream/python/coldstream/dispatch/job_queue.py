@@ -64,12 +64,13 @@ class SqsJobQueue:
 
     def waiting(self) -> int:
         """Ask how many messages wait. Cost: one GetQueueAttributes."""
-        name = "ApproximateNumberOfMessages"
         try:
-            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])
+            answer = self._client.get_queue_attributes(
+                QueueUrl=self._url, AttributeNames=["ApproximateNumberOfMessages"]
+            )
         except SDK_ERRORS as err:
             raise from_aws(err, f"queue {self._url}") from err
-        return int(answer.get("Attributes", {}).get(name, 0))
+        return int(answer.get("Attributes", {}).get("ApproximateNumberOfMessages", "0"))
 
 
 def message_of(job_id: str) -> str:

@@ -67,8 +67,8 @@ def check_runner(spec: JobSpec, available: AvailableRunners | None = None) -> No
             raise RunnerError(f"{problem}: leave out the runner, or say worker")
         case Runner.EMR if available is not None and not available.has_emr:
             raise RunnerError(
-                "EMR Serverless is not configured: deploy with WithSpark=true and Jobs=on, or set COLDSTREAM_EMR_APPLICATION,"
-                " COLDSTREAM_EMR_ROLE and COLDSTREAM_EMR_SCRIPTS, or say worker"
+                "EMR Serverless is not configured: deploy with WithSpark=true and Jobs=on, or set COLDSTREAM_EMR_*, or"
+                " say worker"
             )
 
 
