@@ -56,6 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE | {"flow"},
     "jobs": STORE | {"erase", "flow"},
+    "upkeep": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub"},
+    "dispatch": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub", "upkeep"},
     "queues": READ | {"archive", "ingest"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
@@ -69,7 +71,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     | UPKEEP,
 }
 OUTSIDE = {
-    "functions": STORE | {"api", "archive", "flow", "resolve", "runtime"} | UPKEEP,
+    "functions": STORE
+    | {"api", "archive", "console", "dispatch", "flow", "jobs", "resolve", "runtime", "upkeep"}
+    | UPKEEP,
     "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
     "scripts": set(MAY_IMPORT) - {"api", "cli", "runtime"},
     "bench": set(MAY_IMPORT) - {"api", "cli", "runtime"},

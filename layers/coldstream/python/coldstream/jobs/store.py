@@ -76,6 +76,10 @@ class JobStore:
         self._table = table
         self._now = now
 
+    def now(self) -> TimestampMs:
+        """Return the time by the clock of this store: that by which jobs are due."""
+        return self._now()
+
     def create(self, spec: JobSpec, *, by: str = "", idempotency_key: str | None = None) -> Job:
         """Create a job; with a key that was given before, return the job of that time.
 
@@ -164,13 +168,20 @@ class JobStore:
                 found.append(job)
         return JobPage(tuple(found), None)
 
-    def open_jobs(self) -> Iterator[Job]:
+    def open_jobs(self, on_unreadable: Callable[[CorruptionError], None] | None = None) -> Iterator[Job]:
         """Yield the jobs that have not ended, newest first. Cost: one Query a page, and one GetItem a job.
 
-        Marks that an interrupted write left are removed on the way.
+        Marks that an interrupted write left are removed on the way. A job that cannot be read is told, and the others
+        follow; without `on_unreadable` it raises CorruptionError.
         """
         for mark in self._table.state_items(OPEN_JOBS):
-            job = self.find(marked_job(mark))
+            try:
+                job = self.find(marked_job(mark))
+            except CorruptionError as err:
+                if on_unreadable is None:
+                    raise
+                on_unreadable(err)
+                continue
             if job is None:
                 continue  # it is just being created: `delete` removes a job's marks before the job
             if is_of_now(mark, job):
