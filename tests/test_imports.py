@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resolve": STORE,
     "scrub": STORE | {"flow"},
     "runtime": STORE | {"archive", "resolve"},
+    "api": STORE | {"browse", "jobs", "resolve", "runtime"},
     # Beside a broker.
     "live": MANIFEST,
     "management": READ,
@@ -67,10 +68,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     | UPKEEP,
 }
 OUTSIDE = {
-    "functions": STORE | {"archive", "flow", "resolve", "runtime"} | UPKEEP,
+    "functions": STORE | {"api", "archive", "flow", "resolve", "runtime"} | UPKEEP,
     "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
-    "scripts": set(MAY_IMPORT) - {"cli", "runtime"},
-    "bench": set(MAY_IMPORT) - {"cli", "runtime"},
+    "scripts": set(MAY_IMPORT) - {"api", "cli", "runtime"},
+    "bench": set(MAY_IMPORT) - {"api", "cli", "runtime"},
 }
 """What is no part of the package, and which parts of the package it may use."""
 

@@ -50,7 +50,12 @@ def test_each_kind_is_read_back_as_it_was_written(kind: JobKind) -> None:
         ({"kind": "retention", "bogus": 1}, "bogus"),
         ({"kind": "retention", "name": "a\x1b[2J"}, "name"),
         ({"kind": "retention", "max_attempts": 0}, "max_attempts"),
+        ({"kind": "compact", "target_size": "1KiB"}, "target_size"),
+        ({"kind": "compact", "target_size": "5GiB"}, "target_size"),
         ({"kind": "scrub", "max_read": "much"}, "max_read"),
+        ({"kind": "scrub", "max_read": "1KiB"}, "max_read"),
+        ({"kind": "scrub", "max_requests": 99}, "max_requests"),
+        ({"kind": "erase", "stream": "orders", "offsets": "9:9", "reason": "x"}, "offsets"),
         ({"kind": "erase", "stream": "orders", "offsets": "1-5", "reason": "x"}, "offsets"),
     ],
 )

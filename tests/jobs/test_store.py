@@ -53,6 +53,13 @@ def test_the_same_key_creates_one_job_and_another_spec_is_refused(store: JobStor
     assert len(store.page().jobs) == 1
 
 
+def test_a_repeat_with_the_same_key_is_told_from_a_new_job(store: JobStore) -> None:
+    first, repeat = (store.create_once(SPEC, idempotency_key="k") for _ in range(2))
+    assert (first.is_new, repeat.is_new) == (True, False)
+    assert first.job.id == repeat.job.id
+    assert store.create_once(SPEC).is_new
+
+
 def test_many_who_create_with_one_key_at_once_get_one_job(store: JobStore) -> None:
     found: list[str] = []
     threads = [

@@ -25,13 +25,15 @@ class BodyView:
     """The first bytes of a body, and the size of all of it.
 
     `data` is what was published: the bytes of the data sections, of a value that is text or binary, or of the whole
-    message if it is not AMQP. Any other value, and a sequence, is there as JSON, and `is_rendered` says so.
+    message if it is not AMQP. Any other value, and a sequence, is there as JSON, and `is_rendered` says so; one that is
+    too large to be decoded is there as its bytes. `type` is AMQP's name of a value's type.
     """
 
     kind: BodyKind
     data: bytes
     size_bytes: int
     is_rendered: bool = False
+    type: str = "binary"
 
     @property
     def is_cut(self) -> bool:

@@ -20,13 +20,15 @@ from coldstream.jobs.spec_fields import (
     CommonSpec,
     Duration,
     End,
+    OffsetRange,
     PollInterval,
     Rate,
-    Size,
+    ReadSize,
     Start,
     StoreStart,
     StreamName,
     StreamPatterns,
+    TargetSize,
     Text,
 )
 from coldstream.jobs.targets import TARGET_TYPES, BrokerName, Target
@@ -96,7 +98,7 @@ class CompactSpec(CommonSpec):
     kind: Literal[JobKind.COMPACT]
     streams: AllStreams = ()
     older_than: Annotated[Duration, Field(description="Leave fragments alone that are younger")] = "1h"
-    target_size: Annotated[Size, Field(description="Merge up to this size")] = "512MiB"
+    target_size: Annotated[TargetSize, Field(description="Merge up to this size, from 64KiB to 4GiB")] = "512MiB"
     encoding: Annotated[Literal["identity", "zstd-seekable"], Field(description="zstd-seekable is compressed")] = (
         "zstd-seekable"
     )
@@ -110,8 +112,8 @@ class ScrubSpec(CommonSpec):
     streams: AllStreams = ()
     deep: Annotated[bool, Field(description="Read every byte")] = False
     repair: Annotated[bool, Field(description="Mend what has a repair that loses nothing")] = False
-    max_requests: Annotated[int, Field(ge=1, le=10**9, description="Requests of a run")] = 1_000_000
-    max_read: Annotated[Size, Field(description="Bytes that a run reads at most")] = "1TiB"
+    max_requests: Annotated[int, Field(ge=100, le=10**9, description="Requests of a run")] = 1_000_000
+    max_read: Annotated[ReadSize, Field(description="Bytes that a run reads at most")] = "1TiB"
 
 
 class EraseSpec(CommonSpec):
@@ -124,9 +126,7 @@ class EraseSpec(CommonSpec):
     kind: Literal[JobKind.ERASE]
     stream: StreamName
     incarnation: Annotated[Text | None, Field(description="Else the newest incarnation")] = None
-    offsets: Annotated[
-        str | None, Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$", description="A:B, from A up to, not including, B")
-    ] = None
+    offsets: Annotated[OffsetRange | None, Field(description="A:B, from A up to, not including, B")] = None
     key: Annotated[str | None, Field(max_length=1000, description="Messages with this routing key")] = None
     filter_value: Annotated[str | None, Field(max_length=1000, description="Messages with this filter value")] = None
     properties: Annotated[

@@ -48,6 +48,14 @@ class JobPage:
     cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class CreatedJob:
+    """A job that was created; `is_new` is False if that was an earlier request with the same idempotency key."""
+
+    job: Job
+    is_new: bool
+
+
 Change = Callable[[Job], Job]
 """Returns what becomes of a job. It may be called again with a later state of it."""
 
@@ -64,6 +72,10 @@ class JobStore:
 
         Cost: one transaction. Raises IdempotencyError if the key was given for another spec; InvalidInputError.
         """
+        return self.create_once(spec, by=by, idempotency_key=idempotency_key).job
+
+    def create_once(self, spec: JobSpec, *, by: str = "", idempotency_key: str | None = None) -> CreatedJob:
+        """Create a job as `create` does, and tell whether it is new."""
         now = self._now()
         job = Job(new_id(now), sealed(spec), now, by=by, changed_at=now)
         written = [StateItem(OPEN_JOBS, job.id, 1, b"")]
@@ -80,7 +92,7 @@ class JobStore:
             written.append(StateItem(JOB_KEYS, job.key_hash, 1, content))
             earlier = self._of_key(job.key_hash, digest)
             if earlier is not None:
-                return earlier
+                return CreatedJob(earlier, is_new=False)
         job = replace(job, lines=1)
         written += [job.to_item(), *items_of(job.id, 0, [(now, f"created by {by or 'somebody'}")])]
         try:
@@ -88,12 +100,12 @@ class JobStore:
         except (LostRaceError, OutcomeUnknownError):
             made = self._table.state_item(JOBS, job.id)
             if made is not None:
-                return Job.from_item(made)
+                return CreatedJob(Job.from_item(made), is_new=True)
             earlier = self._of_key(job.key_hash, digest) if idempotency_key is not None else None
             if earlier is None:
                 raise
-            return earlier
-        return replace(job, revision=1)
+            return CreatedJob(earlier, is_new=False)
+        return CreatedJob(replace(job, revision=1), is_new=True)
 
     def get(self, job_id: str) -> Job:
         """Return a job. Cost: one GetItem. Raises JobNotFoundError."""

@@ -343,7 +343,7 @@ class ProblemBody(ApiBody):
             "examples": [
                 {
                     "type": "urn:coldstream:problem:invalid-query",
-                    "title": "The query means nothing",
+                    "title": "The request means nothing",
                     "status": 400,
                     "detail": "offset: '-1' is not a number from 0 to 2^64 - 1",
                     "instance": "urn:coldstream:request:1f0c6a52-8b53-4f8c-9a55-1d6a38a4d6f1",

@@ -1,4 +1,4 @@
-"""Errors as problems (RFC 9457), and back: the resolver function sends them, and its client raises them again."""
+"""Errors as problems (RFC 9457), and back: the HTTP APIs send them, and the resolver's client raises them again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ from coldstream.errors import (
     AccessDeniedError,
     ColdstreamError,
     CorruptionError,
+    GapError,
+    IdempotencyError,
     InvalidInputError,
     InvalidQueryError,
     InvalidSettingError,
+    JobNotFoundError,
+    JobStateError,
     LogicalNameError,
+    LostRaceError,
+    MediaTypeError,
+    NotFoundError,
     NotPermittedError,
+    NotRestoredError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
     RouteNotFoundError,
     StreamNotFoundError,
     UnavailableError,
@@ -63,26 +73,46 @@ class ProblemKind:
         )
 
 
-INVALID_QUERY = ProblemKind("invalid-query", HTTPStatus.BAD_REQUEST, "The query means nothing")
-NOT_PERMITTED = ProblemKind("not-permitted", HTTPStatus.FORBIDDEN, "Reading that stream is not permitted")
+INVALID_QUERY = ProblemKind("invalid-query", HTTPStatus.BAD_REQUEST, "The request means nothing")
+NOT_PERMITTED = ProblemKind("not-permitted", HTTPStatus.FORBIDDEN, "That is not permitted")
 STREAM_NOT_FOUND = ProblemKind("stream-not-found", HTTPStatus.NOT_FOUND, "The archive has no such stream")
 SUPER_NOT_FOUND = ProblemKind("super-not-found", HTTPStatus.NOT_FOUND, "The archive has no such sharded stream")
 ROUTE_NOT_FOUND = ProblemKind("route-not-found", HTTPStatus.NOT_FOUND, "The API has no such path")
+JOB_NOT_FOUND = ProblemKind("job-not-found", HTTPStatus.NOT_FOUND, "The archive has no such job")
+NOT_FOUND = ProblemKind("not-found", HTTPStatus.NOT_FOUND, "There is no such thing")
+GAP = ProblemKind("gap", HTTPStatus.NOT_FOUND, "These offsets are not archived")
+JOB_STATE = ProblemKind("job-state", HTTPStatus.CONFLICT, "The job is in a state in which that cannot be done")
+OTHER_REQUEST = ProblemKind(
+    "idempotency-key-reused", HTTPStatus.CONFLICT, "The idempotency key was given for another request"
+)
+NOT_RESTORED = ProblemKind("not-restored", HTTPStatus.CONFLICT, "The object is in a cold storage class")
+MEDIA = ProblemKind("unsupported-media-type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The body is of another media type")
 METHOD_NOT_ALLOWED = ProblemKind("method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED, "The path has no such method")
 CORRUPT = ProblemKind("archive-corrupt", HTTPStatus.INTERNAL_SERVER_ERROR, "The archive is not what its format says")
 UNAVAILABLE = ProblemKind(
     "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "A service did not answer; try again", tells=False
 )
-INTERNAL = ProblemKind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The resolver failed", tells=False)
+INTERNAL = ProblemKind("internal-error", HTTPStatus.INTERNAL_SERVER_ERROR, "The function failed", tells=False)
 
 # The first class that matches decides, so subclasses come before their bases. An error of the resolver's own settings
 # or AWS permissions is an internal error: the client cannot correct it, and its message may name resources.
 _KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (InvalidSettingError, INTERNAL),
+    (MediaTypeError, MEDIA),
     (InvalidInputError, INVALID_QUERY),
     (StreamNotFoundError, STREAM_NOT_FOUND),
     (LogicalNameError, SUPER_NOT_FOUND),
     (RouteNotFoundError, ROUTE_NOT_FOUND),
+    (JobNotFoundError, JOB_NOT_FOUND),
+    (ObjectNotFoundError, INTERNAL),
+    (NotFoundError, NOT_FOUND),
+    (GapError, GAP),
+    (JobStateError, JOB_STATE),
+    (IdempotencyError, OTHER_REQUEST),
+    (NotRestoredError, NOT_RESTORED),
+    # Others kept being first, or no answer came: the same request may do better.
+    (LostRaceError, UNAVAILABLE),
+    (OutcomeUnknownError, UNAVAILABLE),
     (CorruptionError, CORRUPT),
     (NotPermittedError, NOT_PERMITTED),
     (AccessDeniedError, INTERNAL),
@@ -100,6 +130,11 @@ def problem_of(err: Exception, *, instance: str | None = None) -> Problem:
     kind = kind_of(err)
     field = err.field if isinstance(err, InvalidInputError) and kind is INVALID_QUERY else None
     return kind.body(str(err) if kind.tells else kind.title, instance=instance, field=field)
+
+
+def instance_of(request_id: str) -> str:
+    """Return the URN by which a problem names a request."""
+    return f"urn:coldstream:request:{request_id}"
 
 
 def error_of(problem: Problem) -> ColdstreamError:

@@ -1,4 +1,4 @@
-"""The audit line of each lookup: who asked for what, and what the answer was. It never holds a URL or a token.
+"""The audit line of each lookup and each change: who asked for what, and the outcome. It never holds a URL or a token.
 
 The line is JSON with `"service":"coldstream-audit"`, and is written whatever the log level.
 """
@@ -26,7 +26,7 @@ logger = Logger(service="coldstream-audit", level="INFO", location=None)
 
 @dataclass(slots=True)
 class AuditLine:
-    """What is known of one lookup so far."""
+    """What is known of one lookup or change so far."""
 
     fields: dict[str, Any]
 
@@ -45,8 +45,8 @@ class AuditLine:
 
 
 @contextmanager
-def audited(event: Mapping[str, Any], operation: str, **query: Any) -> Iterator[AuditLine]:
-    """Write the line of a lookup when it ends, also if it fails: a denied lookup is the one that an audit looks for."""
+def audited(event: Mapping[str, Any], operation: str, *, message: str = "lookup", **query: Any) -> Iterator[AuditLine]:
+    """Write the line of a lookup or a change when it ends, also if it fails: an audit looks for what was denied."""
     caller = Caller.of(event)
     line = AuditLine(
         {
@@ -65,7 +65,7 @@ def audited(event: Mapping[str, Any], operation: str, **query: Any) -> Iterator[
         status = kind_of(err).status
         raise
     finally:
-        logger.info("lookup", status=int(status), **line.fields)
+        logger.info(message, status=int(status), **line.fields)
 
 
 def start_text(start: OffsetSpec | Continue) -> str:

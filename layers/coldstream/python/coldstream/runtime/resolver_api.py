@@ -5,60 +5,27 @@ The function loads this module for a request that `query` does not read. `make g
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
-from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
-from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler.openapi.params import Query
-from aws_lambda_powertools.event_handler.openapi.types import OpenAPIResponse
 
 from coldstream.errors import InvalidQueryError
 from coldstream.resolve.answer import DEFAULT_MAX_BYTES, DEFAULT_MAX_RANGES, MAX_RANGES, Bounds, RangesQuery
-from coldstream.resolve.api import AnswerBody, DescriptionBody, GatewayBody, ProblemBody, StreamsBody
-from coldstream.resolve.problem import INVALID_QUERY, MEDIA_TYPE, METHOD_NOT_ALLOWED, ROUTE_NOT_FOUND, Problem
+from coldstream.resolve.api import AnswerBody, DescriptionBody, StreamsBody
 from coldstream.resolve.resolver import MAX_STREAMS
 from coldstream.resolve.shard_api import ShardMapBody
 from coldstream.resolve.super_answer import SuperOrder, SuperQuery
 from coldstream.resolve.super_api import SuperAnswerBody
 from coldstream.runtime import resolving
-from coldstream.runtime.query import SIGNATURE, start_of, super_start_of
+from coldstream.runtime.openapi_document import answers, document_of, text_of
+from coldstream.runtime.query import start_of, super_start_of
+from coldstream.runtime.strict_api import make_strict
 
 API_VERSION = "1.0"
 
 app = APIGatewayHttpResolver(enable_validation=True)
-
-
-def _answers(success: str, *problems: tuple[HTTPStatus, str]) -> dict[int, OpenAPIResponse]:
-    """Describe a route's responses: the resolver's own, and those of API Gateway, which may reject a request first."""
-    own = {
-        HTTPStatus.BAD_REQUEST: "The query means nothing",
-        HTTPStatus.INTERNAL_SERVER_ERROR: "The resolver failed, or the archive is damaged",
-        HTTPStatus.SERVICE_UNAVAILABLE: "A service behind the resolver did not answer; try again after `Retry-After`",
-    } | dict(problems)
-    described: dict[int, OpenAPIResponse] = {
-        HTTPStatus.OK.value: {"description": success},
-        HTTPStatus.UNAUTHORIZED.value: _gateways("The API wants a token, and this request has no valid one"),
-        HTTPStatus.FORBIDDEN.value: _gateways("The signature is missing or wrong, or its owner may not call this API"),
-        HTTPStatus.TOO_MANY_REQUESTS.value: _gateways("More requests than the API admits; try again later"),
-    }
-    for status, description in own.items():
-        problem: OpenAPIResponse = {"description": description, "content": {MEDIA_TYPE: {"model": ProblemBody}}}
-        other = described.get(status.value)
-        if other is not None:
-            problem["description"] += ". " + other["description"]
-            problem["content"] |= other["content"]
-        described[status.value] = problem
-    return dict(sorted(described.items()))
-
-
-def _gateways(description: str) -> OpenAPIResponse:
-    """Describe a response of API Gateway itself."""
-    return {"description": description, "content": {"application/json": {"model": GatewayBody}}}
 
 
 _NO_STREAM = (HTTPStatus.NOT_FOUND, "The archive has no such stream")
@@ -79,7 +46,7 @@ IncarnationName = Annotated[
     "/streams",
     operation_id="listStreams",
     summary="List the streams of the archive",
-    responses=_answers("Some of the streams, and a cursor while there are more"),
+    responses=answers("Some of the streams, and a cursor while there are more"),
 )
 def list_streams(
     cursor: Annotated[str | None, Query(description="`cursor` of the page before")] = None,
@@ -98,7 +65,7 @@ def list_streams(
     "/stream",
     operation_id="describeStream",
     summary="Describe a stream",
-    responses=_answers("What is archived of the stream", _NO_STREAM, _NOT_PERMITTED),
+    responses=answers("What is archived of the stream", _NO_STREAM, _NOT_PERMITTED),
 )
 def describe_stream(
     vhost: Vhost,
@@ -116,7 +83,7 @@ def describe_stream(
     "/super",
     operation_id="describeSuper",
     summary="Describe a sharded stream",
-    responses=_answers("The map of the sharded stream", _NO_SUPER, _NOT_PERMITTED),
+    responses=answers("The map of the sharded stream", _NO_SUPER, _NOT_PERMITTED),
 )
 def describe_super(vhost: Vhost, name: LogicalName) -> ShardMapBody:
     """Return the versions, partitions and lineage of a logical name. Costs one GetItem."""
@@ -127,7 +94,7 @@ def describe_super(vhost: Vhost, name: LogicalName) -> ShardMapBody:
     "/ranges",
     operation_id="resolveRanges",
     summary="Find the byte ranges that hold a stream from an offset or a time on",
-    responses=_answers(
+    responses=answers(
         "Ranges, each with a URL that grants it; or the gap or tail that is there instead",
         _NO_STREAM,
         _NOT_PERMITTED,
@@ -213,77 +180,16 @@ def resolve_ranges(
     return AnswerBody.of(answer)
 
 
-def known_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Reject a parameter that the route does not have. Ignored, a misspelt one would give a wrong answer."""
-    known = {parameter.alias for parameter in app.context["_route"].dependant.query_params}
-    # For an unknown path or method, Powertools has a route without parameters, and `no_route` answers.
-    for name in app.current_event.query_string_parameters if known else ():
-        if name not in known and not name.startswith(SIGNATURE):
-            raise InvalidQueryError(
-                name[:80], f"is not a parameter here; the parameters are {', '.join(sorted(known))}"
-            )
-    return next_middleware(app)
-
-
-def invalid(err: RequestValidationError) -> Response[str]:
-    """Report what Powertools found wrong with the parameters."""
-    first = err.errors()[0]
-    # Our own answer failed validation: that is no fault of the client.
-    if first["loc"][0] == "response":
-        return failed(err)
-    field = str(first["loc"][-1])
-    return _problem(INVALID_QUERY.body(f"{field}: {first['msg']}", instance=_instance(), field=field))
-
-
-def no_route(_: NotFoundError) -> Response[str]:
-    """Report an unknown path, or a method that a known path does not have."""
-    event = app.current_event
-    if event.path in {"/streams", "/stream", "/super", "/ranges"}:
-        detail = f"{event.http_method} {event.path}: use GET"
-        return _problem(METHOD_NOT_ALLOWED.body(detail, instance=_instance()), {"Allow": "GET"})
-    return _problem(ROUTE_NOT_FOUND.body(f"no {event.path}", instance=_instance()))
-
-
-def failed(err: Exception) -> Response[str]:
-    """Report every other error."""
-    problem, headers = resolving.report_error(err, app.lambda_context.aws_request_id)
-    return _problem(problem, headers)
-
-
-def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response[str]:
-    return Response(problem.status, MEDIA_TYPE, problem.to_json(), dict(headers or {}))
-
-
-def _instance() -> str:
-    return resolving.instance(app.lambda_context.aws_request_id)
-
-
-app.use([known_parameters])
-app.exception_handler(RequestValidationError)(invalid)
-app.not_found(no_route)
-app.exception_handler(Exception)(failed)
+make_strict(app, dict.fromkeys(("/streams", "/stream", "/super", "/ranges"), "GET"), resolving.report_error)
 
 
 def openapi() -> str:
     """Return the OpenAPI document, docs/openapi.json."""
-    document: dict[str, Any] = json.loads(
-        app.get_openapi_json_schema(
-            title="coldstream resolver",
-            version=API_VERSION,
-            description="Which byte ranges of which S3 objects hold a RabbitMQ stream, from an offset or a time on."
-            " A parameter that is not described here is an error.",
-        )
+    document = document_of(
+        app,
+        title="coldstream resolver",
+        version=API_VERSION,
+        description="Which byte ranges of which S3 objects hold a RabbitMQ stream, from an offset or a time on."
+        " A parameter that is not described here is an error.",
     )
-    # Powertools describes errors of its own, which this API never returns.
-    for path in document["paths"].values():
-        path["get"]["responses"].pop("422")
-    components = document["components"]
-    for schema in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
-        components["schemas"].pop(schema)
-    signature = {"type": "apiKey", "in": "header", "name": "Authorization"}
-    components["securitySchemes"] = {
-        "sigv4": signature | {"x-amazon-apigateway-authtype": "awsSigv4"},
-        "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    }
-    document["security"] = [{"sigv4": []}, {"token": []}]
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return text_of(document)

@@ -14,7 +14,7 @@ from coldstream.errors import ColdstreamError
 from coldstream.resolve.answer import Answer, Description, RangesQuery
 from coldstream.resolve.caller import Caller
 from coldstream.resolve.permissions import Permissions
-from coldstream.resolve.problem import UNAVAILABLE, Problem, problem_of
+from coldstream.resolve.problem import UNAVAILABLE, Problem, instance_of, problem_of
 from coldstream.resolve.resolver import Resolver
 from coldstream.runtime.archive_reads import archive_reads
 from coldstream.runtime.audit import audited, start_text, super_start_text
@@ -105,14 +105,9 @@ def answer_streams(event: Mapping[str, Any], cursor: str | None, limit: int, *, 
 
 def report_error(err: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
     """Return the problem and the headers that report an error to the client. Log an error that is not the client's."""
-    problem = problem_of(err, instance=instance(request_id))
+    problem = problem_of(err, instance=instance_of(request_id))
     if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         retryable = isinstance(err, ColdstreamError) and err.retryable
         logger.error("request failed", problem=problem.type, retryable=retryable, exc_info=err)
         metrics.add_metric("Failures", MetricUnit.Count, 1)
     return problem, {"Retry-After": str(RETRY_AFTER_S)} if problem.type == UNAVAILABLE.type else {}
-
-
-def instance(request_id: str) -> str:
-    """Return the URN by which a problem names a request."""
-    return f"urn:coldstream:request:{request_id}"
