@@ -117,13 +117,11 @@ def form_of(kind: JobKind, typed: FormFields, *, is_new: bool) -> JobForm:
     target = typed.get("target.type")
     target = target if target in TARGETS else TARGET_TYPES[0]
     model = SPECS[kind]
-    names = [name for name in model.model_fields if name not in _NOT_ASKED and name not in _AT_THE_END]
-    names.sort(key=lambda name: name in {"vhost"})  # the streams first, and then where they are
-    own = [_field(name, model.model_fields[name], typed, is_new=is_new) for name in names]
-    if "target" in model.model_fields:
-        for name, field in TARGETS[target].model_fields.items():
-            if f"target.{name}" not in _NOT_ASKED:
-                own.append(_field(f"target.{name}", field, typed, is_new=is_new))
+    fields = dict(model.model_fields)
+    if "target" in fields:
+        fields |= {f"target.{name}": field for name, field in TARGETS[target].model_fields.items()}
+    names = [name for name in fields if name not in _NOT_ASKED and name not in _AT_THE_END]
+    own = [_field(name, fields[name], typed, is_new=is_new) for name in sorted(names, key=_rank)]
     common = [_field(name, model.model_fields[name], typed, is_new=is_new) for name in _AT_THE_END]
     return JobForm(kind, target, tuple(own), tuple(common))
 
@@ -150,7 +148,7 @@ def given_by(form: JobForm, typed: FormFields) -> dict[str, Any]:
 
 
 def value_of(field: JobField, typed: FormFields) -> Any:
-    """Return a field's value as JSON has it, None if nothing was typed. What is no number stays text, and is refused."""
+    """Return a field's value as JSON has it, None if nothing was typed. What is no number stays text."""
     text = typed.get(field.name)
     match field.widget:
         case "check":
@@ -178,6 +176,14 @@ def typed_of(spec: Mapping[str, Any]) -> FormFields:
         elif value is not None:
             found[name] = (f"{value:g}" if isinstance(value, float) else str(value),)
     return FormFields(found)
+
+
+def _rank(name: str) -> int:
+    """Order the fields: the streams, where they are, where they go to, and then the rest as the model has it."""
+    first = ("streams", "stream", "vhost", "broker", "destination", "target.name", "target.path")
+    if name in first:
+        return first.index(name)
+    return len(first) + (0 if name.startswith("target.") else 1)
 
 
 def _field(name: str, field: FieldInfo, typed: FormFields, *, is_new: bool) -> JobField:

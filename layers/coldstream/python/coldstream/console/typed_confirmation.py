@@ -30,7 +30,7 @@ def word_of(job: Job) -> str:
 def check_typed(expected: str, typed: str) -> None:
     """Raise InvalidInputError unless the name was typed."""
     if typed.strip() != expected:
-        raise InvalidInputError(FIELD, f"type {expected} to confirm" if typed else f"nothing was typed: type {expected}")
+        raise InvalidInputError(FIELD, f"that was not {expected}" if typed else f"type {expected} to confirm")
 
 
 def _typable(name: str, other: str) -> str:

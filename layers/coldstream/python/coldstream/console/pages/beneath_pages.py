@@ -58,9 +58,7 @@ def show_entries(site: Site, asked: PageRequest) -> Response:
     stream = site.stream_of(asked)
     at = Offset(number_of("at", asked.query.get("at"), 0))
     first = number_of("first", asked.query.get("first"), 0)
-    listing = list_entries(
-        site.archive.table, site.archive.objects, stream, at, first=first, limit=PAGE_ENTRIES
-    )
+    listing = list_entries(site.archive.table, site.archive.objects, stream, at, first=first, limit=PAGE_ENTRIES)
     path = f"{path_of(stream)}/entries"
     following, total = first + PAGE_ENTRIES, listing.total
     return site.page(

@@ -12,7 +12,7 @@ from coldstream.console.page_request import FormFields, PageRequest
 from coldstream.console.site import Site
 from coldstream.console.typed_confirmation import FIELD, check_typed, word_to_create
 from coldstream.errors import InvalidInputError
-from coldstream.jobs.preview import preview
+from coldstream.jobs.preview import JobPreview, preview
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec
 from coldstream.web.refusal import FORBIDDEN, Refusal
 
@@ -43,22 +43,23 @@ def create(site: Site, asked: PageRequest) -> Response:
     except InvalidInputError as err:
         return _page(site, asked, form.with_error(err), HTTPStatus.BAD_REQUEST)
     if asked.form.get("step") != "create":
-        return _previewed(site, asked, form, spec, found, None)
+        return _previewed(site, asked, form, found, spec, err=None)
     try:
         word = word_to_create(spec)
         if word is not None:
             check_typed(word[0], asked.form.get(FIELD))
     except InvalidInputError as err:
-        return _previewed(site, asked, form, spec, found, err)
+        return _previewed(site, asked, form, found, spec, err=err)
     key = asked.form.get("key") or None
     job = site.archive.jobs.create(spec, by=asked.visitor.holder.name, idempotency_key=key)
     return RedirectResponse(f"/jobs/{job.id}", HTTPStatus.SEE_OTHER)
 
 
 def _previewed(
-    site: Site, asked: PageRequest, form: JobForm, spec: JobSpec, found: object, err: InvalidInputError | None
+    site: Site, asked: PageRequest, form: JobForm, found: JobPreview, spec: JobSpec, *, err: InvalidInputError | None
 ) -> Response:
     status = HTTPStatus.OK if err is None else HTTPStatus.BAD_REQUEST
+    typed = asked.form.values.items()
     return _page(
         site,
         asked,
@@ -67,7 +68,7 @@ def _previewed(
         preview=found,
         confirm=word_to_create(spec),
         err=err,
-        carried=[(name, value) for name, some in asked.form.values.items() if name not in _NOT_CARRIED for value in some],
+        carried=[(name, value) for name, some in typed if name not in _NOT_CARRIED for value in some],
         # A second click on the same preview creates no second job.
         key=asked.form.get("key") or secrets.token_urlsafe(18),
     )

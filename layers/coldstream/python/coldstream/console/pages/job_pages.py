@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -15,6 +16,7 @@ from coldstream.console.typed_confirmation import word_of
 from coldstream.errors import InvalidInputError, InvalidQueryError
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.public import public_spec
+from coldstream.jobs.spec_fields import CommonSpec
 from coldstream.jobs.specs import JobKind
 from coldstream.web.refusal import FORBIDDEN, Refusal
 
@@ -69,7 +71,7 @@ def job_page(site: Site, asked: PageRequest, job: Job, err: InvalidInputError | 
         HTTPStatus.OK if err is None else HTTPStatus.BAD_REQUEST,
         view=view_of(job, asked.now),
         job=job,
-        spec=public_spec(job.spec),
+        spec=_in_order(public_spec(job.spec)),
         log=log[-LOG_LINES:],
         left_out=max(0, len(log) - LOG_LINES),
         may_change=asked.visitor.may_change(job.spec),
@@ -83,6 +85,12 @@ def job_page(site: Site, asked: PageRequest, job: Job, err: InvalidInputError | 
         # Other buttons go with the new state: all of the job is shown again.
         response.headers.update({"HX-Retarget": "#job", "HX-Reselect": "#job", "HX-Reswap": "outerHTML"})
     return response
+
+
+def _in_order(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are the kind's own first, and then those that all kinds have."""
+    own = {name: value for name, value in spec.items() if name not in CommonSpec.model_fields and name != "kind"}
+    return own | {name: value for name, value in spec.items() if name not in own and name != "kind"}
 
 
 _Word = TypeVar("_Word", bound=StrEnum)

@@ -44,6 +44,11 @@ class ShownBody:
     text: str
     note: str = ""
 
+    @property
+    def looks_like_json(self) -> bool:
+        """Whether the text is likely JSON, or the beginning of it."""
+        return self.text.lstrip().startswith(("{", "[")) and self.form is BodyForm.TEXT
+
 
 def show_list(site: Site, asked: PageRequest) -> Response:
     """Show a page of messages. Cost: a Query and a GET, or a few."""
@@ -64,7 +69,7 @@ def show_list(site: Site, asked: PageRequest) -> Response:
         at=asked.query.get("at"),
         form=form,
         forms=list(BodyForm),
-        bodies={message.offset: shown_body(message.body, form) for message in listing.messages},
+        bodies={message.offset: listed_body(message.body, form) for message in listing.messages},
         next_link=None if listing.next is None else asked.query.link(path, at=listing.next, before=None),
         previous_link=None if listing.previous is None else asked.query.link(path, before=listing.previous, at=None),
         first_link=asked.query.link(path, at="first", before=None),
@@ -112,6 +117,13 @@ def download(site: Site, asked: PageRequest) -> Response:
             "X-Content-Type-Options": "nosniff",
         },
     )
+
+
+def listed_body(body: BodyView | None, form: BodyForm) -> ShownBody | None:
+    """Return a body for a list: text as it was published, which takes the fewest lines, unless a form was asked for."""
+    if body is not None and form is BodyForm.AUTO and (text := body.text) is not None and _is_readable(text):
+        return ShownBody(BodyForm.TEXT, text)
+    return shown_body(body, form)
 
 
 def shown_body(body: BodyView | None, form: BodyForm) -> ShownBody | None:

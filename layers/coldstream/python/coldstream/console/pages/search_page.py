@@ -12,7 +12,7 @@ from coldstream.browse.search import search_forecast, search_slice
 from coldstream.browse.search_slice import SearchEnd, SearchQuery, SliceBounds
 from coldstream.console.number_fields import number_of
 from coldstream.console.page_request import PageRequest
-from coldstream.console.pages.message_pages import BodyForm, shown_body
+from coldstream.console.pages.message_pages import BodyForm, listed_body
 from coldstream.console.site import Site
 from coldstream.console.stream_address import path_of
 from coldstream.errors import InvalidInputError, InvalidQueryError, PredicateError
@@ -65,7 +65,7 @@ def _run(site: Site, asked: PageRequest, stream: StreamId, fields: SearchFields,
         fields,
         found=found,
         is_first=cursor is None,
-        bodies={one.offset: shown_body(one.body, BodyForm.AUTO) for one in found.matches},
+        bodies={one.offset: listed_body(one.body, BodyForm.AUTO) for one in found.matches},
         next_link=None if found.cursor is None else _link(stream, query, fields, found.cursor),
         ends=SearchEnd,
     )
