@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from coldstream.browse.predicate_text import parse_predicate
-from coldstream.browse.search import search_forecast, search_slice
+from coldstream.browse.search import search_slice
+from coldstream.browse.search_forecast import search_forecast
 from coldstream.browse.search_slice import SearchEnd, SearchQuery, SliceBounds
 from coldstream.console.number_fields import number_of
 from coldstream.console.page_request import PageRequest
@@ -48,7 +49,7 @@ def show(site: Site, asked: PageRequest) -> Response:
         query = _query(stream, fields, asked)
         if asked.query.get("run"):
             return _run(site, asked, stream, fields, query)
-        forecast = search_forecast(site.archive.table, query)
+        forecast = search_forecast(site.archive.table, query, names=site.archive.names)
     except InvalidInputError as err:
         return _page(site, asked, stream, _with_problem(fields, err))
     return _page(site, asked, stream, fields, forecast=forecast, run_link=_link(stream, query, fields))
@@ -57,7 +58,7 @@ def show(site: Site, asked: PageRequest) -> Response:
 def _run(site: Site, asked: PageRequest, stream: StreamId, fields: SearchFields, query: SearchQuery) -> Response:
     bounds = SliceBounds(max_bytes=site.options.slice_bytes, max_seconds=site.options.slice_s)
     cursor = asked.query.get("cursor") or None
-    found = search_slice(site.archive.table, site.archive.objects, query, cursor, bounds)
+    found = search_slice(site.archive.table, site.archive.objects, query, cursor, bounds, names=site.archive.names)
     return _page(
         site,
         asked,
