@@ -1,6 +1,6 @@
 """A real browser driven over the DevTools protocol: pages opened, clicked and typed in, looked at, and photographed.
 
-Chromium takes the protocol over a pair of pipes (`--remote-debugging-pipe`): messages of JSON, each with a NUL after it.
+Chromium takes the protocol over a pair of pipes (`--remote-debugging-pipe`): messages of JSON, each ended by a NUL.
 So there is no port, and no library of WebSockets.
 """
 
@@ -252,9 +252,7 @@ class Tab:
     def _forget(self, method: str) -> None:
         self._tools.drain()
         mine = (method, self._session)
-        self._tools.events[:] = [
-            one for one in self._tools.events if (one.get("method"), one.get("sessionId")) != mine
-        ]
+        self._tools.events[:] = [one for one in self._tools.events if (one.get("method"), one.get("sessionId")) != mine]
 
 
 def _problem(event: dict[str, Any]) -> str | None:

@@ -23,7 +23,7 @@ from coldstream.format.writer import SegmentWriter, make_sub_batch
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.entry import Hold, Loss, Quarantine
 from coldstream.manifest.holding import plan_hold
-from coldstream.manifest.stream import StreamId, new_stream
+from coldstream.manifest.stream import Incarnation, StreamId, new_stream
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
@@ -59,7 +59,10 @@ class ShownArchive:
         why: str = "",
     ) -> StreamId:
         """Archive messages that came evenly from `first` to `last`, but for the segments with a number in `without`."""
-        stream = new_stream(vhost, name, 1_763_700_000_000_000_000 + len(self.streams))
+        declared_ns = 1_763_700_000_000_000_000 + len(self.streams)
+        is_long = len(f"{vhost}_{name}".encode()) > 200  # the broker's directory has no room for both
+        stream = StreamId(vhost, name, Incarnation(f"__long_{declared_ns}"))
+        stream = stream if is_long else new_stream(vhost, name, declared_ns)
         begin = self.now - _DAY_MS if first is None else first
         end = self.now - 60_000 if last is None else last
         chunks = [messages[at : at + a_chunk] for at in range(0, len(messages), a_chunk)]

@@ -6,6 +6,7 @@ import re
 
 from markupsafe import Markup
 
+from coldstream.console.words import body_text
 from coldstream.units import KIB
 
 MAX_CHARACTERS = 128 * KIB
@@ -24,11 +25,11 @@ _ELEMENT = Markup('<span class="{}">{}</span>')
 def json_markup(text: str) -> Markup:
     """Return a text that is JSON, or its beginning, as markup."""
     if len(text) > MAX_CHARACTERS:
-        return Markup("{}").format(text)
+        return body_text(text)
     parts: list[Markup] = []
     at = 0
     for found in _TOKEN.finditer(text):
         kind = _CLASSES[found.lastgroup or ""]
-        parts += [Markup("{}").format(text[at : found.start()]), _ELEMENT.format(kind, found[0])]
+        parts += [body_text(text[at : found.start()]), _ELEMENT.format(kind, body_text(found[0]))]
         at = found.end()
-    return Markup("").join([*parts, Markup("{}").format(text[at:])])
+    return Markup("").join([*parts, body_text(text[at:])])

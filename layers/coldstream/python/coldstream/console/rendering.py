@@ -35,7 +35,12 @@ def make_environment(static: Mapping[str, StaticFile]) -> Environment:
     )
     for name in ("number", "short_number", "size", "money", "moment", "moment_ms", "duration", "percent"):
         made.filters[name] = getattr(words, name)
-    made.filters |= {"plain": words.plain, "visible": words.visible, "json_markup": json_markup}
+    made.filters |= {
+        "plain": words.plain,
+        "visible": words.visible,
+        "body_text": words.body_text,
+        "json_markup": json_markup,
+    }
     made.globals |= {
         "static": lambda name: static[name].url,
         "path_of": path_of,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +18,12 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _COUNTS = ("", "k", "M", "G", "T", "P", "E")
 _HIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 """Categories of characters that are not seen, or that change how others are: controls, formats, line separators."""
+
+_HIDDEN_IN_LINES = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""The same in texts that have lines: a class of characters, which is quick for a long one."""
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
@@ -147,6 +154,17 @@ def visible(text: str, most: int = 300) -> Markup:
     if len(text) > most:
         parts.append(Markup('<span class="esc">… {} characters</span>').format(len(text)))
     return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
+
+
+def body_text(text: str) -> Markup:
+    """Write the lines of a body: escaped, with what would not be seen, or would turn others around, written out."""
+    parts: list[Markup] = []
+    at = 0
+    for found in _HIDDEN_IN_LINES.finditer(text):
+        written = Markup('<span class="esc">{}</span>').format(_written(found[0]))
+        parts += [escape(text[at : found.start()]), written]
+        at = found.end()
+    return Markup("").join([*parts, escape(text[at:])])
 
 
 def _is_hidden(char: str) -> bool:

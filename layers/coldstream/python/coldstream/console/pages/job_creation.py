@@ -16,7 +16,10 @@ from coldstream.jobs.preview import JobPreview, preview
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec
 from coldstream.web.refusal import FORBIDDEN, Refusal
 
-_NOT_CARRIED = {"step", FIELD, "key"}
+_KEY = "idempotency_key"
+"""The name of a hidden field: no field of any kind of job has it."""
+
+_NOT_CARRIED = {"step", FIELD, _KEY}
 
 
 def show(site: Site, asked: PageRequest) -> Response:
@@ -50,7 +53,7 @@ def create(site: Site, asked: PageRequest) -> Response:
             check_typed(word[0], asked.form.get(FIELD))
     except InvalidInputError as err:
         return _previewed(site, asked, form, found, spec, err=err)
-    key = asked.form.get("key") or None
+    key = asked.form.get(_KEY) or None
     job = site.archive.jobs.create(spec, by=asked.visitor.holder.name, idempotency_key=key)
     return RedirectResponse(f"/jobs/{job.id}", HTTPStatus.SEE_OTHER)
 
@@ -70,7 +73,7 @@ def _previewed(
         err=err,
         carried=[(name, value) for name, some in typed if name not in _NOT_CARRIED for value in some],
         # A second click on the same preview creates no second job.
-        key=asked.form.get("key") or secrets.token_urlsafe(18),
+        key=asked.form.get(_KEY) or secrets.token_urlsafe(18),
     )
 
 
