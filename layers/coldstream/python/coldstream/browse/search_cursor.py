@@ -63,6 +63,7 @@ class SearchCursor:
             content = json.loads(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
             if not isinstance(content, dict) or not isinstance(content["i"], str):
                 raise TypeError("not an object of a cursor")
+            counts: list[int]
             *counts, usd = content["p"]
             if len(counts) != _NUMBERS - 1 or any(type(one) is not int or not one >= 0 for one in counts):
                 raise TypeError("counts are not whole numbers")
@@ -71,8 +72,10 @@ class SearchCursor:
             first, following, end = map(Offset, counts[:3])
             if not first <= following:
                 raise ValueError("offsets run backwards")
-            cost = ReadCost(*counts[8:], float(usd))
-            cursor = cls(check_incarnation(content["i"]), SearchProgress(first, following, end, *counts[3:8], cost))
+            chunk_bytes, messages, matches, unreadable, gap_offsets, queries, gets, units, read_bytes = counts[3:]
+            cost = ReadCost(queries, gets, units, read_bytes, float(usd))
+            done = (chunk_bytes, messages, matches, unreadable, gap_offsets)
+            cursor = cls(check_incarnation(content["i"]), SearchProgress(first, following, end, *done, cost))
             if content["q"] != digest_of(query):
                 raise ValueError("of another search")
             if cursor.to_text(query) != text:

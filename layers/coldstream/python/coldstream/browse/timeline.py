@@ -39,16 +39,12 @@ def read_timeline(
     Cost: two Queries; while the manifest is being changed, up to six. Raises StreamNotFoundError, InvalidQueryError.
     """
     check_span_limit(max_spans)
-    for number in range(READS):
-        overview = table.overview(stream.incarnation)
-        head = overview.head
-        if head is None or head.stream != stream:
-            raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
-        reads = number + 1
-        if _agrees(overview, head):
-            break
-        if reads < READS:
-            sleep(PAUSE_S * reads)
+    reads = 1
+    overview, head = _read(table, stream)
+    while not _agrees(overview, head) and reads < READS:
+        sleep(PAUSE_S * reads)
+        overview, head = _read(table, stream)
+        reads += 1
     end = end_of(overview, head, broker)
     others = len(overview.gaps) + len(overview.holds) + len(overview.missing)
     coverage = (
@@ -68,6 +64,14 @@ def read_timeline(
         is_cut=overview.gaps_from is not None or overview.is_missing_cut,
         is_changing=not _agrees(overview, head),
     )
+
+
+def _read(table: ManifestReads, stream: StreamId) -> tuple[StreamOverview, Head]:
+    overview = table.overview(stream.incarnation)
+    head = overview.head
+    if head is None or head.stream != stream:
+        raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
+    return overview, head
 
 
 def _agrees(overview: StreamOverview, head: Head) -> bool:
