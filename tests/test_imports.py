@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rebuild": STORE | {"flow"},
     "replay": READ | {"terminal", "live", "routing", "rows"},
     "web": STORE | {"resolve"},
+    "console": READ | {"browse", "jobs", "web"},
     "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
@@ -67,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ
     | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "serve", "shards", "streams", "web"}
+    | {"groups", "queues", "routing", "serve", "shards", "streams", "web", "browse", "console", "jobs"}
     | UPKEEP,
 }
 OUTSIDE = {

@@ -13,6 +13,7 @@ from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.compact import compact
+from coldstream.cli.console import console
 from coldstream.cli.delete import delete, undelete
 from coldstream.cli.doctor import doctor
 from coldstream.cli.erase import erase
@@ -158,6 +159,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "resolve": resolve,
         "inspect": inspect_file,
     },
+    "See and steer it in a browser": {"console": console},
     "Use streams without a broker": {"serve": serve},
     "Maintain the archive": {"compact": compact, "replay": replay},
     _BOUND: {
