@@ -60,6 +60,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "upkeep": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub"},
     "dispatch": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub", "upkeep"},
     "queues": READ | {"archive", "ingest"},
+    "worker": READ
+    | {"agent", "archive", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
+    | {"routing", "rows", "upkeep"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "browse": READ | {"agent", "lifecycle", "live", "operate", "rows", "scrub"},
@@ -68,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ
     | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "serve", "shards", "streams", "web", "browse", "console", "jobs"}
+    | {"browse", "console", "groups", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
     | UPKEEP,
 }
 OUTSIDE = {

@@ -35,6 +35,7 @@ from coldstream.cli.streams import describe, streams
 from coldstream.cli.sweep import sweep
 from coldstream.cli.truncate import truncate
 from coldstream.cli.up import up
+from coldstream.cli.worker import worker
 from coldstream.terminal import exits
 
 app = typer.Typer(
@@ -161,6 +162,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "See and steer it in a browser": {"console": console},
     "Use streams without a broker": {"serve": serve},
+    "Run jobs": {"worker": worker},
     "Maintain the archive": {"compact": compact, "replay": replay},
     _BOUND: {
         "truncate": truncate,

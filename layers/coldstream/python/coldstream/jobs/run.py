@@ -7,7 +7,7 @@ lease in each write, and reads what people asked for meanwhile. Whoever cannot b
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,15 @@ class WaitsUntil:
 
 RunEnd = Finished | Interrupted | WaitsUntil
 """How a kind's run ended, if it did not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that a run leaves out: what it is, how many of the run's unit, and why."""
+
+    what: str
+    count: int
+    reason: str
 
 
 class JobRun:
@@ -110,6 +119,12 @@ class JobRun:
         with self._values:
             return self._progress
 
+    @property
+    def skipped(self) -> Skipped:
+        """What the run has left out so far."""
+        with self._values:
+            return self._skipped
+
     def is_leased(self) -> bool:
         """Tell whether the job is certain to be this worker's at this moment."""
         return not self._is_lost and self._clock() < self._leased_until
@@ -138,16 +153,19 @@ class JobRun:
         bytes_: int = 0,
         failures: int = 0,
         lag_ms: int | None = None,
+        left_out: Sequence[LeftOut] = (),
     ) -> None:
         """Tell how far the run is. `cursor`, `done`, `total` and `lag_ms` replace, the others add.
 
-        Cursor and counts of one call are written together, so give them in one call. Raises InvalidInputError for a
-        cursor that is too large or no JSON.
+        Cursor and counts of one call are written together, so give them in one call. `left_out` is as by `skip`: what
+        lies before the cursor is then counted once, whenever the worker dies. Raises InvalidInputError for a cursor
+        that is too large or no JSON.
         """
         # Checked and copied here: in the thread that writes it, nobody could tell the kind of it.
         copied = None if cursor is None else check_cursor(cursor)
         with self._values:
             now = self._progress
+            new = self._leave_out(left_out)
             if copied is not None:
                 self._cursor = copied
             self._progress = JobProgress(
@@ -159,6 +177,7 @@ class JobRun:
                 failures=now.failures + failures,
                 lag_ms=now.lag_ms if lag_ms is None else lag_ms,
             )
+        self._say_left_out(new)
 
     def skip(self, what: str, count: int, reason: str) -> None:
         """Tell of something that is left out: what it is, how many of the run's unit, and why.
@@ -166,11 +185,22 @@ class JobRun:
         It fails the job in the end, unless the job allows it. The same thing told again counts once.
         """
         with self._values:
+            new = self._leave_out([LeftOut(what, count, reason)])
+        self._say_left_out(new)
+
+    def _leave_out(self, left_out: Sequence[LeftOut]) -> list[LeftOut]:
+        """Count what is left out, and return what was not counted before; under the lock."""
+        new: list[LeftOut] = []
+        for one in left_out:
             before = self._skipped
-            self._skipped = before.plus(what, count, reason)
-            is_new = self._skipped != before
-        if is_new:
-            self.say(f"skipped {count}: {what}: {reason}")
+            self._skipped = before.plus(one.what, one.count, one.reason)
+            if self._skipped != before:
+                new.append(one)
+        return new
+
+    def _say_left_out(self, new: Sequence[LeftOut]) -> None:
+        for one in new:
+            self.say(f"skipped {one.count}: {one.what}: {one.reason}")
 
     def say(self, text: str) -> None:
         """Add a line to the job's log. It is written with the next write."""
