@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd, WaitsUntil
 from coldstream.jobs.specs import JobKind, parse_spec
 from coldstream.jobs.store import JobStore
+from coldstream.manifest.state_item import StateItem
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs, now_ms
 from tests.jobs.test_specs import LEAST
@@ -319,3 +321,50 @@ def test_a_worker_that_is_told_to_end_at_once_leaves_the_job_to_another(
     found = store.get(job.id)
     assert (found.state, found.cursor) == (JobState.RUNNING, {"at": 7})
     assert taken(store, found, "worker-2", is_dead=True).cursor == {"at": 7}
+
+
+class RefusingTable(MemoryTable):
+    """Refuses some writes."""
+
+    refusals = 0
+
+    def put_state(self, *changed: StateItem) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise UnavailableError("the table asks to slow down")
+        super().put_state(*changed)
+
+
+def test_the_end_of_a_run_is_written_as_long_as_the_lease_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another worker would count a death, which is one too many of a job that is tried once."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
+    table = RefusingTable()
+    store = JobStore(table)
+    job = taken(store, store.create(SPEC.model_copy(update={"max_attempts": 1})))
+
+    def kind(_: JobRun) -> RunEnd:
+        table.refusals = 5
+        return Finished()
+
+    after = run_attempt(store, job, kind, keep_every_s=60)
+    assert after is not None
+    assert after.state is JobState.SUCCEEDED
+
+
+def test_the_end_of_a_run_that_no_table_takes_is_left_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda delay: seconds.append(seconds.pop() + delay)))
+    monkeypatch.setitem(JobRun.__init__.__kwdefaults__, "clock", lambda: seconds[0])
+    table = RefusingTable()
+    store = JobStore(table)
+    job = taken(store)
+
+    def kind(_: JobRun) -> RunEnd:
+        table.refusals = 10_000
+        return Finished()
+
+    with pytest.raises(UnavailableError):
+        run_attempt(store, job, kind, keep_every_s=60)
+    assert 14 < seconds[0] < 18
+    table.refusals = 0
+    assert taken(store, store.get(job.id), "worker-2", is_dead=True).epoch == 2

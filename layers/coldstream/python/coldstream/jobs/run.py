@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coldstream.errors import LeaseLostError, LostRaceError
+from coldstream.errors import LeaseLostError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs.job import Job, JobProgress, JobState, Skipped, check_cursor
 from coldstream.jobs.log_lines import MAX_LINES_AT_ONCE
@@ -21,6 +21,7 @@ from coldstream.retry import retrying
 from coldstream.units import TimestampMs, now_ms
 
 WRITE_ATTEMPTS = 8
+FINISH_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +220,19 @@ class JobRun:
             self._write(lambda job: job)
 
     def finish(self, change: Callable[[Job], Job], line: str) -> Job:
-        """Write how the attempt ended, with all that was told. Raises LeaseLostError, UnavailableError."""
+        """Write how the attempt ended, with all that was told, and try that for as long as the lease holds.
+
+        Else the table's trouble of a moment would make another worker count a death. Raises LeaseLostError,
+        UnavailableError.
+        """
         with self._values:
             self._lines.append((self._now(), line))  # whatever else is left out
+        calls = retrying(self._may_finish, attempts=FINISH_ATTEMPTS, first_delay_s=0.2, max_delay_s=1.0)
         with self._writing:
-            return self._write(change)
+            return calls(lambda: self._write(change))
+
+    def _may_finish(self, err: BaseException) -> bool:
+        return isinstance(err, UnavailableError | OutcomeUnknownError | LostRaceError) and self.is_leased()
 
     def restart(self) -> None:
         """Go on with an edited spec."""
