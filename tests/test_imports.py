@@ -87,7 +87,7 @@ OUTSIDE = {
 PURE = ("format", "manifest")
 NOT_PURE = {"boto3", "botocore", "pynamodb", "aws_lambda_powertools", "os", "time", "logging", "urllib3", "socket"}
 
-KNOW_THE_SDK = {"store", "ingest", "read", "agent", "local", "operate", "cli"}
+KNOW_THE_SDK = {"store", "dispatch", "ingest", "read", "agent", "local", "operate", "cli"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -57,10 +57,14 @@ def _count(value: Any) -> int:
 
 
 def _problems(summary: dict[str, Any]) -> list[str]:
-    told = [str(one) for one in summary.get("errors") or ()]
-    failures = [one for one in summary.get("failures") or () if isinstance(one, dict)]
+    told = [str(one) for one in _list(summary.get("errors"))]
+    failures = [one for one in _list(summary.get("failures")) if isinstance(one, dict)]
     told += [f"{one.get('where', '')}: {one.get('message', '')}".strip(": ") for one in failures]
     damages = summary.get("damages")
     if isinstance(damages, dict) and damages:
         told.append("damages: " + ", ".join(f"{count} {kind}" for kind, count in sorted(damages.items())))
     return [one[:500] for one in told]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -108,7 +108,10 @@ def tick(
         for job_id in waiting if queue.waiting() < len(waiting) else ():
             queue.send(job_id)
             report.sent += 1
-    report.states[JobState.FAILED] = len(store.page(limit=LATEST, states={JobState.FAILED}).jobs)
+    try:
+        report.states[JobState.FAILED] = len(store.page(limit=LATEST, states={JobState.FAILED}).jobs)
+    except CorruptionError as err:
+        work.unreadable(err)
     return report
 
 
