@@ -12,6 +12,7 @@ from coldstream.jobs.specs import JobKind
 from coldstream.upkeep.kinds import UPKEEP_KINDS, UpkeepKind
 from coldstream.worker.export import run_export
 from coldstream.worker.load import run_load
+from coldstream.worker.store import run_store
 from coldstream.worker.tools import WorkerTools
 
 RUNNERS = frozenset({"auto", "worker"})
@@ -22,6 +23,7 @@ def kinds_of(tools: WorkerTools) -> Mapping[JobKind, Kind]:
     return {
         JobKind.LOAD: partial(run_load, tools=tools),
         JobKind.EXPORT: partial(run_export, tools=tools),
+        JobKind.STORE: partial(run_store, tools=tools),
         **{kind: partial(_run_upkeep, kind=run, tools=tools) for kind, run in UPKEEP_KINDS.items()},
     }
 

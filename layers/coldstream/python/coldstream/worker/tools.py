@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from coldstream.agent.archive import ArchiveClient
+from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.store.grace import LONGEST_GRACE_MS, grace_ms
 from coldstream.store.keys import Keys
@@ -55,6 +57,10 @@ class WorkerTools:
             spool_dir=None if settings.spool_dir is None else Path(settings.spool_dir),
             may_sweep=environment.get("COLDSTREAM_SWEEP", "delete") == "delete",
         )
+
+    def archive_client(self, limit: BandwidthLimit, uploads: int) -> ArchiveClient:
+        """Return what stages and announces for the agent's machinery, with threads of its own; `stop` ends them."""
+        return ArchiveClient.from_environment(self.environment, limit, uploads)
 
     def lifecycle(self) -> LifecycleStores:
         """Open the archive for work on its life. Cost: three GETs."""
