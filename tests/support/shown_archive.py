@@ -10,7 +10,7 @@ import json
 import random
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rstream._pyamqp.message import Properties
@@ -28,11 +28,23 @@ from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import Epoch, Offset, TimestampMs
+from tests.store.samples import commit, entry
 from tests.support.amqp_samples import encode
 
 SEGMENT_BYTES = 40_000
 FRAGMENT_BYTES = 20_000
 _DAY_MS = 86_400_000
+_LARGE = (
+    ("audit", "/", 18_400_000, 41.0, 400, 0.21, None),
+    ("carts", "/", 96_000_000, 88.5, 190, 0.34, None),
+    ("fraud-scores", "/", 7_200_000, 5.1, 60, 1.0, 7),
+    ("page-views", "web", 812_000_000, 402.0, 365, 0.27, None),
+    ("sessions", "web", 51_000_000, 23.9, 90, 0.31, None),
+    ("sensor-readings", "plant", 2_310_000_000, 960.0, 720, 0.18, 3),
+    ("valve-commands", "plant", 1_100_000, 0.4, 720, 1.0, None),
+)
+"""Streams of which only the entries are there: name, vhost, messages, GiB, days, compression, and a hole after one."""
+
 _REGIONS = ("eu-west-1", "eu-central-1", "us-east-1", "ap-south-1")
 _STATES = ("created", "paid", "packed", "shipped", "returned")
 
@@ -91,6 +103,35 @@ class ShownArchive:
             elif why:
                 lost = Loss(rolled.first_offset, rolled.next_offset, why, self.now)
                 record_missing(self.table, stream, lost)
+
+    def claim(
+        self,
+        name: str,
+        messages: int,
+        data_bytes: int,
+        *,
+        vhost: str = "/",
+        first: int,
+        last: int,
+        shrunk_to: float = 1.0,
+        hole_after: int | None = None,
+        fragments: int = 12,
+    ) -> StreamId:
+        """Add a stream of a size that no test would store: its entries are there, and its objects are not."""
+        stream = new_stream(vhost, name, 1_763_700_000_000_000_000 + len(self.streams))
+        each = messages // fragments
+        for number in range(fragments):
+            at = number * each + (each if hole_after is not None and number > hole_after else 0)
+            time = first + (last - first) * number // (fragments - 1)
+            one = replace(
+                entry(at, at + each, time=time),
+                chunks=each // 100 or 1,
+                data_bytes=data_bytes // fragments,
+                object_bytes=round(data_bytes * shrunk_to) // fragments,
+            )
+            commit(self.table, one, stream)
+        self.streams[name] = stream
+        return stream
 
     def quarantine(self, stream: StreamId, first: int, following: int, reason: str) -> None:
         """Put a segment into quarantine."""
@@ -155,9 +196,11 @@ def shown_archive(now: TimestampMs) -> ShownArchive:
     archive.quarantine(shop, 1400, 1520, "CRC of chunk 1433 is 5d2a01f3, and should be 88c30b17")
     archive.hold(shop, 300, 640, "Case 17: delivery dispute")
     archive.add("payments", orders(900, now, 8), first=now - 3 * _DAY_MS)
-    archive.add("invoices", orders(500, now, 9), first=now - 30 * _DAY_MS, last=now - 4 * 3_600_000)
     archive.add("clicks", noise(1500, 120), vhost="web", first=now - 2 * _DAY_MS, last=now - 3_000)
-    archive.add("sensor-readings", noise(800, 64, 5), vhost="plant", first=now - _DAY_MS, last=now - 20_000)
+    for name, vhost, messages, gib, days, shrunk_to, hole in _LARGE:
+        first, last = now - days * _DAY_MS, now - len(name) * 7_000
+        size = round(gib * (1 << 30))
+        archive.claim(name, messages, size, vhost=vhost, first=first, last=last, shrunk_to=shrunk_to, hole_after=hole)
     return archive
 
 

@@ -11,7 +11,7 @@ POLICY = (
 """Content-Security-Policy of pages. Nothing inline, nothing of other origins, in no frame."""
 
 DOWNLOAD_POLICY = "default-src 'none'; sandbox"
-"""Of what is downloaded: whatever it is, it is no page of ours."""
+"""The policy of downloads: whatever they are, they are no page of ours."""
 
 _EVERY = {
     "Content-Security-Policy": POLICY,
