@@ -6,6 +6,9 @@ from coldstream.erase.conditions import read_conditions
 from coldstream.errors import InvalidInputError
 from coldstream.jobs.specs import EraseSpec, JobSpec
 
+_FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "properties"}
+"""Fields of a job by the options of the command that erases at once."""
+
 
 def sealed(spec: JobSpec) -> JobSpec:
     """Return a spec as it is stored. Raises InvalidInputError for an erasure that selects nothing, or badly."""
@@ -13,7 +16,10 @@ def sealed(spec: JobSpec) -> JobSpec:
         return spec
     if spec.selection is not None:
         raise InvalidInputError("selection", "is not to be given: say offsets, key, filter_value or properties")
-    found = read_conditions(spec.filter_value, spec.key, list(spec.properties), None)
+    try:
+        found = read_conditions(spec.filter_value, spec.key, list(spec.properties), None)
+    except InvalidInputError as err:
+        raise InvalidInputError(_FIELDS.get(err.field, err.field), err.problem) from err
     if found is None:
         if spec.offsets is None:
             raise InvalidInputError("offsets", "say offsets, key, filter_value or properties")
