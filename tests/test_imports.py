@@ -58,6 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "queues": READ | {"archive", "ingest"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
+    "browse": READ | {"agent", "lifecycle", "live", "operate", "rows", "scrub"},
     "terminal": BASE,
     "local": MANIFEST | {"terminal"},
     "cli": READ

@@ -14,6 +14,7 @@ from zlib import crc32
 from coldstream.archive.commit import commit_fragment
 from coldstream.errors import StaleGenerationError
 from coldstream.format.chunk import ChunkHeader, ChunkType
+from coldstream.format.entry import SubBatch
 from coldstream.format.fragment import FragmentIndexRecord, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.format.writer import make_chunk
@@ -81,7 +82,7 @@ class ChunkArchive:
         for ordinal, spec in enumerate(specs):
             chunk_id = headers[-1].next_offset if headers else Offset(first_offset)
             header, data = make_chunk(
-                [self.message(chunk_id + number) for number in range(spec.records)],
+                self.entries(chunk_id, spec.records),
                 chunk_id=ChunkId(chunk_id),
                 timestamp=TimestampMs(spec.timestamp),
                 epoch=Epoch(1),
@@ -144,6 +145,10 @@ class ChunkArchive:
     def add(self, first_offset: int, specs: Sequence[Spec]) -> FragmentEntry:
         """Store a fragment and commit it."""
         return self.commit(self.put(first_offset, specs))
+
+    def entries(self, chunk_id: int, records: int) -> list[bytes | SubBatch]:
+        """Make the entries of a chunk: a message each."""
+        return [self.message(chunk_id + number) for number in range(records)]
 
     def message(self, offset: int) -> bytes:
         """Make the message at an offset: its own, then filling."""

@@ -103,6 +103,11 @@ def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iter
             (kind,) = item
             yield Request("dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item", table)
         return
+    if operation == "BatchGetItem":
+        for asked in parameters["RequestItems"].values():
+            leading = [key["stream"]["S"] for key in asked["Keys"]]
+            yield Request("dynamodb:BatchGetItem", table, {"dynamodb:LeadingKeys": leading})
+        return
     if operation == "TransactGetItems":
         yield from [Request("dynamodb:GetItem", table)] * len(parameters["TransactItems"])
         return

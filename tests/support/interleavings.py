@@ -84,7 +84,7 @@ class Schedule:
 ANY_KEY = "*"
 EVERYTHING = "**"
 TABLE = "table"
-READS = frozenset({"GetItem", "Query", "TransactGetItems", "GetObject", "HeadObject", "ListObjectsV2"})
+READS = frozenset({"BatchGetItem", "GetItem", "Query", "TransactGetItems", "GetObject", "HeadObject", "ListObjectsV2"})
 
 
 @dataclass(frozen=True, slots=True)

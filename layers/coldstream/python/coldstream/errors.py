@@ -13,6 +13,7 @@
     │   ├── InvalidEventError      an event that breaks its schema
     │   ├── InvalidNameError       a malformed vhost, stream name or incarnation
     │   ├── InvalidQueryError      a malformed offset spec, bound or cursor
+    │   │   └── PredicateError     a malformed search for messages; it names the character
     │   ├── InvalidSettingError    configuration that is missing or malformed
     │   ├── MediaTypeError         a request's body is of another media type than the API takes
     │   ├── OtherClusterError      a stream that another cluster announced first
@@ -145,6 +146,14 @@ class InvalidNameError(InvalidInputError):
 
 class InvalidQueryError(InvalidInputError):
     """A malformed offset spec, bound or cursor."""
+
+
+class PredicateError(InvalidQueryError):
+    """A search for messages that cannot be read. `position` counts the characters before the one that is wrong."""
+
+    def __init__(self, position: int, problem: str) -> None:
+        self.position = position
+        super().__init__("where", f"at character {position + 1}: {problem}")
 
 
 class InvalidSettingError(InvalidInputError):

@@ -31,6 +31,7 @@ _REQUEST_IDS = ("x-amzn-requestid", "x-amz-request-id")
 _REQUEST_ID_IN_BODY = b"<RequestId>"
 
 _ALWAYS_THERE = {
+    "BatchGetItem": "Responses",
     "CompleteMultipartUpload": "ETag",
     "CopyObject": "CopyObjectResult",
     "CreateMultipartUpload": "UploadId",

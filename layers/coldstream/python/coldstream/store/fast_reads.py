@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
 _API = "DynamoDB_20120810"
 
-_ALWAYS_THERE: Mapping[Operation, str] = {"Query": "Items", "TransactGetItems": "Responses"}
+_ALWAYS_THERE: Mapping[Operation, str] = {
+    "BatchGetItem": "Responses",
+    "Query": "Items",
+    "TransactGetItems": "Responses",
+}
 
 
 class FastTable(DynamoReads):

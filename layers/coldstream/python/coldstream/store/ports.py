@@ -62,6 +62,7 @@ __all__ = [
     "RangeRead",
     "RestoreState",
     "RestoreTier",
+    "StreamOverview",
     "StreamPage",
     "UnfinishedUpload",
     "UploadedPart",
@@ -88,6 +89,22 @@ class StreamPage:
     cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class StreamOverview:
+    """A head, and the items that tell what is missing or held of its stream: without the log, whatever its size.
+
+    `gaps`, in order, are the last ones; of the offsets before `gaps_from` there may be more that were not read.
+    `missing` are the losses, then the quarantines, each by first offset, and `is_missing_cut` says that there are more. All holds are there, by id, unless they alone fill a page; then `gaps_from` is past every offset.
+    """
+
+    head: Head | None
+    gaps: tuple[Gap, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    gaps_from: Offset | None = None
+    is_missing_cut: bool = False
+
+
 class ManifestReads(Protocol):
     """The read side of the manifest.
 
@@ -102,6 +119,22 @@ class ManifestReads(Protocol):
 
     def head(self, incarnation: Incarnation) -> Head | None:
         """Return the head, None for a stream that the table does not know. Cost: one GetItem."""
+        ...
+
+    def heads(self, incarnations: Sequence[Incarnation]) -> Mapping[Incarnation, Head]:
+        """Return the heads of up to 100 streams; those that the table does not know are left out.
+
+        Each is the last state of its item, but they are not of one moment. Cost: one BatchGetItem, at the price of a
+        GetItem for each; another one if DynamoDB left some out, after a pause.
+        """
+        ...
+
+    def overview(self, incarnation: Incarnation, *, page_items: int | None = None) -> StreamOverview:
+        """Return the head, gaps, losses, quarantines and holds, up to a megabyte of gaps and holds, and of the others.
+
+        The counts of the head tell whether they are of one moment. `page_items`, for tests, ends a page sooner. Cost:
+        two Queries, at any size of the stream.
+        """
         ...
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:

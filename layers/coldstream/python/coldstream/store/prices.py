@@ -10,6 +10,8 @@ without discounts by volume. The list itself could not be read on 2026-11-23; co
 - restores of GLACIER: AWS's example, https://repost.aws/knowledge-center/s3-manage-data-retrieval, which has 0.05 for
   1,000 at the tier STANDARD where infracost has 0.03
 - 40 KB more of archived objects: https://www.demo.wlid.nl/s3-storage-classes.html
+- transfer to the internet, the first 10 TB of a month: https://outlet.beddinginn.com/?p=160872; 100 GB of it are free:
+  https://www.stormit.cloud/blog/aws-data-transfer-pricing-how-to-reduce-costs/
 - DynamoDB since 2024-11-01: https://airbyte.com/data-engineering-resources/dynamodb-pricing (July 2025)
 
 Other regions, contracts and days have others: every sum is an estimate, and says so to whoever sees it. A gigabyte is
@@ -61,6 +63,9 @@ WRITE_UNIT_USD = 0.625 / 1_000_000
 READ_UNIT_USD = 0.125 / 1_000_000
 """A unit of DynamoDB: a KB written, or 4 KB read consistently."""
 
+TRANSFER_GB_USD = 0.09
+"""A GB that leaves AWS for the internet. Within a region, from S3 to whatever runs there, it is free."""
+
 _RESTORES: Mapping[tuple[str, RestoreTier], tuple[float, float]] = {
     ("GLACIER", RestoreTier.EXPEDITED): (10.0, 0.03),
     ("GLACIER", RestoreTier.STANDARD): (0.05, 0.01),
@@ -94,6 +99,11 @@ def gets_usd(gets: int, read_bytes: int = 0, storage_class: str | None = None) -
     """Return what GETs or HEADs of a storage class cost that read so many bytes."""
     prices = prices_of(storage_class)
     return gets * prices.gets_1000 / 1000 + read_bytes * prices.read_gb / GB
+
+
+def transfer_usd(sent_bytes: int) -> float:
+    """Return what bytes cost on their way to the internet."""
+    return sent_bytes * TRANSFER_GB_USD / GB
 
 
 def restores_usd(objects: int, size_bytes: int, storage_class: str, tier: RestoreTier, days: int) -> float:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from coldstream.errors import ConflictError, NotRecordedError
+from coldstream.errors import ConflictError, NotRecordedError, UnavailableError
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import (
@@ -28,15 +28,16 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation
+from coldstream.retry import retrying
 from coldstream.store import attributes, sortkeys
 from coldstream.store.attributes import Attributes, attributes_of
-from coldstream.store.ports import LogPage, StreamPage
+from coldstream.store.ports import LogPage, StreamOverview, StreamPage
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 if TYPE_CHECKING:
     from coldstream.manifest.change import Change
 
-Operation = Literal["GetItem", "Query", "TransactGetItems"]
+Operation = Literal["BatchGetItem", "GetItem", "Query", "TransactGetItems"]
 
 BY_TIME = "by-time"
 """The index that orders the log of a stream by running timestamp."""
@@ -45,6 +46,9 @@ CONNECT_TIMEOUT_S = 2
 READ_TIMEOUT_S = 5
 RETRIES = 3
 """Retries of one request, after exponential backoff with jitter."""
+
+MAX_BATCH = 100
+"""Items of one BatchGetItem."""
 
 _BETWEEN = "#key BETWEEN :a AND :b"
 
@@ -66,6 +70,43 @@ class DynamoReads(ABC):
         """Return the head; one GetItem."""
         item = self._get(incarnation, sortkeys.LOG_HEAD)
         return None if item is None else attributes.head_of(item)
+
+    def heads(self, incarnations: Sequence[Incarnation]) -> Mapping[Incarnation, Head]:
+        """Return the heads of streams; one BatchGetItem."""
+        left = [_key(incarnation, sortkeys.LOG_HEAD) for incarnation in dict.fromkeys(incarnations)]
+        assert len(left) <= MAX_BATCH, f"{len(left)} heads at once"
+        found: dict[Incarnation, Head] = {}
+
+        def read() -> None:
+            wanted = {self._name: {"Keys": left, "ConsistentRead": True}}
+            answer = self._call("BatchGetItem", {"RequestItems": wanted}, "read of heads")
+            for item in answer["Responses"].get(self._name, ()):
+                head = attributes.head_of(attributes_of(item))
+                found[head.stream.incarnation] = head
+            left[:] = answer.get("UnprocessedKeys", {}).get(self._name, {}).get("Keys", ())
+            if left:
+                raise _LeftOutError(f"read of heads: {len(left)} of them were left out")
+
+        if left:
+            retrying(_LeftOutError, attempts=1 + RETRIES, first_delay_s=1, max_delay_s=2**RETRIES)(read)
+        return found
+
+    def overview(self, incarnation: Incarnation, *, page_items: int | None = None) -> StreamOverview:
+        """Return the head, and the items of what is missing or held; two Queries."""
+        # Backwards: if a page does not hold all, the holds are there, and the gaps that people look at first.
+        between = sortkeys.GAPS, sortkeys.LAST_HOLD
+        page = self._page(incarnation, _BETWEEN, *between, limit=page_items, backwards=True)
+        rows = [attributes.row_of(item) for item in reversed(_items(page))]
+        gaps = tuple(row for row in rows if isinstance(row, Gap))
+        holds = tuple(row for row in rows if isinstance(row, Hold))
+        gaps_from = None
+        if "LastEvaluatedKey" in page:
+            gaps_from = gaps[0].first_offset if gaps else Offset(MAX_OFFSET)
+        page = self._page(incarnation, _BETWEEN, sortkeys.LOG_HEAD, sortkeys.LAST_MISSING, limit=page_items)
+        found = [attributes.row_of(item) for item in _items(page)]
+        head = next((row for row in found if isinstance(row, Head)), None)
+        missing = tuple(row for row in found if isinstance(row, Missing))
+        return StreamOverview(head, gaps, holds, missing, gaps_from, "LastEvaluatedKey" in page)
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         """Return the log from the entry that holds `offset`; one Query."""
@@ -311,6 +352,10 @@ class DynamoReads(ABC):
         given = {"Limit": limit, "IndexName": index, "ExclusiveStartKey": start}
         parameters |= {name: value for name, value in given.items() if value is not None}
         return self._call("Query", parameters, "query of the manifest")
+
+
+class _LeftOutError(UnavailableError):
+    """DynamoDB read a part of a batch, and asks to be asked again for the rest."""
 
 
 def _key(partition: str, key: str) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ from coldstream.store.items import Item, attribute
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 
 _METHODS: Mapping[Operation, str] = {
+    "BatchGetItem": "batch_get_item",
     "GetItem": "get_item",
     "Query": "query",
     "TransactGetItems": "transact_get_items",

@@ -37,12 +37,14 @@ from coldstream.manifest.state_item import StateItem, check_states
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.memory.rows import items_of
 from coldstream.store.memory.visibility import Items, ShownPartition, Visibility, changed
-from coldstream.store.ports import LogPage, StreamPage
+from coldstream.store.ports import LogPage, StreamOverview, StreamPage
 from coldstream.store.sortkeys import (
     ERASURES,
+    GAPS,
     HOLDS,
     LAST_EVENT,
     LAST_GAP,
+    LAST_HOLD,
     LAST_MISSING,
     LOG_HEAD,
     MISSING,
@@ -97,6 +99,26 @@ class MemoryTable:
     def head(self, incarnation: Incarnation) -> Head | None:
         """Return the head."""
         return self._get(incarnation, LOG_HEAD, Head)
+
+    def heads(self, incarnations: Sequence[Incarnation]) -> Mapping[Incarnation, Head]:
+        """Return the heads of streams."""
+        wanted = dict.fromkeys(incarnations)
+        assert len(wanted) <= MAX_ITEMS, f"{len(wanted)} heads at once"
+        if wanted:
+            self._count("BatchGetItem")
+        found = ((incarnation, self._read(incarnation, LOG_HEAD, Head)) for incarnation in wanted)
+        return {incarnation: head for incarnation, head in found if head is not None}
+
+    def overview(self, incarnation: Incarnation, *, page_items: int | None = None) -> StreamOverview:
+        """Return the head, and the items of what is missing or held."""
+        rows = self._query(incarnation, GAPS, LAST_HOLD, page_items, backwards=True, every_kind=True)[::-1]
+        gaps, is_cut = _all_of(Gap, rows), len(rows) == page_items
+        first = gaps[0].first_offset if gaps else Offset(MAX_OFFSET)
+        found = self._query(incarnation, LOG_HEAD, LAST_MISSING, page_items, every_kind=True)
+        head = next(iter(_all_of(Head, found)), None)
+        missing = tuple(one for one in found if isinstance(one, Missing))
+        holds = _all_of(Hold, rows)
+        return StreamOverview(head, gaps, holds, missing, first if is_cut else None, len(found) == page_items)
 
     def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
         """Return the log from the entry that holds `offset`."""
@@ -382,6 +404,9 @@ class MemoryTable:
 
     def _get(self, incarnation: Incarnation, key: str, kind: type[_Kind]) -> _Kind | None:
         self._count("GetItem")
+        return self._read(incarnation, key, kind)
+
+    def _read(self, incarnation: Incarnation, key: str, kind: type[_Kind]) -> _Kind | None:
         shown = self._weak(incarnation)
         if shown is None:
             found = items_of(self._partitions.get(incarnation, ManifestState()), _kind(key)).get(key)
