@@ -77,9 +77,10 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who runs a job. `beat` rises with each write; a lease that stands still for `length_ms` is over.
+    """Who runs a job.
 
-    `until` is when that is by the worker's own clock: for people to see, never for a decision of another worker.
+    `beat` begins anywhere and rises with each write; a lease that stands still for `length_ms` is over. `until` is when
+    that is by the worker's own clock: for people to see, never for a decision of another worker.
     """
 
     worker: str
