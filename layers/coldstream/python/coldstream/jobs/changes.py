@@ -21,7 +21,7 @@ from coldstream.units import TimestampMs
 MAX_REASON = 2000
 MAX_REASON_BYTES = 8000
 TOLD = 3
-"""Of what was skipped, so many are in the reason; the job names more."""
+"""So many of the skipped are in the reason; the job names more."""
 
 
 def paused(job: Job, now: TimestampMs) -> Job:

@@ -44,7 +44,7 @@ MAX_CURSOR_BYTES = 100_000
 MAX_NAMED_BYTES = 2000
 MAX_BY_BYTES = 2000
 MAX_NAMED = 20
-"""Of what was skipped, so many are named; the rest is counted."""
+"""So many of the skipped are named; the rest is counted."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LAST_MS = 10**14 - 1
