@@ -21,7 +21,7 @@ from coldstream.units import TimestampMs
 MAX_REASON = 2000
 MAX_REASON_BYTES = 8000
 TOLD = 3
-"""Of what was skipped, so many are in the reason; the job names more."""
+"""So many of the skipped are in the reason; the job names more."""
 
 
 def paused(job: Job, now: TimestampMs) -> Job:
@@ -77,12 +77,12 @@ def check_deletable(job: Job) -> None:
         raise JobStateError(job.id, f"is {job.state} and cannot be deleted: cancel it first")
 
 
-def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs) -> Job:
+def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs, *, first_beat: int = 0) -> Job:
     """Give a job to a worker: the epoch rises, and no earlier worker can write it any more.
 
     A run that begins anew has no cursor. Whoever dies at a job without progress has spent an attempt of it.
     """
-    lease = Lease(worker, lease_ms, 0, TimestampMs(now + lease_ms))
+    lease = Lease(worker, lease_ms, first_beat, TimestampMs(now + lease_ms))
     return replace(
         _fresh_run(job, now) if job.run_began_at is None else job,
         state=JobState.RUNNING,
