@@ -57,11 +57,15 @@ def cancelled(job: Job, now: TimestampMs) -> Job:
 
 
 def changed(job: Job, changes: Mapping[str, Any], now: TimestampMs) -> Job:
-    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError."""
-    _check_open(job, "cannot be edited")
+    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError.
+
+    One that failed is edited, too, before it is tried again: its end, say, or whether it may skip something.
+    """
+    if job.state is not JobState.FAILED:
+        _check_open(job, "cannot be edited")
     spec = edited(job.spec, changes)
-    if job.run_began_at is None and job.runs:
-        # Between two runs of a schedule: an edit begins none.
+    if job.run_began_at is None and job.spec.schedule is not None:
+        # Before a run of a schedule: an edit begins none.
         next_at = job.next_at
         if spec.schedule is not None and spec.schedule != job.spec.schedule:
             next_at = Schedule.parse(spec.schedule).next_after(now, now)

@@ -116,8 +116,10 @@ StreamName = Annotated[str, Field(min_length=1, max_length=255, json_schema_extr
 """Any text, as brokers take it; what is not text is refused where a stream is looked up."""
 Duration = Annotated[str, Field(max_length=32, json_schema_extra=_format("duration")), AfterValidator(_duration)]
 PollInterval = Annotated[str, Field(max_length=32, json_schema_extra=_format("interval")), AfterValidator(_poll)]
-TargetSize = Annotated[str, Field(max_length=32, json_schema_extra=_format("size")), AfterValidator(_target_size)]
-ReadSize = Annotated[str, Field(max_length=32, json_schema_extra=_format("size")), AfterValidator(_read_size)]
+TargetSize = Annotated[
+    str, Field(max_length=32, json_schema_extra=_format("target-size")), AfterValidator(_target_size)
+]
+ReadSize = Annotated[str, Field(max_length=32, json_schema_extra=_format("read-size")), AfterValidator(_read_size)]
 OffsetRange = Annotated[
     str,
     Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$", json_schema_extra=_format("offsets")),
