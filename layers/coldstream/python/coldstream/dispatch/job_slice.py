@@ -53,11 +53,15 @@ class SliceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What became of a message, and of the job if it ran: `job` is as it is then, None if another has it."""
+    """What became of a message, and of the job if it ran: `job` is as it is then, None if another has it.
+
+    `has_failed` tells that a run of it has ended by that, and failed.
+    """
 
     outcome: SliceOutcome
     job: Job | None = None
     is_continued: bool = False
+    has_failed: bool = False
 
 
 def is_over(lease: Lease, now: TimestampMs) -> bool:
@@ -108,7 +112,8 @@ def run_slice(
     is_continued = after is not None and after.state is JobState.WAITING and after.is_due(store.now())
     if is_continued:
         queue.send(job_id)
-    return SliceReport(SliceOutcome.RAN, after, is_continued)
+    has_failed = after is not None and after.failed_runs > job.failed_runs
+    return SliceReport(SliceOutcome.RAN, after, is_continued, has_failed)
 
 
 def _sliced(run: JobRun, kind: UpkeepKind, archive: UpkeepArchive, is_short: Callable[[], bool]) -> RunEnd:

@@ -23,7 +23,7 @@ from coldstream.local.deployment import DeployedFunction, Deployment, deploy, un
 from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
 from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import check_port
-from coldstream.local.template import find_template, load_template
+from coldstream.local.template import Template, find_template, load_template
 
 _POLL_S = 0.05
 _RESTART_S = 0.5
@@ -58,7 +58,7 @@ class EmulatedStack:
         inherited: Mapping[str, str] | None = None,
     ) -> None:
         self._template = load_template(find_template(template))
-        self._parameters = dict(parameters or {})
+        self._parameters = {**_on_a_laptop(self._template), **(parameters or {})}
         unknown = set(self._parameters) - set(self._template.body.get("Parameters", {}))
         if unknown:
             raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
@@ -97,7 +97,7 @@ class EmulatedStack:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that run: those that a queue or an HTTP API calls."""
+        """The functions that run: those that a queue, a schedule or an HTTP API calls."""
         return tuple(deployed.config.name for deployed in self._deployed())
 
     def process_id(self, function: str) -> int:
@@ -223,7 +223,7 @@ class EmulatedStack:
 
     def _deployed(self) -> list[DeployedFunction]:
         deployed = self._deployment.functions if self._deployment is not None else ()
-        return [function for function in deployed if function.config.queues or function.config.http]
+        return [one for one in deployed if one.config.queues or one.config.http or one.config.every_s]
 
     def _run(self, deployed: DeployedFunction, aws: Mapping[str, str]) -> ChildProcess:
         """Start the process of a function with the variables that it has on AWS."""
@@ -258,6 +258,11 @@ class EmulatedStack:
         inherited = self._inherited.get("PYTHONPATH")
         paths = [*directories, Path(coldstream.__path__[0]).parent, *([inherited] if inherited else [])]
         return os.pathsep.join(map(str, paths))
+
+
+def _on_a_laptop(template: Template) -> dict[str, str]:
+    """Return the parameters that are other here than by default: what costs money on AWS costs none."""
+    return {"Jobs": "on"} if "Jobs" in template.body.get("Parameters", {}) else {}
 
 
 def _setting(output: str) -> str:
