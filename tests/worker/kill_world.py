@@ -70,10 +70,11 @@ class KillFigures:
 
     def text(self) -> str:
         return (
-            f"{self.kills} kills, {self.pauses} workers stopped and continued after another took over,"
-            f" {self.asked} jobs paused and resumed; {self.takeovers} jobs taken; {self.published} messages published, all"
-            f" in the archive, the stream, the super stream and the table once and in order; {self.doubled_in_queue} came"
-            f" twice to the queue; {self.rounds} loads and exports that ended, exact, in {self.seconds:.0f} s"
+            f"{self.kills} kills, {self.pauses} workers stopped and continued after others took over, {self.asked} jobs"
+            f" paused and resumed, {self.takeovers} times a job taken; {self.published} messages published: all are in"
+            " the archive, the stream, the super stream and the table, once and in order;"
+            f" {self.doubled_in_queue} came to the queue again; {self.rounds} loads and exports that ended, all exact;"
+            f" {self.seconds:.0f} s"
         )
 
 
@@ -290,7 +291,8 @@ class KillWorld:
         if kind == "load":
             got = read_segments(self.broker.stream_directory(one.name))
         else:
-            (directory,) = (self.directory / one.name).iterdir()
+            # Beside it may be the spool of a worker that was killed.
+            (directory,) = (self.directory / one.name).glob("__*")
             got = read_segments(directory)[: one.end]  # whole chunks: the last may have more
         assert got == expected, f"{kind} {one.name} of {one.source}: {len(got)} messages, not {len(expected)}"
         del self.rounds[kind]
