@@ -167,7 +167,7 @@ class Tab:
         ends_at = time.monotonic() + PATIENCE_S
         while True:
             with suppress(DevToolsError):  # in the midst of going to another page
-                if self.run(condition):
+                if self.run(f"Boolean({condition})"):
                     return
             if time.monotonic() > ends_at:
                 raise DevToolsError(f"{condition} was not true within {PATIENCE_S} s, at {self.url}")
