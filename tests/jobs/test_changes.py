@@ -126,3 +126,15 @@ def test_pausing_a_schedule_keeps_its_next_time() -> None:
 def test_an_edit_of_a_waiting_job_makes_it_look_at_once() -> None:
     waiting = replace(job(JobKind.LOAD, JobState.WAITING), next_at=LATER)
     assert changes.changed(waiting, {"end": "500"}, NOW).is_due(NOW)
+
+
+def test_an_edit_between_two_runs_of_a_schedule_begins_none() -> None:
+    spec = job(JobKind.RETENTION).spec.model_copy(update={"schedule": "every 1h"})
+    taken = changes.acquired(replace(job(JobKind.RETENTION), spec=spec), "worker-2", 15_000, NOW)
+    between = changes.succeeded(taken, LATER)
+    assert changes.changed(between, {"name": "nightly"}, LATER).next_at == between.next_at
+    assert changes.changed(between, {"schedule": "every 2h"}, LATER).next_at == LATER + 7_200_000
+    assert changes.changed(between, {"schedule": None}, LATER).next_at == between.next_at
+    pausing = changes.paused(between, LATER)
+    assert changes.changed(pausing, {"schedule": "every 2h"}, LATER).next_at == LATER + 7_200_000
+    assert changes.changed(pausing, {"schedule": "every 2h"}, LATER).state is JobState.PAUSED

@@ -85,3 +85,15 @@ def test_the_values_of_an_erasure_are_stored_as_digests_alone() -> None:
 def test_an_erasure_that_selects_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="offsets"):
         sealed(parse_spec({"kind": "erase", "stream": "orders", "reason": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "field"), [({"properties": ["user=alice"]}, "properties"), ({"selection": "{}"}, "selection")]
+)
+def test_what_is_wrong_with_the_conditions_of_an_erasure_is_named_without_its_value(
+    given: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        sealed(parse_spec({"kind": "erase", **LEAST[JobKind.ERASE], **given}))
+    assert raised.value.field == field
+    assert "alice" not in str(raised.value)

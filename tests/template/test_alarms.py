@@ -32,7 +32,8 @@ OF_AWS = {
 
 UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
 
-ELSEWHERE = {"resolver": (TEMPLATE.parent / "layers/coldstream/python/coldstream/runtime/resolving.py",)}
+PACKAGE = TEMPLATE.parent / "layers/coldstream/python/coldstream"
+ELSEWHERE = {"resolver": (PACKAGE / "runtime/resolving.py",), "api": (PACKAGE / "api/serving.py",)}
 """Code that counts for a function outside of its directory."""
 
 
@@ -118,6 +119,8 @@ def test_everything_that_loses_or_delays_data_rings_an_alarm(stack: Stack) -> No
         ("Failures", "resolver"),
         ("Errors", resolver),
         ("Throttles", resolver),
+        ("Failures", "api"),
+        ("Errors", stack.ref("ApiFunction")),
         ("SystemErrors", table),
         ("ThrottledRequests", table),
         ("Damages", "scrub"),

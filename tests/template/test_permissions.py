@@ -14,6 +14,7 @@ import botocore.session
 import pytest
 
 from coldstream.archive.events import source_of
+from coldstream.jobs.log_lines import partition_of
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.keys import Keys
@@ -103,6 +104,7 @@ FRAGMENTS = "fragment, compacted fragment"
 STAGED = "staged segment, staged segment of a cluster"
 QUARANTINED = "segment in quarantine, reason of a quarantine"
 CONTROL = "control object, floor, loss"
+JOBS = "jobs, log of a job"
 
 MAY: Mapping[str, Mapping[str, set[str]]] = {
     "UploadRole": {
@@ -158,7 +160,18 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "staged segment": {"s3:DeleteObject"},
         "states of queues": {"dynamodb:PutItem"},
     },
-    "ClientPolicy": {"GET of the API": {"execute-api:Invoke"}},
+    "ApiRole": {
+        **of_each(FRAGMENTS, {"s3:GetObject"}),
+        **of_each("table, cursors", TABLE_READS | {"dynamodb:BatchGetItem"}),
+        "index by time": TABLE_READS | {"dynamodb:BatchGetItem"},
+        **of_each(JOBS, TABLE_READS | {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}),
+        "log of the API": OWN_LOG,
+        "traces": TRACES,
+        "key by way of S3": {"kms:Decrypt"},
+        "key by way of DynamoDB": {"kms:Decrypt"},
+    },
+    "ClientPolicy": of_each("GET of the API, GET of a view of a stream", {"execute-api:Invoke"}),
+    "OperatorPolicy": of_each("GET of jobs, POST to a job", {"execute-api:Invoke"}),
     "SparkJobRole": {
         "bucket": LISTS,
         "script": {"s3:GetObject"},
@@ -175,7 +188,8 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "log of Spark": OWN_LOG | {"logs:DescribeLogStreams"},
         "another log": {"logs:DescribeLogGroups"},
         **of_each(
-            ", ".join(f"log of {name}" for name in (*UPKEEP, "uploads", "the resolver")), {"logs:DescribeLogGroups"}
+            ", ".join(f"log of {name}" for name in (*UPKEEP, "uploads", "the resolver", "the API")),
+            {"logs:DescribeLogGroups"},
         ),
         "key by way of S3": ENCRYPT,
         "key by way of DynamoDB": ENCRYPT,
@@ -242,7 +256,8 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
 }
 MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
 MAY = {
-    principal: {**may, "states of queues": may["table"]} if "table" in may else may for principal, may in MAY.items()
+    principal: {**of_each(f"states of queues, {JOBS}", may["table"]), **may} if "table" in may else may
+    for principal, may in MAY.items()
 }
 
 
@@ -317,6 +332,8 @@ def resources() -> dict[str, Request]:
         "table": Request("dynamodb", table, {"dynamodb:LeadingKeys": [INCARNATION]}),
         "cursors": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#cursors"]}),
         "states of queues": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#queue-archives"]}),
+        "jobs": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#jobs", "#open-jobs", "#job-keys"]}),
+        "log of a job": Request("dynamodb", table, {"dynamodb:LeadingKeys": [partition_of("0")]}),
         "index by time": Request("dynamodb", f"{table}/index/by-time"),
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
         "table to rebuild into": Request(
@@ -333,6 +350,7 @@ def resources() -> dict[str, Request]:
         "another queue": Request("sqs", f"arn:aws:sqs:{HERE}:theirs"),
         "log of uploads": Request("logs", stack.arn("UploadLogs")),
         "log of the resolver": Request("logs", stack.arn("ResolverLogs")),
+        "log of the API": Request("logs", stack.arn("ApiFunctionLogs")),
         "log of Spark": Request("logs", stack.arn("SparkLogs")),
         "another log": Request("logs", f"arn:aws:logs:{HERE}:log-group:theirs:*"),
         "traces": Request("xray", "*"),
@@ -350,6 +368,11 @@ def resources() -> dict[str, Request]:
         "alarm topic": Request("sns", stack.arn("AlarmTopic")),
         "GET of the API": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/GET/ranges"),
         "POST to the API": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/POST/ranges"),
+        "GET of a view of a stream": Request(
+            "execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/GET/v1/stream/messages"
+        ),
+        "GET of jobs": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/GET/v1/jobs"),
+        "POST to a job": Request("execute-api", f"arn:aws:execute-api:{HERE}:{api}/$default/POST/v1/jobs/x/pause"),
         "another API": Request("execute-api", f"arn:aws:execute-api:{HERE}:theirs/$default/GET/ranges"),
     }
 
@@ -452,6 +475,7 @@ def test_functions_have_the_roles_that_are_written_out_and_no_policies_of_sams()
     assert roles == {
         "UploadFunction": everything().arn("UploadRole"),
         "ResolverFunction": everything().arn("ResolverRole"),
+        "ApiFunction": everything().arn("ApiRole"),
         **{f"{name}Function": everything().arn(f"{name}Role") for name in UPKEEP},
     }
     assert not any("Policies" in properties for properties in functions.values())
@@ -474,6 +498,7 @@ def test_only_the_service_that_runs_it_takes_a_role() -> None:
     assert taken == {
         "UploadRole": ({"Service": "lambda.amazonaws.com"}, None),
         "ResolverRole": ({"Service": "lambda.amazonaws.com"}, None),
+        "ApiRole": ({"Service": "lambda.amazonaws.com"}, None),
         **{f"{name}Role": ({"Service": "lambda.amazonaws.com"}, None) for name in UPKEEP},
         "ScheduleRole": (
             {"Service": "scheduler.amazonaws.com"},

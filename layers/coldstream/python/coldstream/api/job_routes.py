@@ -24,7 +24,7 @@ from coldstream.resolve.caller import Caller
 from coldstream.runtime.audit import AuditLine, audited
 from coldstream.runtime.openapi_document import Answers, answers
 
-router = APIGatewayHttpRouter()
+router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]  # it has no annotations
 
 JSON = "application/json"
 NOBODY = "the HTTP API"

@@ -14,10 +14,12 @@ from typing import Any
 from coldstream.errors import JobStateError
 from coldstream.jobs.job import Job, JobProgress, JobState, Lease, Skipped, Wish
 from coldstream.jobs.schedule import Schedule
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import edited
 from coldstream.units import TimestampMs
 
 MAX_REASON = 2000
+MAX_REASON_BYTES = 8000
 TOLD = 3
 """Of what was skipped, so many are in the reason; the job names more."""
 
@@ -58,8 +60,14 @@ def changed(job: Job, changes: Mapping[str, Any], now: TimestampMs) -> Job:
     """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError."""
     _check_open(job, "cannot be edited")
     spec = edited(job.spec, changes)
-    # One that waits for what has changed, such as its end or its schedule, looks at once.
-    next_at = now if job.state is JobState.WAITING else job.next_at
+    if job.run_began_at is None and job.runs:
+        # Between two runs of a schedule: an edit begins none.
+        next_at = job.next_at
+        if spec.schedule is not None and spec.schedule != job.spec.schedule:
+            next_at = Schedule.parse(spec.schedule).next_after(now, now)
+    else:
+        # One that waits for what has changed, such as its end, looks at once.
+        next_at = now if job.state is JobState.WAITING else job.next_at
     return replace(job, spec=spec, next_at=next_at, changed_at=now)
 
 
@@ -99,7 +107,12 @@ def succeeded(job: Job, now: TimestampMs) -> Job:
 
 def failed(job: Job, reason: str, now: TimestampMs) -> Job:
     """End a run that has failed. One with a schedule keeps the reason and waits for its next run."""
-    told = replace(job, reason=reason[:MAX_REASON], runs=job.runs + 1, failed_runs=job.failed_runs + 1)
+    told = replace(
+        job,
+        reason=short_text(reason[:MAX_REASON], MAX_REASON_BYTES),
+        runs=job.runs + 1,
+        failed_runs=job.failed_runs + 1,
+    )
     if job.spec.schedule is not None:
         return _until_next_run(told, job.spec.schedule, now)
     return replace(_released(told, now), state=JobState.FAILED, ended_at=now)
@@ -120,7 +133,7 @@ def waits(job: Job, until: TimestampMs, reason: str, now: TimestampMs, *, is_fai
     attempts = job.attempts if is_failure else 0
     if job.wish is not None:
         return interrupted(job, now)
-    free = replace(_released(job, now), attempts=attempts, reason=reason[:MAX_REASON])
+    free = replace(_released(job, now), attempts=attempts, reason=short_text(reason[:MAX_REASON], MAX_REASON_BYTES))
     return replace(free, state=JobState.WAITING, next_at=until)
 
 

@@ -33,6 +33,8 @@ from coldstream.jobs.spec_fields import (
 )
 from coldstream.jobs.targets import TARGET_TYPES, BrokerName, Target
 
+MAX_SPEC_BYTES = 100_000
+
 
 class JobKind(StrEnum):
     """What a job does."""
@@ -188,7 +190,7 @@ def parse_spec(given: Mapping[str, Any]) -> JobSpec:
         return _ANY.validate_json(json.dumps(given))
     except ValidationError as err:
         raise _invalid(err) from err
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, RecursionError) as err:
         raise InvalidInputError("job", f"is not JSON: {err}") from err
 
 
@@ -197,13 +199,26 @@ def spec_to_dict(spec: JobSpec) -> dict[str, Any]:
     return spec.model_dump(mode="json")
 
 
+def stored(spec: JobSpec) -> JobSpec:
+    """Return a spec that can be stored, and read back. Raises InvalidInputError."""
+    size = len(json.dumps(spec_to_dict(spec), separators=(",", ":")))
+    if size > MAX_SPEC_BYTES:
+        raise InvalidInputError("job", f"has {size} bytes, of {MAX_SPEC_BYTES} at most: say streams by patterns")
+    return parse_spec(spec_to_dict(spec))
+
+
 def edited(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     """Return a spec with other values in some fields. Raises InvalidInputError, also for one that cannot change."""
     for name in changes:
         if name not in spec.EDITABLE or name not in type(spec).model_fields:
             can = ", ".join(sorted(spec.EDITABLE))
             raise InvalidInputError(name[:80], f"of a {spec.kind} job cannot be edited; these can: {can}")
-    return parse_spec({**spec_to_dict(spec), **changes})
+    return stored(parse_spec({**spec_to_dict(spec), **changes}))
+
+
+def is_same_work(one: JobSpec, other: JobSpec) -> bool:
+    """Tell whether two specs of a job differ at most in what is of no concern to its kind, such as its name."""
+    return one.model_copy(update={name: getattr(other, name) for name in CommonSpec.EDITABLE}) == other
 
 
 def spec_schema() -> dict[str, Any]:

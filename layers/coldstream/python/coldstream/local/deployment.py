@@ -149,7 +149,14 @@ def _resolve(function: TemplateFunction, values: Iterator[str], environment: Map
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         queues.append(QueueConfig(url, queue_arn, queue.batch_size, queue.reports_failures))
     config = FunctionConfig(
-        function.name, arn, function.handler, function.timeout_s, function.memory_mb, tuple(queues), bool(function.apis)
+        function.name,
+        arn,
+        function.handler,
+        function.timeout_s,
+        function.memory_mb,
+        tuple(queues),
+        bool(function.apis),
+        prefix=function.prefix,
     )
     return DeployedFunction(function, config, variables)
 

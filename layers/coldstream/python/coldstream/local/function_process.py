@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 from coldstream.local.child_process import ParentProcess
 from coldstream.local.environment import client
+from coldstream.local.forwarding import Forwards
 from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import HttpApi
 from coldstream.local.invoker import Invoker
@@ -32,7 +33,8 @@ def main() -> None:
     try:
         invoke = Invoker(config)
         if config.http:
-            api = HttpApi(config.port, function=config.name, invoke=invoke, report=report)
+            forwards = Forwards(config.forwards)
+            api = HttpApi(config.port, function=config.name, invoke=invoke, report=report, forwards=forwards)
     except Exception as err:  # noqa: BLE001 - a handler's module may raise anything
         traceback.print_exc()
         parent.send({"error": f"{config.name}: {type(err).__name__}: {err}"})

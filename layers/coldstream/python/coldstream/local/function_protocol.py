@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -21,7 +21,8 @@ class QueueConfig:
 class FunctionConfig:
     """What the stack tells a process of its function. Code, layers and variables are in the process's environment.
 
-    `http`: serve it over HTTP, at `port`; 0 is any free one.
+    `http`: serve it over HTTP, at `port`; 0 is any free one. `prefix` is the path of its route, empty for the default
+    route, whose function hands requests to the addresses of the others, `forwards`, by their prefixes.
     """
 
     name: str
@@ -32,6 +33,8 @@ class FunctionConfig:
     queues: tuple[QueueConfig, ...]
     http: bool
     port: int = 0
+    prefix: str = ""
+    forwards: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> FunctionConfig:

@@ -1,13 +1,15 @@
 """template.yaml: its functions, what calls them, and the resources that CloudFormation creates.
 
 SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue or
-the default route of an HTTP API calls. Of CloudFormation's resources, a laptop keeps those that announcements and
-lookups need. The rest, such as roles, alarms and Spark, is left out; a template in which something kept refers to
-something left out is refused. Values stay expressions (`{"Ref": "Bucket"}`) until `deployment` resolves them.
+a route of an HTTP API calls, which is the default one or all paths below a prefix. Of CloudFormation's resources, a
+laptop keeps those that announcements and lookups need. The rest, such as roles, alarms and Spark, is left out; a
+template in which something kept refers to something left out is refused. Values stay expressions
+(`{"Ref": "Bucket"}`) until `deployment` resolves them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ _LOCAL = frozenset(
         "AWS::SQS::Queue",
     }
 )
+_PROXY = re.compile(r"(?P<prefix>/[A-Za-z0-9_-]+)/\{proxy\+\}")
 _PACKED = Path(__file__).resolve().parent / "sam"
 """Where a wheel has the template and the functions that it names."""
 
@@ -50,7 +53,10 @@ class QueueSource:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFunction:
-    """A function as the template declares it, globals merged in. `apis` are the HTTP APIs whose default route it is."""
+    """A function as the template declares it, globals merged in.
+
+    `apis` are the HTTP APIs that have a route to it: the default one, or that of all paths below `prefix`.
+    """
 
     name: str
     handler: str
@@ -61,6 +67,7 @@ class TemplateFunction:
     environment: Mapping[str, Expression]
     queues: tuple[QueueSource, ...]
     apis: tuple[str, ...]
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +112,9 @@ def load_template(path: Path) -> Template:
 def _template(path: Path, document: Mapping[str, Any]) -> Template:
     resources = document["Resources"]
     functions = tuple(_functions(path.parent, document.get("Globals", {}).get("Function", {}), resources))
-    if sum(bool(function.apis) for function in functions) > 1:
-        raise InvalidSettingError("template", "more than one function has an HTTP API; one can be served locally")
+    prefixes = [function.prefix for function in functions if function.apis]
+    if len(prefixes) > len(set(prefixes)):
+        raise InvalidSettingError("template", "two functions have the same route of an HTTP API; one can be served")
     kept = {name: resource for name, resource in resources.items() if _is_local(resource)}
     left_out = set(resources) - set(kept)
     _require_kept(functions, kept, resources, left_out)
@@ -171,6 +179,9 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
         # SAM joins lists and maps with those of the globals; any other property of a function replaces the global one.
         layers = [*defaults.get("Layers", []), *own.get("Layers", [])]
         events = own.get("Events", {}).values()
+        routes = [_route(name, event.get("Properties", {})) for event in events if event["Type"] == "HttpApi"]
+        if len({prefix for _, prefix in routes}) > 1:
+            raise InvalidSettingError("template", f"{name} has several routes; a laptop serves one of each function")
         yield TemplateFunction(
             name=name,
             handler=properties["Handler"],
@@ -183,7 +194,8 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
                 **own.get("Environment", {}).get("Variables", {}),
             },
             queues=tuple(_queue(event["Properties"]) for event in events if event["Type"] == "SQS"),
-            apis=tuple(_api(name, event.get("Properties", {})) for event in events if event["Type"] == "HttpApi"),
+            apis=tuple(api for api, _ in routes),
+            prefix=next((prefix for _, prefix in routes), ""),
         )
 
 
@@ -205,11 +217,16 @@ def _queue(event: Mapping[str, Any]) -> QueueSource:
     return QueueSource(event["Queue"], event.get("BatchSize", 10), reports)
 
 
-def _api(function: str, event: Mapping[str, Any]) -> str:
-    if "Path" in event or "Method" in event:
-        raise InvalidSettingError("template", f"{function} has a route of its own; only default routes run locally")
-    api = event.get("ApiId", {"Ref": "ServerlessHttpApi"})
-    return str(api["Ref"])
+def _route(function: str, event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the API of a route, and its prefix, which is empty for the default route."""
+    api = str(event.get("ApiId", {"Ref": "ServerlessHttpApi"})["Ref"])
+    if "Path" not in event and "Method" not in event:
+        return api, ""
+    route = _PROXY.fullmatch(event.get("Path", ""))
+    if route is None or event.get("Method") != "ANY":
+        problem = f"{function} has a route that does not run locally; the default one does, and ANY /prefix/{{proxy+}}"
+        raise InvalidSettingError("template", problem)
+    return api, route["prefix"]
 
 
 def _references(expression: Expression) -> Iterator[str]:

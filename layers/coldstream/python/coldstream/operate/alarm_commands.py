@@ -15,6 +15,8 @@ ALARM_COMMANDS: Mapping[str, str] = {
     "ResolverFailuresAlarm": "aws logs tail /aws/lambda/STACK-resolver --since 1h",
     "ResolverErrorsAlarm": "aws logs tail /aws/lambda/STACK-resolver --since 1h",
     "ResolverThrottlesAlarm": "aws lambda get-account-settings",
+    "ApiFailuresAlarm": "aws logs tail /aws/lambda/STACK-api --since 1h",
+    "ApiErrorsAlarm": "aws logs tail /aws/lambda/STACK-api --since 1h",
     "QuietAlarm": "coldstream agent status, on each broker",
     "TableErrorsAlarm": "aws health describe-events",
     "TableThrottlesAlarm": "aws service-quotas list-service-quotas --service-code dynamodb",
