@@ -321,9 +321,7 @@ def test_a_search_goes_on_by_itself_up_to_its_bound_and_can_be_cancelled(browser
         assert found < 2100
         assert tab.run("document.activeElement.textContent.trim()") == "Continue"
         assert (
-            tab.run(
-                "new Promise((done) => setTimeout(() => done(document.querySelectorAll('article.message').length), 500))"
-            )
+            tab.run("new Promise((done) => setTimeout(() => done(document.querySelectorAll('article').length), 500))")
             == found
         )
         tab.enter()
