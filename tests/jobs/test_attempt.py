@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from coldstream.errors import GapError, LeaseLostError, UnavailableError
+from coldstream.errors import GapError, LeaseLostError, OutcomeUnknownError, UnavailableError
 from coldstream.jobs.attempt import Kind, acquire, run_attempt
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd, WaitsUntil
@@ -368,3 +368,28 @@ def test_the_end_of_a_run_that_no_table_takes_is_left_to_another(monkeypatch: py
     assert 14 < seconds[0] < 18
     table.refusals = 0
     assert taken(store, store.get(job.id), "worker-2", is_dead=True).epoch == 2
+
+
+class RivalTable(MemoryTable):
+    """Somebody else writes first, and the answer that tells of it is lost."""
+
+    rival: Callable[[], object] | None = None
+
+    def put_state(self, *changed: StateItem) -> None:
+        if self.rival is not None:
+            rival, self.rival = self.rival, None
+            rival()
+            raise OutcomeUnknownError("no answer came")
+        super().put_state(*changed)
+
+
+def test_of_two_workers_with_one_name_that_take_a_job_in_the_same_moment_one_has_it() -> None:
+    table = RivalTable()
+    store = JobStore(table)
+    job = store.create(SPEC)
+    now = TimestampMs(job.created_at + 5)
+    first: list[Job | None] = []
+    table.rival = lambda: first.append(acquire(store, job, "worker", now=lambda: now))
+    second = acquire(store, job, "worker", now=lambda: now)
+    assert first[0] is not None
+    assert second is None

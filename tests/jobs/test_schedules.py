@@ -41,8 +41,8 @@ def test_any_schedule_keeps_the_promises(part: int) -> None:
     play_all(range(FIRST_SEED + part, FIRST_SEED + SCHEDULES, PARTS))
 
 
-def _same_epoch(job: Job, worker: str, lease_ms: int, now: TimestampMs) -> Job:
-    return replace(ACQUIRED(job, worker, lease_ms, now), epoch=job.epoch)
+def _same_epoch(job: Job, worker: str, lease_ms: int, now: TimestampMs, *, first_beat: int) -> Job:
+    return replace(ACQUIRED(job, worker, lease_ms, now, first_beat=first_beat), epoch=job.epoch)
 
 
 def _write_anyhow(table: MemoryTable, *changed: StateItem) -> None:

@@ -359,3 +359,13 @@ def test_a_lease_is_dead_only_when_its_beat_stood_still_for_longer_than_it_lasts
     assert not watch.is_dead(store.get(job.id))
     seconds[0] = 26
     assert watch.is_dead(store.get(job.id))
+
+
+def test_a_job_with_a_line_of_cron_waits_for_its_first_time_and_one_with_an_interval_does_not(
+    table: MemoryTable,
+) -> None:
+    store = JobStore(table, lambda: TimestampMs(1_800_000_000_000))
+    nightly = store.create(parse_spec({"kind": "scrub", "schedule": "30 3 * * *"}))
+    assert (nightly.state, nightly.next_at) == (JobState.WAITING, 1_800_070_200_000)
+    assert not nightly.is_due(TimestampMs(1_800_000_000_001))
+    assert store.create(parse_spec({"kind": "scrub", "schedule": "every 6h"})).is_due(TimestampMs(1_800_000_000_000))

@@ -21,7 +21,7 @@ from coldstream.units import TimestampMs
 MAX_REASON = 2000
 MAX_REASON_BYTES = 8000
 TOLD = 3
-"""Of what was skipped, so many are in the reason; the job names more."""
+"""So many of the skipped are in the reason; the job names more."""
 
 
 def paused(job: Job, now: TimestampMs) -> Job:
@@ -57,11 +57,15 @@ def cancelled(job: Job, now: TimestampMs) -> Job:
 
 
 def changed(job: Job, changes: Mapping[str, Any], now: TimestampMs) -> Job:
-    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError."""
-    _check_open(job, "cannot be edited")
+    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError.
+
+    One that failed is edited, too, before it is tried again: its end, say, or whether it may skip something.
+    """
+    if job.state is not JobState.FAILED:
+        _check_open(job, "cannot be edited")
     spec = edited(job.spec, changes)
-    if job.run_began_at is None and job.runs:
-        # Between two runs of a schedule: an edit begins none.
+    if job.run_began_at is None and job.spec.schedule is not None:
+        # Before a run of a schedule: an edit begins none.
         next_at = job.next_at
         if spec.schedule is not None and spec.schedule != job.spec.schedule:
             next_at = Schedule.parse(spec.schedule).next_after(now, now)
@@ -77,12 +81,12 @@ def check_deletable(job: Job) -> None:
         raise JobStateError(job.id, f"is {job.state} and cannot be deleted: cancel it first")
 
 
-def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs) -> Job:
+def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs, *, first_beat: int = 0) -> Job:
     """Give a job to a worker: the epoch rises, and no earlier worker can write it any more.
 
     A run that begins anew has no cursor. Whoever dies at a job without progress has spent an attempt of it.
     """
-    lease = Lease(worker, lease_ms, 0, TimestampMs(now + lease_ms))
+    lease = Lease(worker, lease_ms, first_beat, TimestampMs(now + lease_ms))
     return replace(
         _fresh_run(job, now) if job.run_began_at is None else job,
         state=JobState.RUNNING,

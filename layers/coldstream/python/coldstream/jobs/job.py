@@ -44,7 +44,7 @@ MAX_CURSOR_BYTES = 100_000
 MAX_NAMED_BYTES = 2000
 MAX_BY_BYTES = 2000
 MAX_NAMED = 20
-"""Of what was skipped, so many are named; the rest is counted."""
+"""So many of the skipped are named; the rest is counted."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LAST_MS = 10**14 - 1
@@ -77,9 +77,10 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who runs a job. `beat` rises with each write; a lease that stands still for `length_ms` is over.
+    """Who runs a job.
 
-    `until` is when that is by the worker's own clock: for people to see, never for a decision of another worker.
+    `beat` begins anywhere and rises with each write; a lease that stands still for `length_ms` is over. `until` is when
+    that is by the worker's own clock: for people to see, never for a decision of another worker.
     """
 
     worker: str

@@ -44,6 +44,10 @@ class Schedule:
             raise InvalidInputError("schedule", f"{text[:80]!r} is no line of cron that ever comes: {err}") from err
         return cls(stripped, None)
 
+    def first_after(self, now: TimestampMs) -> TimestampMs:
+        """Return when the first run is due: at once, or at the first time of a line of cron."""
+        return now if self.every_ms is not None else self.next_after(now, now)
+
     def next_after(self, began: TimestampMs, now: TimestampMs) -> TimestampMs:
         """Return when the run after one that began then is due: later than `now`, so runs that were missed are one.
 

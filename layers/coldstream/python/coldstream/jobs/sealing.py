@@ -9,6 +9,9 @@ from coldstream.jobs.specs import EraseSpec, JobSpec, stored
 _FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "properties"}
 """The fields whose options `read_conditions` names."""
 
+_FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "properties"}
+"""Fields of a job by the options of the command that erases at once."""
+
 
 def sealed(spec: JobSpec) -> JobSpec:
     """Return a spec as it is stored. Raises InvalidInputError for an erasure that selects nothing, or badly."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from coldstream.errors import InvalidInputError
+from coldstream.format.amqp.sections import Properties
 from coldstream.jobs.spec_fields import (
     CommonSpec,
     Duration,
@@ -118,6 +119,17 @@ class ScrubSpec(CommonSpec):
     max_read: Annotated[ReadSize, Field(description="Bytes that a run reads at most")] = "1TiB"
 
 
+_PROPERTY = "|".join(
+    [
+        rf"^properties\.({'|'.join(name.replace('_', '[_-]') for name in Properties._fields)})=",
+        r"^(application_properties|message_annotations)\.[^=]+=",
+    ]
+)
+"""FIELD=VALUE, as `MessageField` reads the field."""
+
+Value = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "coldstream-value"})]
+
+
 class EraseSpec(CommonSpec):
     """Erase the bytes of some messages of a stream; offsets stay. All conditions must meet.
 
@@ -129,10 +141,10 @@ class EraseSpec(CommonSpec):
     stream: StreamName
     incarnation: Annotated[Text | None, Field(description="Else the newest incarnation")] = None
     offsets: Annotated[OffsetRange | None, Field(description="A:B, from A up to, not including, B")] = None
-    key: Annotated[str | None, Field(max_length=1000, description="Messages with this routing key")] = None
-    filter_value: Annotated[str | None, Field(max_length=1000, description="Messages with this filter value")] = None
+    key: Annotated[Value | None, Field(description="Messages with this routing key")] = None
+    filter_value: Annotated[Value | None, Field(description="Messages with this filter value")] = None
     properties: Annotated[
-        tuple[Annotated[str, Field(max_length=1000, pattern="^[^=]+=")], ...],
+        tuple[Annotated[str, Field(max_length=1000, pattern=_PROPERTY)], ...],
         Field(max_length=20, description="Messages with these values: properties.user_id=alice"),
     ] = ()
     selection: Annotated[

@@ -29,6 +29,7 @@ from coldstream.jobs import changes
 from coldstream.jobs.job import JOB_KEYS, JOBS, MAX_BY_BYTES, OPEN_JOBS, Job, JobState, new_id
 from coldstream.jobs.log_lines import LogLine, delete_lines, items_of, read_lines
 from coldstream.jobs.open_marks import is_of_now, is_over, mark_of, marked_job
+from coldstream.jobs.schedule import Schedule
 from coldstream.jobs.sealing import sealed
 from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, spec_to_dict
@@ -91,6 +92,8 @@ class JobStore:
         """Create a job as `create` does, and tell whether it is new."""
         now = self._now()
         job = Job(new_id(now), sealed(spec), now, by=short_text(by, MAX_BY_BYTES), changed_at=now)
+        if spec.schedule is not None and (first := Schedule.parse(spec.schedule).first_after(now)) > now:
+            job = replace(job, state=JobState.WAITING, next_at=first)
         written, digest = [mark_of(job)], ""
         if idempotency_key is not None:
             if not 1 <= len(idempotency_key) <= MAX_KEY:
