@@ -69,7 +69,8 @@ class DevTools:
         self._found: Queue[dict[str, Any]] = Queue()
         self._number = 0
         self.events: list[dict[str, Any]] = []
-        threading.Thread(target=self._read, name="devtools", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="devtools", daemon=True)
+        self._reader.start()
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """Send a command and return its answer; events that come before it are kept."""
@@ -98,6 +99,12 @@ class DevTools:
                     found: dict[str, Any] = event["params"]
                     return found
             self.events.append(self._next(ends_at - time.monotonic(), method))
+
+    def close(self) -> None:
+        """Give up the pipes, once the browser has ended."""
+        self._reader.join(PATIENCE_S)
+        self._out.close()
+        self._in.close()
 
     def drain(self) -> None:
         """Keep the events that have come."""
@@ -167,7 +174,7 @@ class Tab:
         ends_at = time.monotonic() + PATIENCE_S
         while True:
             with suppress(DevToolsError):  # in the midst of going to another page
-                if self.run(condition):
+                if self.run(f"Boolean({condition})"):
                     return
             if time.monotonic() > ends_at:
                 raise DevToolsError(f"{condition} was not true within {PATIENCE_S} s, at {self.url}")
@@ -311,3 +318,4 @@ def open_browser() -> Iterator[Browser]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            tools.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coldstream.browse.spans import SpanKind, TimelineSpan
 from coldstream.browse.stream_timeline import StreamTimeline
@@ -135,6 +136,10 @@ class _Scale:
         share = (min(offset, self.end) - self.start) / (self.end - self.start)
         return self.stub + (100 - self.stub) * share
 
+    def at(self, offset: int) -> float:
+        """Return the place of an offset of what is drawn to scale, whose first is where the stub ends."""
+        return max(self.stub, self.percent(offset))
+
     def placed(self, spans: tuple[TimelineSpan, ...]) -> tuple[DrawnSpan, ...]:
         """Return spans with their places, the narrow ones last, over the others: they are what is looked for."""
         found = []
@@ -148,12 +153,11 @@ class _Scale:
         """Return links to places all over what is drawn to scale."""
         offsets = self.end - self.start
         count = min(CELLS, offsets)
-        found = []
-        for number in range(count):
-            offset = Offset(self.start + offsets * number // count)
-            x = self.percent(offset)
-            found.append(DrawnCell(offset, _text(x), _text((100 - self.stub) / count)))
-        return tuple(found)
+        places = [Offset(self.start + offsets * number // count) for number in range(count + 1)] if count else []
+        return tuple(
+            DrawnCell(offset, _text(self.at(offset)), _text(self.at(following) - self.at(offset)))
+            for offset, following in pairwise(places)
+        )
 
     def ticks(self) -> tuple[DrawnTick, ...]:
         """Return the offsets of the axis."""
@@ -162,7 +166,7 @@ class _Scale:
         places = [Offset(self.start + offsets * number // parts) for number in range(parts + 1)] if parts else []
         anchors = ["start", *["middle"] * (parts - 1), "end"]
         return tuple(
-            DrawnTick(offset, _text(self.percent(offset) or self.stub), anchor)
+            DrawnTick(offset, _text(self.at(offset)), anchor)
             for offset, anchor in zip(places, anchors[: len(places)], strict=True)
         )
 
