@@ -12,7 +12,7 @@ from coldstream.browse.coverage import GONE_AT_BROKER
 from coldstream.browse.drawing import join_by_place, join_neighbours
 from coldstream.browse.spans import BrokerOffsets, SpanKind, TimelineSpan
 from coldstream.browse.stream_timeline import StreamTimeline
-from coldstream.browse.timeline import read_timeline
+from coldstream.browse.timeline import OTHER_AT_BROKER, read_timeline
 from coldstream.errors import InvalidQueryError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Hold, Loss, Missing, Quarantine
 from coldstream.manifest.holding import plan_hold
@@ -138,13 +138,19 @@ def test_what_neither_the_archive_nor_the_broker_has_is_a_gap() -> None:
     assert found.coverage[1].reason == GONE_AT_BROKER
 
 
-@pytest.mark.parametrize(
-    "broker", [BrokerOffsets(), BrokerOffsets(problem="no answer"), BrokerOffsets(Offset(0), Offset(4))]
-)
+@pytest.mark.parametrize("broker", [BrokerOffsets(), BrokerOffsets(problem="no answer")])
 def test_a_broker_that_tells_nothing_new_changes_nothing(broker: BrokerOffsets) -> None:
     found = read_timeline(holed(0), ORDERS, broker=broker)
     assert shape(found.coverage) == [("archived", 0, 10)]
     assert found.broker == broker
+
+
+def test_a_broker_that_ends_before_the_archive_has_another_incarnation_and_is_not_drawn() -> None:
+    found = read_timeline(holed(0), ORDERS, broker=BrokerOffsets(Offset(0), Offset(4)))
+    assert shape(found.coverage) == [("archived", 0, 10)]
+    assert found.broker is not None
+    assert (found.broker.first_offset, found.broker.next_offset) == (None, None)
+    assert found.broker.problem == f"{OTHER_AT_BROKER}: it ends before offset 4"
 
 
 def test_holds_have_their_reason_and_reach_the_end_if_they_have_none() -> None:
