@@ -167,7 +167,10 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         **of_each(FRAGMENTS, {"s3:GetObject"}),
         **of_each("table, cursors", TABLE_READS | {"dynamodb:BatchGetItem"}),
         "index by time": TABLE_READS | {"dynamodb:BatchGetItem"},
-        **of_each(f"keys of jobs, {OF_JOBS}", TABLE_READS | {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}),
+        **of_each(
+            f"keys of jobs, {OF_JOBS}",
+            TABLE_READS | {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"},
+        ),
         "log of the API": OWN_LOG,
         "traces": TRACES,
         "key by way of S3": {"kms:Decrypt"},
