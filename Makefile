@@ -133,7 +133,7 @@ wheel: setup tools  ## Build the wheel into dist, with the agent's bill of mater
 sbom: setup tools  ## Write the bills of materials of layer, agent and Spark jobs into build/sbom (CycloneDX)
 	@$(BIN)/python scripts/sbom.py
 
-generate: setup  ## Generate docs/openapi.json and docs/*.schema.json from the code
+generate: setup  ## Generate docs/openapi*.json and docs/*.schema.json from the code
 	@$(BIN)/python scripts/generate.py
 
 clean:  ## Remove everything that these targets created

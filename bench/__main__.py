@@ -15,6 +15,7 @@ from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
 MEASUREMENTS = (
     "upload",
     "lookups",
+    "browsing",
     "reader",
     "decode",
     "coldstart",

@@ -52,11 +52,7 @@ def write_log(stream: StreamId, fragments: int, *, url: str, table: str) -> None
     http = urllib3.PoolManager(maxsize=THREADS)
 
     def put(items: list[Item]) -> None:
-        requests = [{"PutRequest": {"Item": item.serialize()}} for item in items]
-        body = json.dumps({"RequestItems": {table: requests}}, default=_base64)
-        answer = http.request("POST", url, body=body, headers=_HEADERS, retries=False)
-        if answer.status != 200 or answer.json()["UnprocessedItems"]:
-            raise CannotMeasureError(f"DynamoDB Local refused items: {answer.data[:500]!r}")
+        put_items(http, items, url=url, table=table)
 
     def load(thread: int) -> None:
         for batch in range(thread, batches, THREADS):
@@ -72,6 +68,15 @@ def write_log(stream: StreamId, fragments: int, *, url: str, table: str) -> None
             loaded.result()
     put([head_item(_Item, _head(stream, fragments)), registry_item(_Item, stream)])
     say(f"{fragments:,} entries loaded in {time.monotonic() - began:.0f} s")
+
+
+def put_items(http: urllib3.PoolManager, items: list[Item], *, url: str, table: str) -> None:
+    """Write up to 25 items of any kind. Raises CannotMeasureError."""
+    requests = [{"PutRequest": {"Item": item.serialize()}} for item in items]
+    body = json.dumps({"RequestItems": {table: requests}}, default=_base64)
+    answer = http.request("POST", url, body=body, headers=_HEADERS, retries=False)
+    if answer.status != 200 or answer.json()["UnprocessedItems"]:
+        raise CannotMeasureError(f"DynamoDB Local refused items: {answer.data[:500]!r}")
 
 
 def _entry_item(stream: StreamId, number: int) -> Item:

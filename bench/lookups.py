@@ -13,7 +13,8 @@ from bench.load import FIRST_TIMESTAMP, stream
 from bench.local_s3 import LocalS3
 from bench.log import MS_A_FRAGMENT, OFFSETS_A_FRAGMENT, write_log
 from bench.template import handler_of
-from coldstream.local.http_api import Request, http_event
+from coldstream.local.http_api import http_event
+from coldstream.local.http_exchange import Request
 from coldstream.manifest.stream import StreamId
 
 SIZES = (1_000, 1_000_000)

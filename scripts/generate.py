@@ -1,4 +1,4 @@
-"""Generate docs/openapi.json and the schemas of the events from the code."""
+"""Generate docs/openapi.json, docs/openapi-jobs.json and the schemas of the events from the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schema_of(detail: type[BaseModel]) -> str:
 
 if __name__ == "__main__":
     # Run by its path, as Lambda does: nothing but a function imports `coldstream.runtime`.
-    resolver = runpy.run_path(str(ROOT / "functions/resolver/app.py"))
-    (DOCS / "openapi.json").write_text(resolver["openapi"]())
+    for function, name in (("resolver", "openapi.json"), ("api", "openapi-jobs.json")):
+        (DOCS / name).write_text(runpy.run_path(str(ROOT / f"functions/{function}/app.py"))["openapi"]())
     for name, detail in SCHEMAS.items():
         (DOCS / name).write_text(schema_of(detail))

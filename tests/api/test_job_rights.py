@@ -8,6 +8,7 @@ import pytest
 
 from coldstream.api.job_rights import JobRight, JobRights
 from coldstream.errors import NotPermittedError
+from coldstream.jobs.specs import parse_spec
 from coldstream.resolve.caller import Authentication, Caller
 from coldstream.resolve.permissions import Permissions
 from tests.support.asked_api import AskedApi, audit_lines, bearer, signed_by
@@ -33,15 +34,9 @@ def strict(api: AskedApi) -> AskedApi:
 
 
 def asked(api: AskedApi, method: str, target: str) -> int:
-    job_id = api.served.jobs.create_once(_spec()).job.id
+    job_id = api.served.jobs.create_once(parse_spec(SCRUB)).job.id
     body = BODIES.get(target) if method in {"POST", "PATCH"} else None
     return api(method, target.replace("{id}", job_id), body).status
-
-
-def _spec() -> Any:
-    from coldstream.jobs.specs import parse_spec  # noqa: PLC0415
-
-    return parse_spec(SCRUB)
 
 
 @pytest.mark.parametrize(("method", "target"), READS)
@@ -75,7 +70,7 @@ def test_whoever_has_no_right_is_refused_and_changes_nothing(
 @pytest.mark.parametrize("target", ["/v1/jobs/{id}", "/v1/jobs/{id}/log"])
 def test_who_may_not_is_refused_alike_whether_or_not_there_is_such_a_job(strict: AskedApi, target: str) -> None:
     strict.authorizer = bearer("")
-    job_id = strict.served.jobs.create(_spec()).id
+    job_id = strict.served.jobs.create(parse_spec(SCRUB)).id
     one, other = (strict("GET", target.replace("{id}", name)) for name in (job_id, "0000000000-aaaaaa"))
     assert (one.status, one.body) == (other.status, other.body)
 
@@ -89,7 +84,7 @@ def test_a_principal_of_iam_has_passed_its_policies(strict: AskedApi) -> None:
 def test_without_the_check_every_token_that_the_api_admits_may_do_all() -> None:
     token = Caller(Authentication.TOKEN, "alice", "i", {"scope": ""})
     JobRights(scope_claim=None).check(token, JobRight.WRITE)
-    with pytest.raises(NotPermittedError, match="coldstream.jobs:write"):
+    with pytest.raises(NotPermittedError, match=r"coldstream\.jobs:write"):
         JobRights().check(token, JobRight.WRITE)
 
 

@@ -116,6 +116,13 @@ def test_a_body_that_is_no_json_object_is_refused(api: AskedApi, raw: bytes) -> 
     assert is_problem(api("POST", "/v1/jobs", raw=raw, headers=headers), 400, "invalid-query", "body")
 
 
+def test_a_whole_number_is_an_integer_however_it_is_written(api: AskedApi) -> None:
+    reply = api("POST", "/v1/jobs", raw=b'{"kind": "scrub", "max_attempts": 18.0, "max_requests": 1e3}')
+    assert (reply.status, reply.body["spec"]["max_attempts"], reply.body["spec"]["max_requests"]) == (201, 18, 1000)
+    for raw in (b'{"kind": "scrub", "max_attempts": 18.5}', b'{"kind": "scrub", "max_attempts": 1e999}'):
+        assert is_problem(api("POST", "/v1/jobs", raw=raw), 400, "invalid-query", "max_attempts")
+
+
 def test_a_body_over_the_bound_is_refused(api: AskedApi) -> None:
     raw = b'{"kind": "scrub", "name": "' + b"x" * (256 << 10) + b'"}'
     assert is_problem(api("POST", "/v1/jobs", raw=raw), 400, "invalid-query", "body")
@@ -212,6 +219,17 @@ def test_an_edit_that_cannot_be_changes_nothing(api: AskedApi, fields: dict[str,
     before = api("GET", f"/v1/jobs/{job_id}").body
     assert is_problem(api("PATCH", f"/v1/jobs/{job_id}", fields), 400, "invalid-query", field)
     assert api("GET", f"/v1/jobs/{job_id}").body == before
+
+
+def test_a_field_that_other_kinds_change_is_a_conflict(api: AskedApi) -> None:
+    reply = api("PATCH", f"/v1/jobs/{created(api)}", {"rate": 5.0})
+    assert is_problem(reply, 409, "job-state")
+    assert "is a scrub job, whose rate cannot be edited" in reply.body["detail"]
+
+
+def test_a_condition_of_an_erasure_that_cannot_be_is_the_clients_fault(api: AskedApi) -> None:
+    spec = {"kind": "erase", "stream": "orders", "reason": "x", "properties": ["no_such_field=x"]}
+    assert is_problem(api("POST", "/v1/jobs", spec), 400, "invalid-query", "properties.0")
 
 
 def test_only_a_job_that_has_ended_is_deleted(api: AskedApi) -> None:

@@ -42,8 +42,10 @@ PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "See and steer it in a browser": ("console",),
     "Use streams without a broker": ("serve",),
     "Shard streams": ("shards",),
+    "Run jobs": ("jobs",),
     "Maintain the archive": ("compact", "replay", "access"),
     "Bound the archive, and delete from it": (
         "truncate",
@@ -319,7 +321,9 @@ def test_help_lists_the_commands_by_task_and_the_exit_codes(cli: Cli) -> None:
     for task, commands in TASKS.items():
         lines = done.out.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
         assert tuple(line.split()[0] for line in lines) == commands
-    assert " ".join(done.out.split()).endswith("7 refused: held, deleted, removed or still changing; 130 interrupted.")
+    assert " ".join(done.out.split()).endswith(
+        "7 refused: held, deleted, removed, still changing, or a job's state; 130 interrupted."
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

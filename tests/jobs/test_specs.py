@@ -57,6 +57,8 @@ def test_each_kind_is_read_back_as_it_was_written(kind: JobKind) -> None:
         ({"kind": "scrub", "max_requests": 99}, "max_requests"),
         ({"kind": "erase", "stream": "orders", "offsets": "9:9", "reason": "x"}, "offsets"),
         ({"kind": "erase", "stream": "orders", "offsets": "1-5", "reason": "x"}, "offsets"),
+        ({"kind": "erase", "stream": "orders", "properties": ["user_id=x"], "reason": "x"}, "properties.0"),
+        ({"kind": "erase", "stream": "orders", "properties": ["properties.bogus=x"], "reason": "x"}, "properties.0"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_field(given: dict[str, Any], field: str) -> None:
@@ -85,3 +87,32 @@ def test_the_values_of_an_erasure_are_stored_as_digests_alone() -> None:
 def test_an_erasure_that_selects_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="offsets"):
         sealed(parse_spec({"kind": "erase", "stream": "orders", "reason": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"properties": ["no_such_field=x"]}, "properties"),
+        ({"key": "\ud800"}, "key"),
+        ({"filter_value": "\udfff"}, "filter_value"),
+    ],
+)
+def test_a_condition_of_an_erasure_that_cannot_be_names_the_field_of_the_job(
+    fields: dict[str, Any], field: str
+) -> None:
+    spec = EraseSpec.model_construct(kind=JobKind.ERASE, stream="orders", reason="x", offsets=None, **fields)
+    with pytest.raises(InvalidInputError) as raised:
+        sealed(spec)
+    assert (type(raised.value), raised.value.field) == (InvalidInputError, field)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["properties.user_id=x", "properties.message-id=", "application_properties.a.b=c=d", "message_annotations.ü=\n"],
+)
+def test_a_property_that_an_erasure_understands_is_taken(text: str) -> None:
+    spec = parse_spec({"kind": "erase", "stream": "orders", "properties": [text], "reason": "x"})
+    stored = sealed(spec)
+    assert isinstance(stored, EraseSpec)
+    assert stored.properties == ()
+    assert stored.selection is not None

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from coldstream.local.forwarding import Forwards
 from coldstream.local.function_protocol import InvocationReport
-from coldstream.local.http_api import FAILED, HttpApi, Request, http_event, http_response
+from coldstream.local.http_api import NO_FORWARDS, HttpApi, http_event, http_response
+from coldstream.local.http_exchange import FAILED, Request
 
 Invoke = Callable[[dict[str, Any]], Any]
 
@@ -48,6 +50,11 @@ def test_a_body_of_text_is_text_and_any_other_base64() -> None:
     assert (binary["body"], binary["isBase64Encoded"]) == ("AP8=", True)
 
 
+def test_a_body_that_only_says_that_it_is_text_is_handed_on() -> None:
+    event = http_event(request(method="POST", body=b"\xff", **{"content-type": "application/json"}))
+    assert event["body"] == "\N{REPLACEMENT CHARACTER}"
+
+
 def test_a_response_has_its_status_headers_cookies_and_body() -> None:
     response = http_response({"statusCode": 404, "headers": {"X-A": "1"}, "cookies": ["c=1", "d=2"], "body": "ü"})
     assert response.status == 404
@@ -78,8 +85,8 @@ def test_a_response_that_makes_no_sense_is_an_internal_error(result: Any) -> Non
 
 
 @contextmanager
-def serving(invoke: Invoke, handled: list[InvocationReport]) -> Iterator[HttpApi]:
-    api = HttpApi(0, function="Api", invoke=invoke, report=handled.append)
+def serving(invoke: Invoke, handled: list[InvocationReport], forwards: Forwards = NO_FORWARDS) -> Iterator[HttpApi]:
+    api = HttpApi(0, function="Api", invoke=invoke, report=handled.append, forwards=forwards)
     thread = threading.Thread(target=api.serve_forever)
     thread.start()
     try:

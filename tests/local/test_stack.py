@@ -66,6 +66,12 @@ Resources:
       Timeout: 9
       Environment: { Variables: { WORDS: !Sub "${Greeting}, ${Bucket}" } }
       Events: { Http: { Type: HttpApi, Properties: { ApiId: !Ref Api } } }
+  Other:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: other
+      Handler: app.handler
+      Events: { Http: { Type: HttpApi, Properties: { ApiId: !Ref Api, Path: "/v1/{proxy+}", Method: ANY } } }
 Outputs:
   Bucket: { Value: !Ref Bucket }
   Table: { Value: !Ref Table }
@@ -92,11 +98,19 @@ def handler(event, context):
     told = {"path": event["rawPath"], "environment": dict(os.environ), "left": context.get_remaining_time_in_millis()}
     return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": json.dumps(told)}
 """
+OTHER = """
+import os
+
+def handler(event, context):
+    if event["rawPath"] == "/v1/die":
+        os._exit(1)
+    return {"statusCode": 200, "body": os.environ["COLDSTREAM_LOCAL"] + " " + event["rawPath"]}
+"""
 
 
 def write_project(directory: Path, *, worker: str = WORKER) -> Path:
     """Write a template and its functions."""
-    for name, code in (("worker", worker), ("server", SERVER)):
+    for name, code in (("worker", worker), ("server", SERVER), ("other", OTHER)):
         (directory / name).mkdir()
         (directory / name / "app.py").write_text(code)
     path = directory / "template.yaml"
@@ -193,6 +207,30 @@ def test_the_http_api_calls_its_function_with_the_templates_variables_resolved(r
     assert running.handled[0].event == "GET /some%20path 200"
 
 
+def test_a_route_below_a_prefix_calls_its_own_function_which_alone_is_reported(running: Running) -> None:
+    with urllib.request.urlopen(f"{running.stack.resolver_url}/v1/jobs", timeout=10) as response:
+        assert response.read() == b"true /v1/jobs"
+    running.wait_handled(1)
+    assert [(each.function, each.event) for each in running.handled] == [("Other", "GET /v1/jobs 200")]
+
+
+def test_a_function_below_a_prefix_that_died_is_found_again_at_its_address(running: Running) -> None:
+    before = running.stack.process_id("Other")
+    with pytest.raises(urllib.error.HTTPError, match="500"):
+        urllib.request.urlopen(f"{running.stack.resolver_url}/v1/die", timeout=10)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(f"{running.stack.resolver_url}/v1/x", timeout=10) as response:
+                assert response.read() == b"true /v1/x"
+            break
+        except urllib.error.HTTPError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert running.stack.process_id("Other") != before
+    assert running.stack.check() == ("Other",)
+
+
 def test_a_function_has_the_variables_of_the_template_and_none_of_ours(running: Running) -> None:
     environment = running.get("/")["environment"]
     assert "real" not in environment.values()
@@ -202,7 +240,7 @@ def test_a_function_has_the_variables_of_the_template_and_none_of_ours(running: 
 
 def test_this_process_keeps_its_environment(running: Running) -> None:
     assert os.environ.get("COLDSTREAM_RESOLVER_URL") != running.stack.resolver_url
-    assert running.stack.functions == ("Worker", "Server")
+    assert running.stack.functions == ("Worker", "Server", "Other")
 
 
 def test_stopping_leaves_no_thread_and_no_port(tmp_path: Path) -> None:

@@ -134,18 +134,48 @@ def test_what_is_no_template_is_refused_by_name(tmp_path: Path, text: str) -> No
         load_template(written(tmp_path, text))
 
 
-def test_a_route_that_is_not_the_default_one_is_refused(tmp_path: Path) -> None:
-    text = """
+ROUTES = """
 Resources:
   One:
     Type: AWS::Serverless::Function
     Properties:
       CodeUri: one
       Handler: app.handler
-      Events: { Http: { Type: HttpApi, Properties: { Path: /x, Method: get } } }
+      Events: { Http: { Type: HttpApi, Properties: { ONE } } }
+  Two:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: two
+      Handler: app.handler
+      Events: { Http: { Type: HttpApi, Properties: { TWO } } }
 """
-    with pytest.raises(InvalidSettingError, match="One has a route of its own"):
-        load_template(written(tmp_path, text))
+
+
+def test_the_default_route_is_one_functions_and_a_prefix_anothers(tmp_path: Path) -> None:
+    text = ROUTES.replace("ONE", 'Path: "/v1/{proxy+}", Method: ANY').replace("TWO", "")
+    one, two = load_template(written(tmp_path, text)).functions
+    assert (one.prefix, two.prefix) == ("/v1", "")
+    assert one.apis == two.apis == ("ServerlessHttpApi",)
+
+
+@pytest.mark.parametrize("route", ["", 'Path: "/v1/{proxy+}", Method: ANY'])
+def test_two_functions_of_one_route_are_refused(tmp_path: Path, route: str) -> None:
+    with pytest.raises(InvalidSettingError, match="the same route"):
+        load_template(written(tmp_path, ROUTES.replace("ONE", route).replace("TWO", route)))
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "Path: /x, Method: ANY",
+        'Path: "/x/{proxy+}", Method: get',
+        'Path: "/x/{id}", Method: ANY',
+        'Path: "/x/{proxy+}"',
+    ],
+)
+def test_a_route_that_does_not_run_locally_is_refused(tmp_path: Path, route: str) -> None:
+    with pytest.raises(InvalidSettingError, match="One has a route that does not run locally"):
+        load_template(written(tmp_path, ROUTES.replace("ONE", route).replace("TWO", "")))
 
 
 def test_the_template_of_the_current_directory_comes_before_that_of_the_checkout(

@@ -13,7 +13,8 @@ import pytest
 from coldstream.api import serving
 from coldstream.api.job_rights import JobRights
 from coldstream.api.serving import ServedArchive
-from coldstream.local.http_api import Request, http_event, http_response
+from coldstream.local.http_api import http_event, http_response
+from coldstream.local.http_exchange import Request
 from coldstream.resolve.permissions import Permissions
 from coldstream.runtime import audit
 from functions.api import app

@@ -123,6 +123,7 @@ class MillionTable(MemoryTable):
             first_timestamp=TimestampMs(FIRST_TIME),
             greatest_timestamp=TimestampMs(FIRST_TIME + MS_A_CHUNK * (FRAGMENTS * CHUNKS - 1)),
             fragments=FRAGMENTS,
+            records=FRAGMENTS * A_FRAGMENT,
             messages=FRAGMENTS * A_FRAGMENT,
             data_bytes=FRAGMENTS * CHUNKS * self._chunk_bytes,
             object_bytes=FRAGMENTS * CHUNKS * self._chunk_bytes,

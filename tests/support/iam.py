@@ -71,6 +71,8 @@ def _holds(operator: str, key: str, wanted: list[str], found: str | list[str] | 
         return [str(found is None).lower()] == wanted
     if operator == "ForAllValues:StringEquals":
         return all(value in wanted for value in _list(found or []))
+    if operator == "ForAllValues:StringLike":
+        return all(any(_like(each, value) for each in wanted) for value in _list(found or []))
     assert not isinstance(found, list), f"{key} has several values"
     assert operator in {"ArnEquals", "ArnLike", "Bool", "StringEquals", "StringLike"}, f"{operator} is not known here"
     if found is None:

@@ -13,7 +13,8 @@ from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
 
 ROOT = TEMPLATE.parent
 UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
-SCHEDULED = {f"{name}Function" for name in UPKEEP}
+JOBS = ("JobRunner", "JobTick")
+SCHEDULED = {"JobTickFunction", *(f"{name}Function" for name in UPKEEP)}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,13 @@ def by_name(template: Template, name: str) -> TemplateFunction:
 
 
 def test_every_function_has_its_handler_and_is_called_by_something(template: Template) -> None:
-    assert {function.name for function in template.functions} == {"UploadFunction", "ResolverFunction", *SCHEDULED}
+    assert {function.name for function in template.functions} == {
+        "UploadFunction",
+        "ResolverFunction",
+        "ApiFunction",
+        "JobRunnerFunction",
+        *SCHEDULED,
+    }
     for function in template.functions:
         module, _, name = function.handler.rpartition(".")
         code = ast.parse((function.code / f"{module}.py").read_text())
@@ -73,8 +80,15 @@ def test_uploads_leave_the_account_room_for_the_resolver(stack: Stack) -> None:
     assert 2 <= parameter["MinValue"] <= parameter["Default"] < 1000 <= parameter["MaxValue"]
 
 
-def test_the_resolver_ends_before_its_api_gives_up(template: Template) -> None:
-    assert by_name(template, "ResolverFunction").timeout_s < 30
+@pytest.mark.parametrize("name", ["ResolverFunction", "ApiFunction"])
+def test_what_is_behind_an_api_ends_before_that_gives_up(template: Template, name: str) -> None:
+    assert by_name(template, name).timeout_s < 30
+
+
+def test_jobs_and_streams_are_below_v1_of_the_resolvers_api(template: Template) -> None:
+    resolver, api = by_name(template, "ResolverFunction"), by_name(template, "ApiFunction")
+    assert (resolver.prefix, api.prefix) == ("", "/v1")
+    assert resolver.apis == api.apis == ("ResolverApi",)
 
 
 def test_every_function_has_a_log_of_its_own_that_ends_and_is_traced(stack: Stack) -> None:
@@ -82,7 +96,7 @@ def test_every_function_has_a_log_of_its_own_that_ends_and_is_traced(stack: Stac
     for properties in stack.of_type("AWS::Serverless::Function").values():
         logs.add(properties["LoggingConfig"]["LogGroup"])
         assert {"Timeout", "MemorySize"} <= properties.keys()
-    assert logs == {stack.ref(f"{name}Logs") for name in ("Upload", "Resolver", *UPKEEP)}
+    assert logs == {stack.ref(f"{name}Logs") for name in ("Upload", "Resolver", "ApiFunction", *JOBS, *UPKEEP)}
     assert stack.document["Globals"]["Function"]["Tracing"] == "Active"
 
 
@@ -119,7 +133,8 @@ def test_what_a_run_leaves_is_for_the_next_run_and_not_for_a_retry(name: str, st
 def test_every_log_is_kept_for_as_long_as_the_operator_says() -> None:
     stack = Stack(**{**EVERYTHING, "LogRetentionDays": "90"})
     groups = stack.of_type("AWS::Logs::LogGroup")
-    assert set(groups) == {f"{name}Logs" for name in ("Upload", "Resolver", "Api", "Spark", *UPKEEP)}
+    names = ("Upload", "Resolver", "ApiFunction", "Api", "Spark", *JOBS, *UPKEEP)
+    assert set(groups) == {f"{name}Logs" for name in names}
     assert {properties["RetentionInDays"] for properties in groups.values()} == {"90"}
 
 
@@ -136,7 +151,7 @@ def apis(stack: Stack) -> dict[str, dict[str, Any]]:
 def test_the_api_wants_iam_and_there_is_no_other_without_an_issuer(stack: Stack) -> None:
     assert set(apis(stack)) == {"ResolverApi"}
     assert stack.properties("ResolverApi")["Auth"] == {"EnableIamAuthorizer": True, "DefaultAuthorizer": "AWS_IAM"}
-    assert "ResolverJwtPermission" not in stack.resources
+    assert not {"ResolverJwtPermission", "ApiJwtPermission"} & stack.resources.keys()
 
 
 def test_with_an_issuer_a_second_api_takes_its_tokens_and_the_first_is_as_it_was(stack: Stack, whole: Stack) -> None:
@@ -154,15 +169,24 @@ def test_tokens_without_an_audience_are_refused(stack: Stack) -> None:
     assert rule["Assertions"][0]["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "JwtAudience"}, ""]}]}
 
 
-def test_the_second_api_calls_the_resolver_for_every_path_and_may_do_so(whole: Stack) -> None:
+@pytest.mark.parametrize(
+    ("path", "function", "permission"),
+    [
+        ("$default", "ResolverFunction", "ResolverJwtPermission"),
+        ("/v1/{proxy+}", "ApiFunction", "ApiJwtPermission"),
+    ],
+)
+def test_the_second_api_has_the_routes_of_the_first_and_may_call_their_functions(
+    whole: Stack, path: str, function: str, permission: str
+) -> None:
     paths = whole.properties("ResolverJwtApi")["DefinitionBody"]["paths"]
-    assert set(paths) == {"$default"}
-    integration = paths["$default"]["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]
-    assert integration["uri"].endswith(f"/functions/{whole.arn('ResolverFunction')}/invocations")
+    assert set(paths) == {"$default", "/v1/{proxy+}"}
+    integration = paths[path]["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]
+    assert integration["uri"].endswith(f"/functions/{whole.arn(function)}/invocations")
     assert integration["payloadFormatVersion"] == "2.0"
-    permission = whole.properties("ResolverJwtPermission")
-    assert permission["FunctionName"] == whole.ref("ResolverFunction")
-    assert permission["SourceArn"].endswith(f":{whole.ref('ResolverJwtApi')}/*")
+    properties = whole.properties(permission)
+    assert properties["FunctionName"] == whole.ref(function)
+    assert properties["SourceArn"].endswith(f":{whole.ref('ResolverJwtApi')}/*")
 
 
 def test_every_api_is_throttled_and_logged() -> None:
@@ -173,3 +197,49 @@ def test_every_api_is_throttled_and_logged() -> None:
         line = json.loads(properties["AccessLogSettings"]["Format"])
         assert {"requestId", "ip", "user", "path", "status"} <= line.keys()
         assert all(value.startswith("$context.") for value in line.values())
+
+
+def test_jobs_run_when_their_parameter_says_so_and_the_tick_comes_each_minute(template: Template) -> None:
+    states = {}
+    for value in Stack().document["Parameters"]["Jobs"]["AllowedValues"]:
+        stack = Stack(Jobs=value, JobConcurrency="7")
+        (event,) = stack.properties("JobTickFunction")["Events"].values()
+        (source,) = stack.properties("JobRunnerFunction")["Events"].values()
+        assert event["Properties"]["RoleArn"] == stack.arn("ScheduleRole")
+        assert source["Properties"]["ScalingConfig"] == {"MaximumConcurrency": "7"}
+        variables = stack.properties("JobRunnerFunction")["Environment"]["Variables"]
+        queue = variables["COLDSTREAM_JOBS_QUEUE"]
+        states[value] = (event["Properties"]["State"], source["Properties"]["Enabled"], bool(queue))
+    assert states == {"off": ("DISABLED", False, False), "on": ("ENABLED", True, True)}
+    assert Stack().parameters["Jobs"] == "off"
+    schedule = by_name(template, "JobTickFunction").schedule
+    assert schedule is not None
+    assert schedule.every_s == 60
+    assert by_name(template, "JobTickFunction").timeout_s < 60
+    assert [one.name for one in template.functions if one.schedule is not None] == ["JobTickFunction"]
+
+
+def test_the_queue_of_jobs_hides_a_message_six_times_as_long_as_a_slice_and_a_job_fails_alone(
+    template: Template, stack: Stack
+) -> None:
+    runner = by_name(template, "JobRunnerFunction")
+    (source,) = runner.queues
+    assert (source.batch_size, source.reports_failures) == (1, True)
+    queue = stack.properties("JobsQueue")
+    assert queue["VisibilityTimeout"] >= 6 * runner.timeout_s
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == stack.arn("JobsDeadLetterQueue")
+    assert queue["MessageRetentionPeriod"] > queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"]
+    allowed = stack.properties("JobsDeadLetterQueue")["RedriveAllowPolicy"]
+    assert allowed == {"redrivePermission": "byQueue", "sourceQueueArns": [stack.arn("JobsQueue")]}
+
+
+def test_the_tick_knows_emr_where_there_is_one(stack: Stack, whole: Stack) -> None:
+    names = ("COLDSTREAM_EMR_APPLICATION", "COLDSTREAM_EMR_ROLE", "COLDSTREAM_EMR_SCRIPTS")
+    variables = stack.properties("JobTickFunction")["Environment"]["Variables"]
+    assert {variables[name] for name in names} == {""}
+    variables = whole.properties("JobTickFunction")["Environment"]["Variables"]
+    assert [variables[name] for name in names] == [
+        whole.ref("SparkApplication"),
+        whole.arn("SparkJobRole"),
+        whole.outputs["SparkFiles"],
+    ]

@@ -219,7 +219,7 @@ def test_a_service_that_never_answers_fails_the_job_after_its_attempts() -> None
     world = world_of(1)
     job = world.create("compact", max_attempts=3)
 
-    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001, ARG001  a callback
+    def refuse(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "complete_upload":
             raise UnavailableError("S3 does not answer")
 

@@ -56,6 +56,7 @@
     ├── DamageError                a scrub found damages that are not mended
     ├── BudgetError                what a run may use is used up before it was done
     ├── RunnerError                no runner can run a job as it is
+    ├── SliceError                 a Lambda's time was too short for a job's next step
     ├── JobStateError              a job is in a state in which that cannot be done with it
     ├── LeaseLostError             another worker has the job; this one must do no more of it
     ├── NotOwnerError              a partition is no longer this member's; another member of its group goes on with it
@@ -498,6 +499,12 @@ class RunnerError(ColdstreamError):
     def __init__(self, problem: str, job: str | None = None) -> None:
         self.job = job
         super().__init__(problem if job is None else f"job {job}: {problem}")
+
+
+class SliceError(ColdstreamError):
+    """The time that a Lambda has was too short to get a job any further. Another time may do; a worker has no limit."""
+
+    retryable = True
 
 
 class LeaseLostError(ColdstreamError):

@@ -16,14 +16,12 @@ def with_job_bodies(document: dict[str, Any]) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     spec = json.loads(json.dumps(spec_schema()).replace("#/$defs/", _SCHEMAS))
     schemas |= spec.pop("$defs")
-    spec["title"] = "JobSpec"
-    schemas["JobSpec"] = spec | {"description": "What a job is to do"}
+    schemas["JobSpec"] = spec | {"title": "JobSpec", "description": "What a job is to do"}
+    _tell_erasures_apart(schemas)
     schemas["JobEdit"] = _edit_schema(schemas)
-    told = schemas["JobBody"]["properties"]["spec"]
-    schemas["JobBody"]["properties"]["spec"] = {
-        "allOf": [{"$ref": f"{_SCHEMAS}JobSpec"}],
-        "description": told["description"],
-    }
+    shown = schemas["JobBody"]["properties"]["spec"]
+    shown_as = {"allOf": [{"$ref": f"{_SCHEMAS}ShownJobSpec"}], "description": shown["description"]}
+    schemas["JobBody"]["properties"]["spec"] = shown_as
     for path in document["paths"].values():
         for operation in path.values():
             if (name := _BODIES.get(operation["operationId"])) is not None:
@@ -31,6 +29,19 @@ def with_job_bodies(document: dict[str, Any]) -> dict[str, Any]:
                 operation["requestBody"] = {"required": True, "content": content}
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     return document
+
+
+def _tell_erasures_apart(schemas: dict[str, Any]) -> None:
+    """Say of an erasure what is given, and what is shown: never the values that it selects by."""
+    given = schemas["EraseSpec"]
+    shown = json.loads(json.dumps(given)) | {"title": "ShownEraseSpec"}
+    schemas["ShownEraseSpec"] = shown
+    spec = json.dumps(schemas["JobSpec"]).replace("/EraseSpec", "/ShownEraseSpec")
+    schemas["ShownJobSpec"] = json.loads(spec) | {"title": "ShownJobSpec", "description": "What a job is to do"}
+    del given["properties"]["selection"]
+    given["anyOf"] = [
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("offsets", "key", "filter_value")
+    ] + [{"required": ["properties"], "properties": {"properties": {"type": "array", "minItems": 1}}}]
 
 
 def _edit_schema(schemas: dict[str, Any]) -> dict[str, Any]:

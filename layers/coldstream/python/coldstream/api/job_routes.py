@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -15,16 +15,16 @@ from coldstream.api import serving
 from coldstream.api.job_bodies import JobBody, JobLogBody, JobsBody, PreviewBody
 from coldstream.api.job_rights import JobRight
 from coldstream.api.request_body import json_object, no_body
-from coldstream.errors import InvalidInputError
+from coldstream.errors import InvalidInputError, JobStateError
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.preview import preview
-from coldstream.jobs.specs import EraseSpec, JobKind, JobSpec, parse_spec
+from coldstream.jobs.specs import SPECS, EraseSpec, JobKind, JobSpec, parse_spec
 from coldstream.jobs.store import MAX_KEY, MAX_PAGE_JOBS
 from coldstream.resolve.caller import Caller
 from coldstream.runtime.audit import AuditLine, audited
 from coldstream.runtime.openapi_document import Answers, answers
 
-router = APIGatewayHttpRouter()
+router = APIGatewayHttpRouter()  # type: ignore[no-untyped-call]  # it has no annotations
 
 JSON = "application/json"
 NOBODY = "the HTTP API"
@@ -65,7 +65,9 @@ def _by() -> str:
     responses=_answers("Some of the jobs, and a cursor while there are more"),
 )
 def list_jobs(
-    cursor: Annotated[str | None, Query(description="`cursor` of the page before", max_length=MAX_KEY)] = None,
+    cursor: Annotated[
+        str | None, Query(description="`cursor` of the page before", pattern=f"^[ -~]{{1,{MAX_KEY}}}$")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_JOBS, description="How many at most")] = 100,
     state: Annotated[JobState | None, Query(description="Only jobs in this state")] = None,
     kind: Annotated[JobKind | None, Query(description="Only jobs of this kind")] = None,
@@ -164,7 +166,9 @@ def edit_job(job_id: JobId) -> JobBody:
         if not fields:
             raise InvalidInputError("body", "names no field")
         line.fields["edited"] = sorted(name[:80] for name in fields)[:100]
-        return JobBody.of(serving.served().jobs.edit(job_id, fields, by=_by()))
+        jobs = serving.served().jobs
+        _check_editable(jobs.get(job_id), fields)
+        return JobBody.of(jobs.edit(job_id, fields, by=_by()))
 
 
 @router.delete(
@@ -240,6 +244,15 @@ def _steered(job_id: str, operation: str, steer: Callable[[], Job]) -> JobBody:
         job = steer()
         line.fields["state"] = job.state.value
         return JobBody.of(job)
+
+
+def _check_editable(job: Job, fields: Collection[str]) -> None:
+    """Refuse fields that jobs of this kind keep, though others change them. Raises JobStateError."""
+    editable = {name for kind in SPECS.values() for name in kind.EDITABLE}
+    for name in fields:
+        if name in editable - job.spec.EDITABLE:
+            can = ", ".join(sorted(job.spec.EDITABLE))
+            raise JobStateError(job.id, f"is a {job.kind} job, whose {name} cannot be edited; these can: {can}")
 
 
 def _told(spec: JobSpec) -> dict[str, Any]:

@@ -15,28 +15,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import islice
 
 from coldstream.browse.catalogue_index import CatalogueIndex
 from coldstream.browse.catalogue_query import CataloguePage, CatalogueQuery
 from coldstream.browse.catalogue_row import KnownLag, row_of
+from coldstream.browse.stream_heads import iter_heads
 from coldstream.errors import ColdstreamError
-from coldstream.flow.window import map_ahead
-from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestReads
-from coldstream.store.streams import iter_streams
 from coldstream.units import TimestampMs
 
 REFRESH_S = 30.0
 MAX_STREAMS = 200_000
-
-BATCH_HEADS = 100
-BATCHES_AT_ONCE = 4
-"""Batches of heads in flight: each is parsed by one processor at a time, so that more gain little."""
 
 Lags = Callable[[], Mapping[Incarnation, KnownLag]]
 """Asks agents how far the archive is behind, by incarnation (`browse.agents`)."""
@@ -125,7 +117,10 @@ class StreamCatalogue:
         as_of = self._now()
         policies = self._table.policies()
         lags = self._known_lags()
-        rows = [row_of(head, as_of, policies, lags.get(head.stream.incarnation)) for head in self._heads()]
+        rows = [
+            row_of(head, as_of, policies, lags.get(head.stream.incarnation))
+            for head in iter_heads(self._table, self._max_streams + 1)
+        ]
         return CatalogueIndex.of(rows[: self._max_streams], as_of, is_cut=len(rows) > self._max_streams)
 
     def _known_lags(self) -> Mapping[Incarnation, KnownLag]:
@@ -135,14 +130,3 @@ class StreamCatalogue:
             return self._lags()
         except ColdstreamError:
             return {}
-
-    def _heads(self) -> Iterator[Head]:
-        """Read the heads of all streams, up to one more than there may be."""
-        with ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="catalogue") as pool:
-            for found in map_ahead(pool, self._table.heads, self._batches(), max_calls=BATCHES_AT_ONCE):
-                yield from found.values()
-
-    def _batches(self) -> Iterator[list[Incarnation]]:
-        streams = islice(iter_streams(self._table), self._max_streams + 1)
-        while batch := [stream.incarnation for stream in islice(streams, BATCH_HEADS)]:
-            yield batch

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
+from typing import Any
 
 from coldstream.browse.catalogue_cursor import CatalogueCursor
 from coldstream.browse.catalogue_query import CatalogueColumn, CataloguePage, CatalogueQuery, CatalogueTotals
@@ -128,9 +129,9 @@ class CatalogueIndex:
         order, value = self._order(cursor.sort), _VALUES[cursor.sort]
         rows = order.without if cursor.value is None else order.valued
         place = (cursor.name.casefold(), cursor.name, cursor.vhost, cursor.incarnation)
-        key = place if cursor.value is None else (cursor.value, *place)
+        key: tuple[_Value, ...] = place if cursor.value is None else (cursor.value, *place)
 
-        def key_of(number: int) -> tuple[_Value, ...]:
+        def key_of(number: int) -> Any:
             row = self.rows[number]
             return _place(row) if cursor.value is None else (value(row), *_place(row))
 

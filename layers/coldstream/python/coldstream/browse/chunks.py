@@ -35,7 +35,6 @@ def list_chunks(
             previous = next_offset if next_offset and found.floor is None else None
             return ChunkListing(stream, None, (), None, None, previous, meter.cost)
     entry = found.entries[0]
-    meter.storage_class = entry.storage_class
     if before and entry.first_offset < at:
         piece = piece_before(entry, at, 1)
     else:

@@ -53,7 +53,6 @@ def list_entries(
     entry = found.entries[0]
     if offset < entry.first_offset:
         raise NotFoundError(f"offset {offset} of {stream} is before the first archived one, {entry.first_offset}")
-    meter.storage_class = entry.storage_class
     piece = piece_from(entry, offset, 1)
     # The chunks follow one another from at or before the offset to after it: one of them holds it.
     chunk = next(chunk for chunk in read_piece(meter.objects, piece) if offset < chunk.header.next_offset)

@@ -22,9 +22,9 @@ def list_fragments(
     """
     if not 1 <= limit <= MAX_FRAGMENTS:
         raise InvalidQueryError("limit", f"{limit} is not from 1 to {MAX_FRAGMENTS}")
+    next_: Offset | None = at
     if before:
         entries = table.log_before(stream.incarnation, at, limit)[::-1]
-        next_ = at
     else:
         page = table.log_from_offset(stream.incarnation, at, limit)
         entries = page.entries

@@ -100,13 +100,13 @@ class _MessagePages:
         first = found.entries[0]
         if isinstance(spec, AtTimestamp):
             piece = piece_at_place(first, found.start)
-            chunks = self._read(first, piece)
+            chunks = self._read(piece)
             late = next((chunk for chunk in chunks if chunk.header.timestamp >= spec.timestamp), None)
             at = piece.next_offset if late is None else Offset(late.header.chunk_id)
         else:
             at = max(spec.offset, first.first_offset) if isinstance(spec, AtOffset) else first.first_offset
             piece = piece_from(first, at, self._query.limit)
-            chunks = self._read(first, piece)
+            chunks = self._read(piece)
         views, reached = self._collect(found.entries, at, piece, chunks)
         tail = None
         if found.head is not None and found.head.next_offset is not None and reached >= found.head.next_offset:
@@ -194,11 +194,11 @@ class _MessagePages:
             if not left or number == len(entries) or entries[number].first_offset > at:
                 return views, at
             piece = piece_from(entries[number], at, self._query.limit - len(views))
-            chunks = self._read(entries[number], piece)
+            chunks = self._read(piece)
 
     def _last_of(self, entry: FragmentEntry, piece: ScanSlice, limit: int | None = None) -> list[MessageView]:
         """Return the last messages of a piece."""
-        chunks = self._read(entry, piece)
+        chunks = self._read(piece)
         start = _start_of_last(chunks, piece.end, limit or self._query.limit)
         views = self._views(entry, chunks, start)
         return [view for view in views if view.offset < piece.end]
@@ -208,8 +208,7 @@ class _MessagePages:
             for message in placed_messages(chunk, source=entry.key, from_offset=start):
                 yield view_of(message, chunk.header, entry, self._query.limits)
 
-    def _read(self, entry: FragmentEntry, piece: ScanSlice) -> list[Chunk]:
-        self._meter.storage_class = entry.storage_class
+    def _read(self, piece: ScanSlice) -> list[Chunk]:
         return read_piece(self._meter.objects, piece)
 
     def _at_gap(self, gap: Gap) -> MessageListing:

@@ -26,7 +26,7 @@ from enum import StrEnum
 from coldstream.units import TimestampMs, format_timestamp
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_PLAIN_POINTER = re.compile(r"(/[A-Za-z0-9_.~-]*)+")
+_PLAIN_POINTER = re.compile(r"(/([A-Za-z0-9_.-]|~[01])*)+")
 _WORDS = frozenset({"and", "exists"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from coldstream.browse.body_view import BodyKind, BodyView
 from coldstream.browse.limits import ViewLimits
@@ -26,9 +27,9 @@ from coldstream.format.amqp.sections import (
     read_body,
 )
 from coldstream.format.amqp.typed import TypedValue, typed_elements, typed_value
-from coldstream.units import MIB
+from coldstream.units import KIB
 
-MAX_DECODED_BYTES = MIB
+MAX_DECODED_BYTES = 256 * KIB
 """A section, or a body of values, that is larger is not decoded: decoded values take many times their bytes."""
 
 _NAMES = {
@@ -47,35 +48,40 @@ def section_views(raw: bytes, sections: Sections, limits: ViewLimits, *, source:
     return tuple(_section_view(raw, sections[code], code, limits, source) for code in _NAMES if code in sections)
 
 
-def body_view(raw: bytes, sections: Sections, limits: ViewLimits, *, source: str) -> BodyView | None:
-    """Return the body, None if there is none. Raises CorruptionError."""
+def whole_body(raw: bytes, sections: Sections, *, source: str) -> BodyView | None:
+    """Return all of the body, None if there is none. Raises CorruptionError."""
     code = body_section(sections, source=source)
     if code is None:
         return None
     if code == DATA:
-        return _cut(BodyKind.DATA, read_body(raw, sections, source=source), limits)
+        return _whole(BodyKind.DATA, read_body(raw, sections, source=source))
     spans = sections[code]
     kind = BodyKind.VALUE if code == VALUE else BodyKind.SEQUENCE
     if sum(spans[1::2]) - sum(spans[::2]) > MAX_DECODED_BYTES:
-        return _cut(kind, raw[spans[0] : spans[-1]], limits, type_="too large to decode")
+        return _whole(kind, raw[spans[0] : spans[-1]], type_="too large to decode")
     if code == SEQUENCE:
         typed = TypedValue("list", read_body(raw, sections, source=source))
     else:
         typed = typed_value(raw, *spans, source=source)
     is_text, is_binary = isinstance(typed.value, str), isinstance(typed.value, bytes)
     found = typed.value if is_binary else (typed.value if is_text else json_of(typed.value)).encode()
-    return _cut(kind, found, limits, is_rendered=not (is_text or is_binary), type_=typed.type)
+    return _whole(kind, found, is_rendered=not (is_text or is_binary), type_=typed.type)
 
 
-def raw_body(raw: bytes, limits: ViewLimits) -> BodyView:
+def raw_body(raw: bytes) -> BodyView:
     """Return all bytes of a message as its body: it is not AMQP."""
-    return _cut(BodyKind.RAW, raw, limits)
+    return _whole(BodyKind.RAW, raw)
 
 
-def _cut(
-    kind: BodyKind, found: bytes, limits: ViewLimits, *, is_rendered: bool = False, type_: str = "binary"
-) -> BodyView:
-    return BodyView(kind, found[: limits.body_bytes], len(found), is_rendered, type_)
+def cut_body(body: BodyView | None, limits: ViewLimits) -> BodyView | None:
+    """Return the beginning of a body."""
+    if body is None or body.size_bytes <= limits.body_bytes:
+        return body
+    return replace(body, data=body.data[: limits.body_bytes])
+
+
+def _whole(kind: BodyKind, found: bytes, *, is_rendered: bool = False, type_: str = "binary") -> BodyView:
+    return BodyView(kind, found, len(found), is_rendered, type_)
 
 
 def _section_view(raw: bytes, span: tuple[int, ...], code: int, limits: ViewLimits, source: str) -> SectionView:

@@ -25,6 +25,8 @@ READS = 3
 
 PAUSE_S = 0.05
 
+OTHER_AT_BROKER = "the broker has another incarnation of the stream, or its node lags"
+
 
 def read_timeline(
     table: ManifestReads,
@@ -39,16 +41,13 @@ def read_timeline(
     Cost: two Queries; while the manifest is being changed, up to six. Raises StreamNotFoundError, InvalidQueryError.
     """
     check_span_limit(max_spans)
-    for number in range(READS):
-        overview = table.overview(stream.incarnation)
-        head = overview.head
-        if head is None or head.stream != stream:
-            raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
-        reads = number + 1
-        if _agrees(overview, head):
-            break
-        if reads < READS:
-            sleep(PAUSE_S * reads)
+    reads = 1
+    overview, head = _read(table, stream)
+    while not _agrees(overview, head) and reads < READS:
+        sleep(PAUSE_S * reads)
+        overview, head = _read(table, stream)
+        reads += 1
+    broker = None if broker is None else _of_this_stream(broker, head)
     end = end_of(overview, head, broker)
     others = len(overview.gaps) + len(overview.holds) + len(overview.missing)
     coverage = (
@@ -68,6 +67,25 @@ def read_timeline(
         is_cut=overview.gaps_from is not None or overview.is_missing_cut,
         is_changing=not _agrees(overview, head),
     )
+
+
+def _read(table: ManifestReads, stream: StreamId) -> tuple[StreamOverview, Head]:
+    overview = table.overview(stream.incarnation)
+    head = overview.head
+    if head is None or head.stream != stream:
+        raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
+    return overview, head
+
+
+def _of_this_stream(broker: BrokerOffsets, head: Head) -> BrokerOffsets:
+    """Return a broker's offsets unless they are of another incarnation, whose offsets begin at 0 again.
+
+    Only committed chunks are archived, so a broker that ends before the archive has another stream of that name, or its
+    node lags behind the leader.
+    """
+    if broker.next_offset is None or broker.next_offset >= (head.next_offset or 0):
+        return broker
+    return BrokerOffsets(problem=f"{OTHER_AT_BROKER}: it ends before offset {broker.next_offset}")
 
 
 def _agrees(overview: StreamOverview, head: Head) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from coldstream.browse.body_view import BodyView
 from coldstream.browse.limits import ViewLimits
-from coldstream.browse.message_view import MessageView
+from coldstream.browse.message_view import MessageView, SectionView
 from coldstream.browse.placed import PlacedMessage
-from coldstream.browse.sections_view import body_view, raw_body, section_views
+from coldstream.browse.sections_view import cut_body, raw_body, section_views, whole_body
 from coldstream.errors import BadMagicError, CorruptionError
 from coldstream.format.amqp.sections import locate
 from coldstream.format.chunk import ChunkHeader
@@ -18,17 +19,19 @@ NOT_AMQP = "not an AMQP 1.0 message"
 def view_of(message: PlacedMessage, header: ChunkHeader, entry: FragmentEntry, limits: ViewLimits) -> MessageView:
     """Return the view of a message of a chunk of a fragment. Cost: no request."""
     raw = bytes(message.raw)
-    sections, body, problem = (), None, message.problem
+    sections: tuple[SectionView, ...] = ()
+    body: BodyView | None = None
+    problem = message.problem
     if problem is None:
         source = f"message at offset {message.offset}"
         try:
             located = locate(raw, source=source)
             sections = section_views(raw, located, limits, source=source)
-            body = body_view(raw, located, limits, source=source)
+            body = whole_body(raw, located, source=source)
         except BadMagicError:
-            body, problem = raw_body(raw, limits), NOT_AMQP
+            body, problem = raw_body(raw), NOT_AMQP
         except CorruptionError as err:
-            body, problem = raw_body(raw, limits), str(err)
+            body, problem = raw_body(raw), str(err)
     return MessageView(
         offset=message.offset,
         chunk_id=header.chunk_id,
@@ -38,7 +41,7 @@ def view_of(message: PlacedMessage, header: ChunkHeader, entry: FragmentEntry, l
         generation=entry.generation,
         raw_bytes=len(raw),
         sections=sections,
-        body=body,
+        body=cut_body(body, limits),
         is_erased=entry.erased and raw == ERASED_MESSAGE,
         problem=problem,
     )

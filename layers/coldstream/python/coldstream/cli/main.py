@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 import coldstream
-from coldstream.cli import access, dead_letters, hold, policy, quarantine, retention, shards, shards_show
+from coldstream.cli import access, dead_letters, hold, jobs, policy, quarantine, retention, shards, shards_show
 from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.compact import compact
+from coldstream.cli.console import console
 from coldstream.cli.delete import delete, undelete
 from coldstream.cli.doctor import doctor
 from coldstream.cli.erase import erase
@@ -20,6 +21,7 @@ from coldstream.cli.garbage import garbage
 from coldstream.cli.group import DEBUG, PROGRAM, Command, CommandGroup
 from coldstream.cli.history import history
 from coldstream.cli.inspect_file import inspect_file
+from coldstream.cli.jobs_create import create as create_job
 from coldstream.cli.read import read
 from coldstream.cli.rebuild import rebuild
 from coldstream.cli.replay import replay
@@ -74,6 +76,8 @@ agent_app.command("status", cls=Command, epilog=exits.HELP)(status)
 _BOUND = "Bound the archive, and delete from it"
 _MEND = "Check the archive, and mend it"
 
+_RUN = "Run jobs"
+
 _GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "shards": (
         "Shard streams",
@@ -86,6 +90,21 @@ _GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
             "history": shards_show.history,
             "groups": groups_of_consumers,
             "archive": archive_shards,
+        },
+    ),
+    "jobs": (
+        _RUN,
+        "Create, see and steer jobs.",
+        {
+            "list": jobs.list_jobs,
+            "create": create_job,
+            "show": jobs.show,
+            "logs": jobs.logs,
+            "pause": jobs.pause,
+            "resume": jobs.resume,
+            "edit": jobs.edit,
+            "cancel": jobs.cancel,
+            "delete": jobs.delete,
         },
     ),
     "access": (
@@ -141,6 +160,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "resolve": resolve,
         "inspect": inspect_file,
     },
+    "See and steer it in a browser": {"console": console},
     "Use streams without a broker": {"serve": serve},
     "Run jobs": {"worker": worker},
     "Maintain the archive": {"compact": compact, "replay": replay},

@@ -1,7 +1,7 @@
 """The routes of the console.
 
 /streams                                      the list of streams
-/streams/{vhost}/{name}/{incarnation}         one stream: facts and timeline; stream_address.py says how names are written
+/streams/{vhost}/{name}/{incarnation}         one stream: facts and timeline; names as in stream_address.py
   …/messages, …/messages/{offset}             messages, one message; …/download
   …/fragments, …/chunks, …/entries            what lies beneath
   …/search                                    messages that a predicate holds for
@@ -42,6 +42,7 @@ from coldstream.console.pages import (
     streams_page,
     visit_pages,
 )
+from coldstream.console.permitted_streams import PermittedStreams
 from coldstream.console.rendering import Rendering
 from coldstream.console.sessions import Sessions
 from coldstream.console.site import Site
@@ -88,7 +89,7 @@ def make_console(
     options = options or ConsoleOptions()
     static = read_static_files()
     sessions = None if tokens is None else Sessions(tokens, session_key, options.session_s)
-    answers = PageAnswers(Site(archive, options, Rendering(static), sessions))
+    answers = PageAnswers(Site(archive, options, Rendering(static), sessions, PermittedStreams(archive.catalogue)))
     by_url = {file.url: file for file in static.values()}
 
     async def show_static(request: Request) -> Response:

@@ -23,7 +23,7 @@ def check_change(request: Request) -> None:
         raise Refusal(FOREIGN_PAGE, f"a page of another site may not change anything here ({site[:20]})")
     if origin is None:
         if site is None:
-            raise Refusal(FOREIGN_PAGE, "the request has neither Origin nor Sec-Fetch-Site: use the forms of these pages")
+            raise Refusal(FOREIGN_PAGE, "it has neither Origin nor Sec-Fetch-Site: use the forms of these pages")
         return
     if _parts(origin) != (request.url.scheme, request.headers.get("host", "").lower()):
         raise Refusal(FOREIGN_PAGE, f"pages of {origin[:80]!r} may not change anything here")

@@ -14,10 +14,10 @@ MAX_SESSION_S = 7 * 86_400
 class ConsoleOptions:
     """Options of the console. Times are in seconds, sizes in bytes.
 
-    Without tokens, requests are taken for `host_names` and loopback names alone. With `is_read_only`
-    nobody changes anything. `requests_per_s` holds for each token, or each address. A session ends `session_s` after the login. `max_download_bytes` is what one answer
-    may have at most; None: any size. `in_background` says whether the catalogue may read again between requests, which
-    a function cannot.
+    Without tokens, requests are taken for `host_names` and loopback names alone. With `is_read_only` nobody changes
+    anything. `requests_per_s` holds for each token, or each address. A session ends `session_s` after the login.
+    `max_download_bytes` is what one answer may have at most; None: any size. A slice of a search looks at
+    `slice_bytes`, and takes about `slice_s`.
     """
 
     host_names: tuple[str, ...] = ()
@@ -27,8 +27,6 @@ class ConsoleOptions:
     max_download_bytes: int | None = None
     slice_bytes: int = 32 * MIB
     slice_s: float = 2.0
-    refresh_s: float = 30.0
-    in_background: bool = True
 
     def __post_init__(self) -> None:
         """Raise InvalidSettingError for what cannot work."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 
@@ -74,8 +74,8 @@ class PageRequest:
 
     @property
     def path(self) -> str:
-        """The path of the page."""
-        return str(self.request.url.path)
+        """The path of the page, as it is in a URL."""
+        return quote(self.request.url.path, safe="/~")
 
 
 async def read_form(request: Request) -> FormFields:

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from coldstream import __version__
 from coldstream.console import words
+from coldstream.console.json_markup import json_markup
 from coldstream.console.page_request import PageRequest
 from coldstream.console.static_files import StaticFile
 from coldstream.console.stream_address import path_of
@@ -34,11 +35,16 @@ def make_environment(static: Mapping[str, StaticFile]) -> Environment:
     )
     for name in ("number", "short_number", "size", "money", "moment", "moment_ms", "duration", "percent"):
         made.filters[name] = getattr(words, name)
-    made.filters |= {"plain": words.plain, "visible": words.visible}
+    made.filters |= {
+        "plain": words.plain,
+        "visible": words.visible,
+        "body_text": words.body_text,
+        "json_markup": json_markup,
+    }
     made.globals |= {
         "static": lambda name: static[name].url,
         "path_of": path_of,
-        "sections": _SECTIONS,
+        "site_sections": _SECTIONS,
         "themes": THEMES,
         "version": __version__,
     }
@@ -51,9 +57,7 @@ class Rendering:
     def __init__(self, static: Mapping[str, StaticFile]) -> None:
         self._environment = make_environment(static)
 
-    def page(
-        self, asked: PageRequest, template: str, status: HTTPStatus = HTTPStatus.OK, **content: Any
-    ) -> Response:
+    def page(self, asked: PageRequest, template: str, status: HTTPStatus = HTTPStatus.OK, **content: Any) -> Response:
         """Return a page, whole: htmx takes the part that it wants."""
         theme = asked.request.cookies.get(THEME_COOKIE, "")
         text = self._environment.get_template(template).render(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from coldstream.console.archive_access import ArchiveAccess
 from coldstream.console.console_options import ConsoleOptions
 from coldstream.console.page_request import PageRequest
+from coldstream.console.permitted_streams import PermittedStreams
 from coldstream.console.rendering import Rendering
 from coldstream.console.sessions import Sessions
 from coldstream.console.stream_address import text_of
@@ -26,6 +27,7 @@ class Site:
     options: ConsoleOptions
     rendering: Rendering
     sessions: Sessions | None
+    streams: PermittedStreams
 
     def page(self, asked: PageRequest, template: str, status: HTTPStatus = HTTPStatus.OK, **content: Any) -> Response:
         """Return a page of a template."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from coldstream.browse.spans import SpanKind, TimelineSpan
 from coldstream.browse.stream_timeline import StreamTimeline
@@ -10,6 +11,9 @@ from coldstream.units import Offset
 
 LEAST_PERCENT = 0.35
 """How wide the narrowest span is drawn: it can be seen, and clicked."""
+
+STUB_PERCENT = 3.0
+"""The width of what comes before the archive: it was removed, and may be most of all offsets."""
 
 CELLS = 100
 """Links over what is archived: a click goes to the offset there, to a hundredth of the stream."""
@@ -80,10 +84,10 @@ class TimelineDrawing:
 
 def draw(timeline: StreamTimeline) -> TimelineDrawing:
     """Lay a timeline out."""
-    first, offsets = timeline.first_offset, timeline.offsets
-    if not offsets:
+    if not timeline.next_offset:
         return TimelineDrawing((), (), ())
-    lanes = [DrawnLane("Archive", _placed(timeline.coverage, first, offsets), _cells(timeline))]
+    scale = _Scale(timeline.scale_from, timeline.next_offset)
+    lanes = [DrawnLane("Archive", scale.placed(timeline.coverage), scale.cells())]
     for name, spans in (
         ("Losses", timeline.losses),
         ("Quarantine", timeline.quarantines),
@@ -91,10 +95,10 @@ def draw(timeline: StreamTimeline) -> TimelineDrawing:
         ("Broker", _broker(timeline)),
     ):
         if spans:
-            lanes.append(DrawnLane(name, _placed(spans, first, offsets)))
+            lanes.append(DrawnLane(name, scale.placed(spans)))
     kinds = {drawn.span.kind: None for lane in lanes for drawn in lane.spans}
     legend = tuple((kind.value, _WORDS[kind]) for kind in SpanKind if kind in kinds)
-    return TimelineDrawing(tuple(lanes), _ticks(first, offsets), legend)
+    return TimelineDrawing(tuple(lanes), scale.ticks(), legend)
 
 
 def words_of(span: TimelineSpan) -> str:
@@ -113,37 +117,58 @@ def _broker(timeline: StreamTimeline) -> tuple[TimelineSpan, ...]:
     return (TimelineSpan(SpanKind.BROKER, broker.first_offset, broker.next_offset),)
 
 
-def _placed(spans: tuple[TimelineSpan, ...], first: Offset, offsets: int) -> tuple[DrawnSpan, ...]:
-    found = []
-    for span in spans:
-        x = _percent(max(0, span.first_offset - first), offsets)
-        end = _percent(min(offsets, span.next_offset - first), offsets)
-        width = max(LEAST_PERCENT, end - x)
-        found.append(DrawnSpan(span, _text(min(x, 100 - width)), _text(width)))
-    # The narrow ones last, over the others: they are what is looked for.
-    return tuple(sorted(found, key=lambda drawn: -drawn.span.offsets))
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where offsets are: from `start` on to scale, and what is before it as a stub at the left."""
 
+    start: Offset
+    end: Offset
 
-def _cells(timeline: StreamTimeline) -> tuple[DrawnCell, ...]:
-    count = min(CELLS, timeline.offsets)
-    found = []
-    for number in range(count):
-        offset = Offset(timeline.first_offset + timeline.offsets * number // count)
-        found.append(DrawnCell(offset, _text(100 * number / count), _text(100 / count)))
-    return tuple(found)
+    @property
+    def stub(self) -> float:
+        """The width of the stub."""
+        return STUB_PERCENT if self.start else 0.0
 
+    def percent(self, offset: int) -> float:
+        """Return the place of an offset."""
+        if offset <= self.start or self.end == self.start:
+            return self.stub * offset / self.start if self.start else 0.0
+        share = (min(offset, self.end) - self.start) / (self.end - self.start)
+        return self.stub + (100 - self.stub) * share
 
-def _ticks(first: Offset, offsets: int) -> tuple[DrawnTick, ...]:
-    parts = min(4, offsets)
-    anchors = ["start", *["middle"] * (parts - 1), "end"]
-    return tuple(
-        DrawnTick(Offset(first + offsets * number // parts), _text(100 * number / parts), anchor)
-        for number, anchor in enumerate(anchors)
-    )
+    def at(self, offset: int) -> float:
+        """Return the place of an offset of what is drawn to scale, whose first is where the stub ends."""
+        return max(self.stub, self.percent(offset))
 
+    def placed(self, spans: tuple[TimelineSpan, ...]) -> tuple[DrawnSpan, ...]:
+        """Return spans with their places, the narrow ones last, over the others: they are what is looked for."""
+        found = []
+        for span in spans:
+            x = self.percent(span.first_offset)
+            width = max(LEAST_PERCENT, self.percent(span.next_offset) - x)
+            found.append(DrawnSpan(span, _text(min(x, 100 - width)), _text(width)))
+        return tuple(sorted(found, key=lambda drawn: -drawn.span.offsets))
 
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / whole
+    def cells(self) -> tuple[DrawnCell, ...]:
+        """Return links to places all over what is drawn to scale."""
+        offsets = self.end - self.start
+        count = min(CELLS, offsets)
+        places = [Offset(self.start + offsets * number // count) for number in range(count + 1)] if count else []
+        return tuple(
+            DrawnCell(offset, _text(self.at(offset)), _text(self.at(following) - self.at(offset)))
+            for offset, following in pairwise(places)
+        )
+
+    def ticks(self) -> tuple[DrawnTick, ...]:
+        """Return the offsets of the axis."""
+        offsets = self.end - self.start
+        parts = min(4, offsets)
+        places = [Offset(self.start + offsets * number // parts) for number in range(parts + 1)] if parts else []
+        anchors = ["start", *["middle"] * (parts - 1), "end"]
+        return tuple(
+            DrawnTick(offset, _text(self.at(offset)), anchor)
+            for offset, anchor in zip(places, anchors[: len(places)], strict=True)
+        )
 
 
 def _text(percent: float) -> str:

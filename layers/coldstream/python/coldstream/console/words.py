@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
@@ -9,24 +10,33 @@ from markupsafe import Markup, escape
 
 from coldstream.units import TimestampMs
 
+NONE = "\u2013"
+"""What is written in place of a value that there is not: a dash."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _COUNTS = ("", "k", "M", "G", "T", "P", "E")
 _HIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 """Categories of characters that are not seen, or that change how others are: controls, formats, line separators."""
 
+_HIDDEN_IN_LINES = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""The same in texts that have lines: a class of characters, which is quick for a long one."""
+
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 
 def number(value: float | None) -> str:
     """Write all digits, in groups of three."""
-    return "–" if value is None else f"{value:,}"
+    return NONE if value is None else f"{value:,}"
 
 
 def short_number(value: float | None) -> str:
     """Write a count in three digits or so: 12.3M."""
     if value is None:
-        return "–"
+        return NONE
     power = 0
     rounded = float(value)
     while abs(rounded) >= 999.5 and power < len(_COUNTS) - 1:  # noqa: PLR2004  what would be written as 1000
@@ -41,7 +51,7 @@ def short_number(value: float | None) -> str:
 def size(value: float | None) -> str:
     """Write a count of bytes in three digits or so: 12.3 MiB."""
     if value is None:
-        return "–"
+        return NONE
     power = 0
     rounded = float(value)
     while rounded >= 1023.5 and power < len(_SIZES) - 1:  # noqa: PLR2004  what would be written as 1024
@@ -56,7 +66,7 @@ def size(value: float | None) -> str:
 def money(value: float | None) -> str:
     """Write US dollars: to the cent, and less than a cent to two digits that count."""
     if value is None:
-        return "–"
+        return NONE
     if value == 0:
         return "$0"
     if value < 0.01:  # noqa: PLR2004  a cent
@@ -67,7 +77,7 @@ def money(value: float | None) -> str:
 def moment(value: TimestampMs | None) -> str:
     """Write a time to the second, in UTC."""
     if value is None:
-        return "–"
+        return NONE
     try:
         return (_EPOCH + timedelta(milliseconds=value)).strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:
@@ -76,13 +86,13 @@ def moment(value: TimestampMs | None) -> str:
 
 def moment_ms(value: TimestampMs | None) -> str:
     """Write a time to the millisecond, in UTC."""
-    return "–" if value is None else f"{moment(value)}.{value % 1000:03}"
+    return NONE if value is None else f"{moment(value)}.{value % 1000:03}"
 
 
 def duration(value_ms: float | None) -> str:
     """Write a duration in its largest one or two units."""
     if value_ms is None:
-        return "–"
+        return NONE
     value = max(0, round(value_ms))
     if value < _SECOND:
         return f"{value} ms"
@@ -100,17 +110,21 @@ def duration(value_ms: float | None) -> str:
 def ago(value: TimestampMs | None, now: TimestampMs) -> str:
     """Write how long ago a time was, or in what time it is."""
     if value is None:
-        return "–"
+        return NONE
     past = now - value
     if abs(past) < _SECOND:
         return "now"
-    return f"{duration(past)} ago" if past > 0 else f"in {duration(-past)}"
+    return f"{_roughly(past)} ago" if past > 0 else f"in {_roughly(-past)}"
+
+
+def _roughly(value_ms: int) -> str:
+    return f"{value_ms // _HOUR} h" if _HOUR <= value_ms < _DAY else duration(value_ms)
 
 
 def percent(share: float | None) -> str:
     """Write a share of 1; never 100 % or 0 % for what is not quite."""
     if share is None:
-        return "–"
+        return NONE
     shown = round(share * 100)
     if shown == 100 and share < 1:  # noqa: PLR2004
         return "> 99 %"
@@ -140,6 +154,17 @@ def visible(text: str, most: int = 300) -> Markup:
     if len(text) > most:
         parts.append(Markup('<span class="esc">… {} characters</span>').format(len(text)))
     return Markup("<bdi>{}</bdi>").format(Markup("").join(parts))
+
+
+def body_text(text: str) -> Markup:
+    """Write the lines of a body: escaped, with what would not be seen, or would turn others around, written out."""
+    parts: list[Markup] = []
+    at = 0
+    for found in _HIDDEN_IN_LINES.finditer(text):
+        written = Markup('<span class="esc">{}</span>').format(_written(found[0]))
+        parts += [escape(text[at : found.start()]), written]
+        at = found.end()
+    return Markup("").join([*parts, escape(text[at:])])
 
 
 def _is_hidden(char: str) -> bool:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
-from coldstream.errors import LeaseLostError, LostRaceError
+from coldstream.errors import LeaseLostError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
-from coldstream.jobs.job import Job, JobProgress, JobState, Skipped
+from coldstream.jobs.job import Job, JobProgress, JobState, Skipped, check_cursor
 from coldstream.jobs.log_lines import MAX_LINES_AT_ONCE
 from coldstream.jobs.specs import JobSpec
 from coldstream.jobs.store import JobStore
@@ -22,6 +21,7 @@ from coldstream.retry import retrying
 from coldstream.units import TimestampMs, now_ms
 
 WRITE_ATTEMPTS = 8
+FINISH_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,16 @@ class JobRun:
         """Tell how far the run is. `cursor`, `done`, `total` and `lag_ms` replace, the others add.
 
         Cursor and counts of one call are written together, so give them in one call. `left_out` is as by `skip`: what
-        lies before the cursor is then counted once, whenever the worker dies.
+        lies before the cursor is then counted once, whenever the worker dies. Raises InvalidInputError for a cursor
+        that is too large or no JSON.
         """
+        # Checked and copied here: in the thread that writes it, nobody could tell the kind of it.
+        copied = None if cursor is None else check_cursor(cursor)
         with self._values:
             now = self._progress
             new = self._leave_out(left_out)
-            if cursor is not None:
-                self._cursor = MappingProxyType(dict(cursor))
+            if copied is not None:
+                self._cursor = copied
             self._progress = JobProgress(
                 done=now.done if done is None else done,
                 total=now.total if total is None else total,
@@ -217,10 +220,19 @@ class JobRun:
             self._write(lambda job: job)
 
     def finish(self, change: Callable[[Job], Job], line: str) -> Job:
-        """Write how the attempt ended, with all that was told. Raises LeaseLostError, UnavailableError."""
-        self.say(line)
+        """Write how the attempt ended, with all that was told, and try that for as long as the lease holds.
+
+        Else the table's trouble of a moment would make another worker count a death. Raises LeaseLostError,
+        UnavailableError.
+        """
+        with self._values:
+            self._lines.append((self._now(), line))  # whatever else is left out
+        calls = retrying(self._may_finish, attempts=FINISH_ATTEMPTS, first_delay_s=0.2, max_delay_s=1.0)
         with self._writing:
-            return self._write(change)
+            return calls(lambda: self._write(change))
+
+    def _may_finish(self, err: BaseException) -> bool:
+        return isinstance(err, UnavailableError | OutcomeUnknownError | LostRaceError) and self.is_leased()
 
     def restart(self) -> None:
         """Go on with an edited spec."""

@@ -103,19 +103,34 @@ def _text(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
-ShortName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_text)]
-StreamName = Annotated[str, Field(min_length=1, max_length=255)]
+def _format(name: str) -> dict[str, Any]:
+    """Return what a schema says of a text whose form it cannot describe: a name, for who makes such texts."""
+    return {"format": f"coldstream-{name}"}
+
+
+Text = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=_format("text")), AfterValidator(_text)]
+ShortName = Annotated[
+    str, Field(min_length=1, max_length=255, json_schema_extra=_format("text")), AfterValidator(_text)
+]
+StreamName = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=_format("name"))]
 """Any text, as brokers take it; what is not text is refused where a stream is looked up."""
-Duration = Annotated[str, Field(max_length=32), AfterValidator(_duration)]
-PollInterval = Annotated[str, Field(max_length=32), AfterValidator(_poll)]
-TargetSize = Annotated[str, Field(max_length=32), AfterValidator(_target_size)]
-ReadSize = Annotated[str, Field(max_length=32), AfterValidator(_read_size)]
-OffsetRange = Annotated[str, Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$"), AfterValidator(_offset_range)]
-Start = Annotated[str, Field(max_length=80), AfterValidator(_start)]
-End = Annotated[str, Field(max_length=80), AfterValidator(_end)]
-StoreStart = Annotated[str, Field(max_length=80), AfterValidator(_store_start)]
-ScheduleText = Annotated[str, Field(max_length=200), AfterValidator(_schedule)]
+Duration = Annotated[str, Field(max_length=32, json_schema_extra=_format("duration")), AfterValidator(_duration)]
+PollInterval = Annotated[str, Field(max_length=32, json_schema_extra=_format("interval")), AfterValidator(_poll)]
+TargetSize = Annotated[
+    str, Field(max_length=32, json_schema_extra=_format("target-size")), AfterValidator(_target_size)
+]
+ReadSize = Annotated[str, Field(max_length=32, json_schema_extra=_format("read-size")), AfterValidator(_read_size)]
+OffsetRange = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$", json_schema_extra=_format("offsets")),
+    AfterValidator(_offset_range),
+]
+Start = Annotated[str, Field(max_length=80, json_schema_extra=_format("start")), AfterValidator(_start)]
+End = Annotated[str, Field(max_length=80, json_schema_extra=_format("end")), AfterValidator(_end)]
+StoreStart = Annotated[
+    str, Field(max_length=80, json_schema_extra=_format("store-start")), AfterValidator(_store_start)
+]
+ScheduleText = Annotated[str, Field(max_length=200, json_schema_extra=_format("schedule")), AfterValidator(_schedule)]
 Rate = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 StreamPatterns = Annotated[tuple[StreamName, ...], Field(max_length=MAX_NAMES)]
 

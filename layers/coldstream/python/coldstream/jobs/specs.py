@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from coldstream.errors import InvalidInputError
+from coldstream.format.amqp.sections import Properties
 from coldstream.jobs.spec_fields import (
     CommonSpec,
     Duration,
@@ -32,6 +33,8 @@ from coldstream.jobs.spec_fields import (
     Text,
 )
 from coldstream.jobs.targets import TARGET_TYPES, BrokerName, Target
+
+MAX_SPEC_BYTES = 100_000
 
 
 class JobKind(StrEnum):
@@ -116,6 +119,17 @@ class ScrubSpec(CommonSpec):
     max_read: Annotated[ReadSize, Field(description="Bytes that a run reads at most")] = "1TiB"
 
 
+_PROPERTY = "|".join(
+    [
+        rf"^properties\.({'|'.join(name.replace('_', '[_-]') for name in Properties._fields)})=",
+        r"^(application_properties|message_annotations)\.[^=]+=",
+    ]
+)
+"""FIELD=VALUE, as `MessageField` reads the field."""
+
+Value = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "coldstream-value"})]
+
+
 class EraseSpec(CommonSpec):
     """Erase the bytes of some messages of a stream; offsets stay. All conditions must meet.
 
@@ -127,10 +141,10 @@ class EraseSpec(CommonSpec):
     stream: StreamName
     incarnation: Annotated[Text | None, Field(description="Else the newest incarnation")] = None
     offsets: Annotated[OffsetRange | None, Field(description="A:B, from A up to, not including, B")] = None
-    key: Annotated[str | None, Field(max_length=1000, description="Messages with this routing key")] = None
-    filter_value: Annotated[str | None, Field(max_length=1000, description="Messages with this filter value")] = None
+    key: Annotated[Value | None, Field(description="Messages with this routing key")] = None
+    filter_value: Annotated[Value | None, Field(description="Messages with this filter value")] = None
     properties: Annotated[
-        tuple[Annotated[str, Field(max_length=1000, pattern="^[^=]+=")], ...],
+        tuple[Annotated[str, Field(max_length=1000, pattern=_PROPERTY)], ...],
         Field(max_length=20, description="Messages with these values: properties.user_id=alice"),
     ] = ()
     selection: Annotated[
@@ -188,7 +202,7 @@ def parse_spec(given: Mapping[str, Any]) -> JobSpec:
         return _ANY.validate_json(json.dumps(given))
     except ValidationError as err:
         raise _invalid(err) from err
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, RecursionError) as err:
         raise InvalidInputError("job", f"is not JSON: {err}") from err
 
 
@@ -197,13 +211,26 @@ def spec_to_dict(spec: JobSpec) -> dict[str, Any]:
     return spec.model_dump(mode="json")
 
 
+def stored(spec: JobSpec) -> JobSpec:
+    """Return a spec that can be stored, and read back. Raises InvalidInputError."""
+    size = len(json.dumps(spec_to_dict(spec), separators=(",", ":")))
+    if size > MAX_SPEC_BYTES:
+        raise InvalidInputError("job", f"has {size} bytes, of {MAX_SPEC_BYTES} at most: say streams by patterns")
+    return parse_spec(spec_to_dict(spec))
+
+
 def edited(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     """Return a spec with other values in some fields. Raises InvalidInputError, also for one that cannot change."""
     for name in changes:
         if name not in spec.EDITABLE or name not in type(spec).model_fields:
             can = ", ".join(sorted(spec.EDITABLE))
             raise InvalidInputError(name[:80], f"of a {spec.kind} job cannot be edited; these can: {can}")
-    return parse_spec({**spec_to_dict(spec), **changes})
+    return stored(parse_spec({**spec_to_dict(spec), **changes}))
+
+
+def is_same_work(one: JobSpec, other: JobSpec) -> bool:
+    """Tell whether two specs of a job differ at most in what is of no concern to its kind, such as its name."""
+    return one.model_copy(update={name: getattr(other, name) for name in CommonSpec.EDITABLE}) == other
 
 
 def spec_schema() -> dict[str, Any]:

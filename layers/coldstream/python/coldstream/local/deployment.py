@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -138,6 +138,8 @@ def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression
         yield from function.environment.values()
         for queue in function.queues:
             yield queue.queue_arn
+        if function.schedule is not None:
+            yield function.schedule.state
 
 
 def _resolve(function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
@@ -149,9 +151,17 @@ def _resolve(function: TemplateFunction, values: Iterator[str], environment: Map
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         queues.append(QueueConfig(url, queue_arn, queue.batch_size, queue.reports_failures))
     config = FunctionConfig(
-        function.name, arn, function.handler, function.timeout_s, function.memory_mb, tuple(queues), bool(function.apis)
+        function.name,
+        arn,
+        function.handler,
+        function.timeout_s,
+        function.memory_mb,
+        tuple(queues),
+        bool(function.apis),
+        prefix=function.prefix,
     )
-    return DeployedFunction(function, config, variables)
+    every_s = function.schedule.every_s if function.schedule is not None and next(values) == "ENABLED" else None
+    return DeployedFunction(function, replace(config, every_s=every_s), variables)
 
 
 def _create_stack(

@@ -1,8 +1,8 @@
 """One function in a process of its own, as on Lambda (`python -m`).
 
 The parent puts the function's code and layers on the process's path, and its variables into the environment. The
-function is called for the messages of its queues and for HTTP requests, one at a time. The process ends when its parent
-does, after the event at hand.
+function is called for the messages of its queues, by its schedule and for HTTP requests, one at a time. The process
+ends when its parent does, after the event at hand.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from dataclasses import asdict
 
 from coldstream.local.child_process import ParentProcess
 from coldstream.local.environment import client
+from coldstream.local.forwarding import Forwards
 from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import HttpApi
 from coldstream.local.invoker import Invoker
 from coldstream.local.poller import poll
+from coldstream.local.timer import call_every
 
 
 def main() -> None:
@@ -32,7 +34,8 @@ def main() -> None:
     try:
         invoke = Invoker(config)
         if config.http:
-            api = HttpApi(config.port, function=config.name, invoke=invoke, report=report)
+            forwards = Forwards(config.forwards)
+            api = HttpApi(config.port, function=config.name, invoke=invoke, report=report, forwards=forwards)
     except Exception as err:  # noqa: BLE001 - a handler's module may raise anything
         traceback.print_exc()
         parent.send({"error": f"{config.name}: {type(err).__name__}: {err}"})
@@ -51,6 +54,9 @@ def main() -> None:
         )
         for queue in config.queues
     ]
+    if config.every_s is not None:
+        how = {"function": config.name, "invoke": invoke, "report": report, "stop": parent.gone}
+        threads.append(threading.Thread(target=call_every, args=(config.every_s,), kwargs=how))
     if api is not None:
         threads.append(threading.Thread(target=api.serve_forever))
     parent.send({"url": api.url if api is not None else None})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -21,7 +21,10 @@ class QueueConfig:
 class FunctionConfig:
     """What the stack tells a process of its function. Code, layers and variables are in the process's environment.
 
-    `http`: serve it over HTTP, at `port`; 0 is any free one.
+    `every_s` is how often a schedule calls it, None if none does.
+
+    `http`: serve it over HTTP, at `port`; 0 is any free one. `prefix` is the path of its route, empty for the default
+    route, whose function hands requests to the addresses of the others, `forwards`, by their prefixes.
     """
 
     name: str
@@ -31,7 +34,10 @@ class FunctionConfig:
     memory_mb: int
     queues: tuple[QueueConfig, ...]
     http: bool
+    every_s: float | None = None
     port: int = 0
+    prefix: str = ""
+    forwards: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> FunctionConfig:

@@ -1,4 +1,4 @@
-"""A function behind HTTP, as the default route of an API Gateway HTTP API: payload format 2.0.
+"""A function behind HTTP, as a route of an API Gateway HTTP API: payload format 2.0.
 
     path                decoded
     raw query string    as it was sent
@@ -19,45 +19,20 @@ import traceback
 import uuid
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from coldstream.errors import InvalidSettingError
 from coldstream.local.authorizer import authorizer
+from coldstream.local.forwarding import Forwards
 from coldstream.local.function_protocol import InvocationReport
+from coldstream.local.http_exchange import FAILED, TOO_LARGE, Request, Response
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 """API Gateway's quota for the body of a request."""
 
 _TEXT = ("text/", "application/json", "application/javascript", "application/xml")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An HTTP request. `target` is path and query string as they were sent."""
-
-    method: str
-    target: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-    source_ip: str
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An HTTP response. Headers may repeat."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-
-FAILED = Response(500, (("content-type", "application/json"),), b'{"message":"Internal Server Error"}')
-"""API Gateway's answer if a function fails, or returns no valid response."""
-
-TOO_LARGE = Response(413, (("content-type", "application/json"),), b'{"message":"Request Entity Too Large"}')
 
 
 def http_event(request: Request) -> dict[str, Any]:
@@ -99,7 +74,7 @@ def http_event(request: Request) -> dict[str, Any]:
         event["requestContext"]["authorizer"] = caller
     if request.body:
         is_text = headers.get("content-type", "").startswith(_TEXT)
-        event["body"] = request.body.decode() if is_text else base64.b64encode(request.body).decode()
+        event["body"] = request.body.decode(errors="replace") if is_text else base64.b64encode(request.body).decode()
         event["isBase64Encoded"] = not is_text
     return event
 
@@ -141,6 +116,9 @@ def check_port(port: int) -> None:
             ) from err
 
 
+NO_FORWARDS = Forwards({})
+
+
 class HttpApi(ThreadingHTTPServer):
     """An HTTP API on a port of the loopback; 0 is any free one. Open connections end with the process."""
 
@@ -155,11 +133,13 @@ class HttpApi(ThreadingHTTPServer):
         function: str,
         invoke: Callable[[dict[str, Any]], Any],
         report: Callable[[InvocationReport], None],
+        forwards: Forwards = NO_FORWARDS,
     ) -> None:
         super().__init__(("127.0.0.1", port), _ApiRequestHandler)
         self._function = function
         self._invoke = invoke
         self._report = report
+        self._forwards = forwards
 
     @property
     def url(self) -> str:
@@ -167,7 +147,10 @@ class HttpApi(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def answer(self, request: Request) -> Response:
-        """Call the function with a request."""
+        """Call the function with a request, or hand it to the one whose route it is, which reports it."""
+        url = self._forwards.url_of(request.target)
+        if url is not None:
+            return self._forwards.send(url, request)
         started = time.perf_counter()
         error = None
         try:

@@ -21,9 +21,9 @@ from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.local.child_process import ChildProcess
 from coldstream.local.deployment import DeployedFunction, Deployment, deploy, undeploy
 from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
-from coldstream.local.function_protocol import InvocationReport
+from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import check_port
-from coldstream.local.template import find_template, load_template
+from coldstream.local.template import Template, find_template, load_template
 
 _POLL_S = 0.05
 _RESTART_S = 0.5
@@ -58,7 +58,7 @@ class EmulatedStack:
         inherited: Mapping[str, str] | None = None,
     ) -> None:
         self._template = load_template(find_template(template))
-        self._parameters = dict(parameters or {})
+        self._parameters = {**_on_a_laptop(self._template), **(parameters or {})}
         unknown = set(self._parameters) - set(self._template.body.get("Parameters", {}))
         if unknown:
             raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
@@ -69,6 +69,7 @@ class EmulatedStack:
         self._emulator: ChildProcess | None = None
         self._deployment: Deployment | None = None
         self._functions: dict[str, ChildProcess] = {}
+        self._addresses: dict[str, str] = {}
         self._died: deque[str] = deque()
         self._stopping = threading.Event()
         self._restarter: threading.Thread | None = None
@@ -96,7 +97,7 @@ class EmulatedStack:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that run: those that a queue or an HTTP API calls."""
+        """The functions that run: those that a queue, a schedule or an HTTP API calls."""
         return tuple(deployed.config.name for deployed in self._deployed())
 
     def process_id(self, function: str) -> int:
@@ -157,6 +158,7 @@ class EmulatedStack:
         for process in self._functions.values():
             process.stop()
         self._functions = {}
+        self._addresses = {}
         # What an embedded AWS holds ends with its process. Only what lives elsewhere has to be deleted.
         if self._deployment is not None and (self._emulator is None or self._deployment.elsewhere):
             undeploy(self._deployment.stack_name, self._deployment.environment, self._deployment.elsewhere)
@@ -178,29 +180,41 @@ class EmulatedStack:
         aws = aws_environment(self._inherited, endpoint_url)
         stack_name = f"coldstream-local-{uuid.uuid4().hex[:8]}"
         self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
-        for deployed in self._deployed():  # added one by one, so that `stop` finds those that ran if a later one fails
-            self._functions[deployed.config.name] = self._run(deployed, aws, self._port)
-        # Waited for only now: all processes import their handlers at the same time.
-        urls = [process.ready()["url"] for process in self._functions.values()]
-        outputs = dict(self._deployment.outputs)
-        outputs.update(dict.fromkeys(self._template.api_outputs, next(filter(None, urls), "")))
+        self._start_functions(aws)
+        default = next((one for one in self._deployed() if one.config.http and not one.config.prefix), None)
+        url = self._addresses[default.config.name] if default is not None else ""
+        outputs = {**self._deployment.outputs, **dict.fromkeys(self._template.api_outputs, url)}
         self.environment = {**aws, **{_setting(name): value for name, value in outputs.items()}}
-        port = urlsplit(next(filter(None, urls), "")).port or self._port
         self._stopping.clear()
         self._restarter = threading.Thread(
-            target=self._restart_dead, args=(aws, port), name="restart functions", daemon=True
+            target=self._restart_dead, args=(aws,), name="restart functions", daemon=True
         )
         self._restarter.start()
 
-    def _restart_dead(self, aws: Mapping[str, str], port: int) -> None:
-        """Restart functions whose process died. The API keeps its port: clients have its address."""
+    def _start_functions(self, aws: Mapping[str, str]) -> None:
+        """Start a process for each function, and wait until all are ready.
+
+        Each is added at once, so that `stop` finds those that ran if a later one fails. The function of the default
+        route comes last: it is told the addresses of the other routes. All others import at the same time.
+        """
+        last = [one for one in self._deployed() if one.config.http and not one.config.prefix]
+        for group in ([one for one in self._deployed() if one not in last], last):
+            for deployed in group:
+                self._functions[deployed.config.name] = self._run(deployed, aws)
+            for deployed in group:
+                url = self._functions[deployed.config.name].ready()["url"]
+                if url is not None:
+                    self._addresses[deployed.config.name] = url
+
+    def _restart_dead(self, aws: Mapping[str, str]) -> None:
+        """Restart functions whose process died. Those with a route keep their ports: clients have the addresses."""
         while not self._stopping.wait(_RESTART_S):
             for deployed in self._deployed():
                 dead = self._functions[deployed.config.name]
                 if not dead.is_alive():
                     # It reads the pipe to its end: the last reports come before those of the next process.
                     dead.stop()
-                    self._functions[deployed.config.name] = self._run(deployed, aws, port)
+                    self._functions[deployed.config.name] = self._run(deployed, aws)
                     self._died.append(deployed.config.name)
 
     def _check_emulator(self) -> None:
@@ -209,16 +223,17 @@ class EmulatedStack:
 
     def _deployed(self) -> list[DeployedFunction]:
         deployed = self._deployment.functions if self._deployment is not None else ()
-        return [function for function in deployed if function.config.queues or function.config.http]
+        return [one for one in deployed if one.config.queues or one.config.http or one.config.every_s]
 
-    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str], port: int) -> ChildProcess:
+    def _run(self, deployed: DeployedFunction, aws: Mapping[str, str]) -> ChildProcess:
         """Start the process of a function with the variables that it has on AWS."""
-        function, config = deployed.function, replace(deployed.config, port=port)
+        function, config = deployed.function, self._with_addresses(deployed.config)
         environment = process_environment(
             self._inherited,
             aws,
             {"AWS_REGION": aws[REGION], "AWS_LAMBDA_FUNCTION_NAME": config.arn.rpartition(":")[2]},
             {"PYTHONPATH": self._path(function.code, *function.layers), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
+            {"COLDSTREAM_LOCAL": "true"},  # its callers are on this machine, and nobody vouches for them
             deployed.environment,
         )
         return ChildProcess(
@@ -229,11 +244,25 @@ class EmulatedStack:
             on_message=lambda message: self._on_invocation(InvocationReport(**message)),
         )
 
+    def _with_addresses(self, config: FunctionConfig) -> FunctionConfig:
+        """Add the port of a function with a route, and to that of the default route the addresses of the others."""
+        known = urlsplit(self._addresses.get(config.name, "")).port
+        if config.prefix or not config.http:
+            return replace(config, port=known or 0)
+        others = {one.config.prefix: self._addresses.get(one.config.name) for one in self._deployed()}
+        forwards = {prefix: url for prefix, url in others.items() if prefix and url is not None}
+        return replace(config, port=known or self._port, forwards=forwards)
+
     def _path(self, *directories: Path) -> str:
         """Return a PYTHONPATH: `directories`, then the coldstream that runs now, then what was inherited."""
         inherited = self._inherited.get("PYTHONPATH")
         paths = [*directories, Path(coldstream.__path__[0]).parent, *([inherited] if inherited else [])]
         return os.pathsep.join(map(str, paths))
+
+
+def _on_a_laptop(template: Template) -> dict[str, str]:
+    """Return the parameters that are other here than by default: what costs money on AWS costs none."""
+    return {"Jobs": "on"} if "Jobs" in template.body.get("Parameters", {}) else {}
 
 
 def _setting(output: str) -> str:

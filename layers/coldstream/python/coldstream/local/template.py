@@ -1,13 +1,16 @@
 """template.yaml: its functions, what calls them, and the resources that CloudFormation creates.
 
-SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue or
-the default route of an HTTP API calls. Of CloudFormation's resources, a laptop keeps those that announcements and
-lookups need. The rest, such as roles, alarms and Spark, is left out; a template in which something kept refers to
-something left out is refused. Values stay expressions (`{"Ref": "Bucket"}`) until `deployment` resolves them.
+SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue, a
+schedule of minutes or a route of an HTTP API calls, which is the default one or all paths below a prefix. Of
+CloudFormation's resources, a laptop keeps those that announcements, lookups and jobs need. The rest, such as roles,
+alarms and Spark, is left out; a template in which something kept refers to something left out is refused, unless that
+is optional. Values stay expressions
+(`{"Ref": "Bucket"}`) until `deployment` resolves them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +33,11 @@ _LOCAL = frozenset(
         "AWS::SQS::Queue",
     }
 )
+_PROXY = re.compile(r"(?P<prefix>/[A-Za-z0-9_-]+)/\{proxy\+\}")
 _PACKED = Path(__file__).resolve().parent / "sam"
 """Where a wheel has the template and the functions that it names."""
+
+_RATE = re.compile(r"rate\(([0-9]{1,4}) minutes?\)")
 
 _CHECKOUT = Path(__file__).resolve().parents[5]
 
@@ -49,8 +55,19 @@ class QueueSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleSource:
+    """A schedule that calls a function every so many seconds, if its state is ENABLED."""
+
+    every_s: int
+    state: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class TemplateFunction:
-    """A function as the template declares it, globals merged in. `apis` are the HTTP APIs whose default route it is."""
+    """A function as the template declares it, globals merged in.
+
+    `apis` are the HTTP APIs that have a route to it: the default one, or that of all paths below `prefix`.
+    """
 
     name: str
     handler: str
@@ -60,7 +77,9 @@ class TemplateFunction:
     memory_mb: int
     environment: Mapping[str, Expression]
     queues: tuple[QueueSource, ...]
+    schedule: ScheduleSource | None
     apis: tuple[str, ...]
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +124,9 @@ def load_template(path: Path) -> Template:
 def _template(path: Path, document: Mapping[str, Any]) -> Template:
     resources = document["Resources"]
     functions = tuple(_functions(path.parent, document.get("Globals", {}).get("Function", {}), resources))
-    if sum(bool(function.apis) for function in functions) > 1:
-        raise InvalidSettingError("template", "more than one function has an HTTP API; one can be served locally")
+    prefixes = [function.prefix for function in functions if function.apis]
+    if len(prefixes) > len(set(prefixes)):
+        raise InvalidSettingError("template", "two functions have the same route of an HTTP API; one can be served")
     kept = {name: resource for name, resource in resources.items() if _is_local(resource)}
     left_out = set(resources) - set(kept)
     _require_kept(functions, kept, resources, left_out)
@@ -171,6 +191,9 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
         # SAM joins lists and maps with those of the globals; any other property of a function replaces the global one.
         layers = [*defaults.get("Layers", []), *own.get("Layers", [])]
         events = own.get("Events", {}).values()
+        routes = [_route(name, event.get("Properties", {})) for event in events if event["Type"] == "HttpApi"]
+        if len({prefix for _, prefix in routes}) > 1:
+            raise InvalidSettingError("template", f"{name} has several routes; a laptop serves one of each function")
         yield TemplateFunction(
             name=name,
             handler=properties["Handler"],
@@ -178,13 +201,33 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
             layers=tuple(_packages(root / uri) for uri in _layer_uris(layers, resources)),
             timeout_s=properties.get("Timeout", 3),
             memory_mb=properties.get("MemorySize", 128),
-            environment={
-                **defaults.get("Environment", {}).get("Variables", {}),
-                **own.get("Environment", {}).get("Variables", {}),
-            },
+            environment=_variables(defaults, own, resources),
             queues=tuple(_queue(event["Properties"]) for event in events if event["Type"] == "SQS"),
-            apis=tuple(_api(name, event.get("Properties", {})) for event in events if event["Type"] == "HttpApi"),
+            schedule=next(filter(None, (_schedule(event) for event in events)), None),
+            apis=tuple(api for api, _ in routes),
+            prefix=next((prefix for _, prefix in routes), ""),
         )
+
+
+def _variables(
+    defaults: Mapping[str, Any], own: Mapping[str, Any], resources: Mapping[str, Any]
+) -> dict[str, Expression]:
+    """Return a function's variables, without those that speak of an optional resource that a laptop does not run."""
+    variables = {
+        **defaults.get("Environment", {}).get("Variables", {}),
+        **own.get("Environment", {}).get("Variables", {}),
+    }
+    missing = {name for name, resource in resources.items() if "Condition" in resource and not _is_local(resource)}
+    return {name: value for name, value in variables.items() if not missing & set(_references(value))}
+
+
+def _schedule(event: Mapping[str, Any]) -> ScheduleSource | None:
+    """Return a schedule of minutes. What is called every few hours is left to commands."""
+    if event["Type"] != "ScheduleV2":
+        return None
+    expression = event["Properties"]["ScheduleExpression"]
+    match = _RATE.fullmatch(expression) if isinstance(expression, str) else None
+    return None if match is None else ScheduleSource(60 * int(match[1]), event["Properties"].get("State", "ENABLED"))
 
 
 def _layer_uris(layers: Iterable[Expression], resources: Mapping[str, Any]) -> Iterator[str]:
@@ -205,11 +248,16 @@ def _queue(event: Mapping[str, Any]) -> QueueSource:
     return QueueSource(event["Queue"], event.get("BatchSize", 10), reports)
 
 
-def _api(function: str, event: Mapping[str, Any]) -> str:
-    if "Path" in event or "Method" in event:
-        raise InvalidSettingError("template", f"{function} has a route of its own; only default routes run locally")
-    api = event.get("ApiId", {"Ref": "ServerlessHttpApi"})
-    return str(api["Ref"])
+def _route(function: str, event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the API of a route, and its prefix, which is empty for the default route."""
+    api = str(event.get("ApiId", {"Ref": "ServerlessHttpApi"})["Ref"])
+    if "Path" not in event and "Method" not in event:
+        return api, ""
+    route = _PROXY.fullmatch(event.get("Path", ""))
+    if route is None or event.get("Method") != "ANY":
+        problem = f"{function} has a route that does not run locally; the default one does, and ANY /prefix/{{proxy+}}"
+        raise InvalidSettingError("template", problem)
+    return api, route["prefix"]
 
 
 def _references(expression: Expression) -> Iterator[str]:

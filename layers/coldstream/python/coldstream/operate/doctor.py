@@ -61,14 +61,18 @@ class Doctor:
     now: Callable[[], TimestampMs]
     deep: bool = False
 
-    def examine(self) -> Iterator[Diagnosis]:
-        """Yield what is found, part by part. It costs some twenty requests, and three or more for each stream."""
+    def examine(self, *, streams: bool = True) -> Iterator[Diagnosis]:
+        """Yield what is found, part by part. It costs some twenty requests, and three or more for each stream.
+
+        Without `streams`, no stream is looked at.
+        """
         yield from self._bucket()
         yield from self._table()
         yield self._bus()
         yield from self._queues()
         yield from self._alarms()
-        yield from self._streams()
+        if streams:
+            yield from self._streams()
         yield from self._upkeep()
 
     def _bucket(self) -> Iterator[Diagnosis]:

@@ -43,11 +43,13 @@ def stream_troubles(table: ManifestReads, now: TimestampMs) -> Iterator[StreamTr
             return
         head = table.head(stream.incarnation)
         if head is not None:
-            yield from _of_head(stream, head, now)
-            yield from _of_items(table, stream, head, now)
+            yield from head_troubles(head, now)
+            yield from item_troubles(table, head, now)
 
 
-def _of_head(stream: StreamId, head: Head, now: TimestampMs) -> Iterator[StreamTrouble]:
+def head_troubles(head: Head, now: TimestampMs) -> Iterator[StreamTrouble]:
+    """Yield the troubles that a stream's head tells. Cost: no request."""
+    stream = head.stream
     name = command_arguments(stream)
     if head.compacting is not None:
         found = f"a compaction up to offset {head.compacting} is unfinished"
@@ -69,7 +71,9 @@ def _unrecovered(head: Head) -> tuple[Opening, ...]:
     return () if head.appender is None or head.is_deleted else head.appender.openings[:-1]
 
 
-def _of_items(table: ManifestReads, stream: StreamId, head: Head, now: TimestampMs) -> Iterator[StreamTrouble]:
+def item_troubles(table: ManifestReads, head: Head, now: TimestampMs) -> Iterator[StreamTrouble]:
+    """Yield the troubles that a stream's items tell. Cost: a Query; if it has gaps or erasures, one more for each."""
+    stream = head.stream
     overdue = table.tombstones(stream.incarnation, TimestampMs(now - OVERDUE_MS), 1)
     if overdue:
         found = f"an object was due to be deleted {format_timestamp(overdue[0].due_at)}"

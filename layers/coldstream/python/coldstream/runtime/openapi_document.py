@@ -56,6 +56,8 @@ def document_of(app: APIGatewayHttpResolver, *, title: str, version: str, descri
     for path in document["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
+            # An answer without a body has no media type.
+            operation["responses"].get("204", {}).pop("content", None)
     components = document["components"]
     for schema in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
         components["schemas"].pop(schema, None)

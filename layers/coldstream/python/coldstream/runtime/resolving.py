@@ -44,7 +44,7 @@ def resolver() -> Resolver:
 
 def answer_ranges(event: Mapping[str, Any], query: RangesQuery) -> Answer:
     """Answer a query for ranges if the caller may read that stream, and count the ranges and gaps."""
-    names = {"vhost": query.vhost, "stream": query.name, "incarnation": query.incarnation}
+    names: dict[str, Any] = {"vhost": query.vhost, "stream": query.name, "incarnation": query.incarnation}
     with audited(event, "ranges", **names, start=start_text(query.start)) as line:
         # Before anything is looked up: what is denied must be denied alike, whether or not the stream exists.
         resolver().permissions.check(Caller.of(event), query.vhost, query.name)

@@ -348,7 +348,11 @@ class _Run:
         """
         checked = examiner.fragments
         self.position = self.position.with_findings(
-            examiner.findings, fragments=examiner.fragments, unread=examiner.unread, unsettled=examiner.unsettled
+            examiner.findings,
+            examiner.mended,
+            fragments=examiner.fragments,
+            unread=examiner.unread,
+            unsettled=examiner.unsettled,
         )
         self._move(reached=reached)
         self.found.take(examiner.findings, examiner.mended)

@@ -14,8 +14,11 @@ from coldstream.errors import (
     ExpiredEpochError,
     GapError,
     HeldError,
+    IdempotencyError,
     InvalidInputError,
     InvalidSettingError,
+    JobNotFoundError,
+    JobStateError,
     MissingExtraError,
     NotClosedError,
     NotDeletedError,
@@ -51,9 +54,9 @@ class ExitCode(IntEnum):
 
 
 HELP = (
-    "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream, object or queue;"
+    "Exit codes: 0 done; 1 unexpected; 2 wrong usage or configuration; 3 no such stream, job, object or queue;"
     " 4 a gap in the archive; 5 corruption; 6 a service is unavailable or denies access; 7 refused: held, deleted,"
-    " removed or still changing; 130 interrupted."
+    " removed, still changing, or a job's state; 130 interrupted."
 )
 
 # The first match counts in both tables, so a class comes before those that it derives from.
@@ -67,6 +70,8 @@ _CODES: tuple[tuple[type[ColdstreamError], ExitCode], ...] = (
     (UnavailableError, ExitCode.UNAVAILABLE),
     (StreamExistsError, ExitCode.REFUSED),
     (UnexpectedTailError, ExitCode.REFUSED),
+    (IdempotencyError, ExitCode.REFUSED),
+    (JobStateError, ExitCode.REFUSED),
     (ConflictError, ExitCode.UNAVAILABLE),
     (OutcomeUnknownError, ExitCode.UNAVAILABLE),
     (HeldError, ExitCode.REFUSED),
@@ -97,6 +102,8 @@ _ADVICE: tuple[tuple[type[ColdstreamError], str], ...] = (
     (StreamDeletedError, "`coldstream undelete` brings it back until its purge begins"),
     (NotRestoredError, "`coldstream restore` makes it readable for some days"),
     (StreamExistsError, "`coldstream delete` frees the name"),
+    (JobNotFoundError, "`coldstream jobs list` shows the jobs"),
+    (IdempotencyError, "give another key, or the fields of that time"),
     (ConflictError, "try again"),
     (OutcomeUnknownError, "try again: every command is safe to repeat"),
 )

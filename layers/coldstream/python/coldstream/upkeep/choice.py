@@ -8,13 +8,13 @@ from typing import Self
 
 from coldstream.errors import InvalidNameError, NotFoundError, RemovedError
 from coldstream.jobs.name_patterns import NamePatterns
-from coldstream.jobs.specs import CompactSpec, RetentionSpec, ScrubSpec
+from coldstream.jobs.specs import CompactSpec, ExportSpec, LoadSpec, RetentionSpec, ScrubSpec
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestReads
 from coldstream.store.sortkeys import registry_key
 from coldstream.store.streams import iter_streams, select_streams
 
-SpecOfStreams = CompactSpec | ScrubSpec | RetentionSpec
+SpecOfStreams = CompactSpec | ScrubSpec | RetentionSpec | LoadSpec | ExportSpec
 
 
 def key_of(stream: StreamId) -> str:

@@ -1,8 +1,8 @@
 """The kind `scrub`: table against bucket against bytes, in portions, after each of which the run can go on.
 
 A job about named streams makes a pass over each; one about all makes a single pass over the archive, which also checks
-the maps of sharded streams. The position of a pass counts what was found, and is in the job's cursor together with what
-was mended, so both are of the same moment: what is left is their difference.
+the maps of sharded streams. The position of a pass is in the job's cursor, and counts what was found and what was
+mended up to there. So a portion that is repeated, because its worker died, is counted once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from coldstream.upkeep.survey import Survey, survey
 PORTION_REQUESTS = 500
 """Requests from one position to the next. A fragment that takes more is given twice as many, and so on."""
 
+AFTER_ALL = "~"
+"""Sorts after the key of every stream."""
+
 TOLD = 20
 """Damages of a portion that the job's log names; the others are counted."""
 
@@ -46,7 +49,7 @@ def run_scrub(run: JobRun, archive: UpkeepArchive) -> RunEnd:
     work = _JobScrub(run, archive, spec, ScrubProgress.of(run))
     if not run.cursor:
         work.begin(survey(archive.stores.table, choice))
-    end = work.scrub(None) if choice.is_every else work.scrub_each(choice)
+    end = work.scrub_all() if choice.is_every else work.scrub_each(choice)
     return end if end is not None else work.end(choice)
 
 
@@ -54,8 +57,8 @@ def run_scrub(run: JobRun, archive: UpkeepArchive) -> RunEnd:
 class ScrubProgress:
     """What a run has come to: all that its cursor keeps.
 
-    `after` is the last stream that is done, `position` that of the pass under way. `found`, `unread`, `unsettled`
-    and `fragments` are of the passes that are done, `mended` is of that, too. `requests` and `read_bytes` are of the
+    `after` is the last stream that is done, `position` that of the pass under way. `found`, `mended`, `unread`,
+    `unsettled` and `fragments` are of the passes that are done. `requests` and `read_bytes` are of the
     budget. `todo` is what to do about the worst damage so far, of `severity`.
     """
 
@@ -88,11 +91,10 @@ class ScrubProgress:
         values = {name: getattr(self, name) for name in type(self).__slots__}
         return values | {"position": None if position is None else position.to_bytes().decode()}
 
-    def with_portion(self, report: ScrubReport, todo: tuple[int, str]) -> Self:
-        """Add a portion; at the end of its pass, add the pass."""
+    def with_portion(self, report: ScrubReport, todo: tuple[int, str], after: str) -> Self:
+        """Add a portion; at the end of its pass, add the pass, which leads to `after`."""
         spent = replace(
             self,
-            mended=_sum(self.mended, report.mended_counts),
             requests=report.spent.requests,
             read_bytes=report.spent.data_bytes,
             severity=max(self.severity, todo[0]),
@@ -104,7 +106,10 @@ class ScrubProgress:
         return replace(
             spent,
             position=None,
+            after=after,
+            passed=self.passed + position.streams_done,
             found=_sum(self.found, position.counts),
+            mended=_sum(self.mended, position.mended),
             unread=self.unread + position.unread,
             unsettled=self.unsettled + position.unsettled,
             fragments=self.fragments + position.fragments,
@@ -156,6 +161,7 @@ class _JobScrub:
         stores = archive.stores
         self._scrubber = Scrubber(stores.table, stores.objects, stores.keys, stores.now)
         self._options = ScrubOptions(deep=spec.deep, repair=spec.repair)
+        self._told_bytes = progress.read_bytes
         self._budget = Budget(spec.max_requests, parse_size(spec.max_read))
 
     def begin(self, found: Survey) -> None:
@@ -167,14 +173,16 @@ class _JobScrub:
     def scrub_each(self, choice: StreamChoice) -> RunEnd | None:
         """Make a pass over each stream; return None if all are done."""
         for stream in choice.iter(self._archive.stores.table, self._progress.after):
-            if (end := self.scrub([stream])) is not None:
+            if (end := self._scrub([stream], key_of(stream))) is not None:
                 return end
-            self._progress = replace(self._progress, after=key_of(stream), passed=self._progress.passed + 1)
-            self._tell(0)
         return None
 
-    def scrub(self, only: Sequence[StreamId] | None) -> RunEnd | None:
-        """Make a pass, or the rest of one; return None if it is done."""
+    def scrub_all(self) -> RunEnd | None:
+        """Make a pass over the archive; return None if it is done."""
+        return None if self._progress.after == AFTER_ALL else self._scrub(None, AFTER_ALL)
+
+    def _scrub(self, only: Sequence[StreamId] | None, after: str) -> RunEnd | None:
+        """Make a pass, or the rest of one, which leads to a place among the streams; return None if it is done."""
         requests = PORTION_REQUESTS
         while True:
             if self._run.should_stop():
@@ -188,8 +196,11 @@ class _JobScrub:
                 before=Spent(before.requests, before.read_bytes, 0),
                 should_stop=portion,
             )
-            self._progress = before.with_portion(report, self._say(report))
-            self._tell(report.spent.data_bytes - before.read_bytes)
+            self._progress = before.with_portion(report, self._say(report), after)
+            is_further = report.is_complete or self._progress.position != before.position
+            if is_further:
+                # Else nothing is: what was only read is no progress, and is read again.
+                self._tell()
             if report.is_complete:
                 return None
             if portion.is_stopped:
@@ -197,7 +208,7 @@ class _JobScrub:
             if not portion.is_used_up:
                 return self._spent_budget()
             # Without a new position, what is next takes more requests than a portion has.
-            requests = requests * 2 if self._progress.position == before.position else PORTION_REQUESTS
+            requests = PORTION_REQUESTS if is_further else requests * 2
 
     def end(self, choice: StreamChoice) -> RunEnd:
         """End a run that has been through all. Raises DamageError."""
@@ -228,8 +239,9 @@ class _JobScrub:
         progress = self._progress
         told = f"{progress.requests} requests and {progress.read_bytes} bytes, the budget of a run, are used up"
         # What comes next has the whole budget again.
-        self._progress = replace(progress, requests=0, read_bytes=0)
-        self._tell(0)
+        self._tell()
+        self._progress, self._told_bytes = replace(progress, requests=0, read_bytes=0), 0
+        self._tell()
         if self._spec.schedule is None:
             raise BudgetError(f"{told}, and {progress.all_fragments} fragments are checked: resume the job to go on")
         now = self._archive.stores.now()
@@ -237,11 +249,12 @@ class _JobScrub:
             Schedule.parse(self._spec.schedule).next_after(self._run.began_at, now), f"{told}; goes on then"
         )
 
-    def _tell(self, read_bytes: int) -> None:
-        progress = self._progress
+    def _tell(self) -> None:
+        progress, read_bytes = self._progress, self._progress.read_bytes - self._told_bytes
+        self._told_bytes = progress.read_bytes
         done = progress.all_fragments
         if progress.unit == "streams":
-            done = progress.passed if progress.position is None else progress.position.streams_done
+            done = progress.passed + (0 if progress.position is None else progress.position.streams_done)
         total = self._run.progress.total
         self._run.advance(
             cursor=progress.to_cursor(), done=done if total is None else min(done, total), bytes_=read_bytes

@@ -16,7 +16,7 @@ PAGE_STREAMS = 50
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
-    """A column of the list: by what it is sorted, its heading, and whether large values come first at the first click."""
+    """A column of the list: what it sorts by, its heading, and whether large values come first at the first click."""
 
     sort: CatalogueColumn
     heading: str
@@ -50,17 +50,19 @@ class ColumnHead:
 def show(site: Site, asked: PageRequest) -> Response:
     """Show a page of the list."""
     query = _query(asked)
-    page = site.archive.catalogue.page(query, None if asked.visitor.sees_all else asked.visitor.may_read)
+    page = site.streams.page(query, asked.visitor)
+    has_lag = any(row.lag is not None for row in page.rows)
+    columns = [column for column in COLUMNS if has_lag or column.sort is not CatalogueColumn.LAG]
     most = max((row.stored_bytes for row in page.rows), default=0)
     return site.page(
         asked,
         "streams.html",
         page=page,
         query=query,
-        heads=[_head(column, query, asked) for column in COLUMNS],
-        sort_names=[(column.sort.value, column.heading) for column in COLUMNS],
+        heads=[_head(column, query, asked) for column in columns],
+        sort_names=[(column.sort.value, column.heading) for column in columns],
         most_stored=most,
-        has_lag=any(row.lag is not None for row in page.rows),
+        has_lag=has_lag,
     )
 
 
