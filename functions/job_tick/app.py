@@ -86,6 +86,11 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     for problem in report.problems:
         logger.warning(problem)
     _count(report)
-    done = {"sent": report.sent, "started": report.started, "followed": report.followed, "failed": report.failed}
+    done: dict[str, Any] = {
+        "sent": report.sent,
+        "started": report.started,
+        "followed": report.followed,
+        "failed": report.failed,
+    }
     logger.info("done", **done, states=report.states, problems=len(report.problems))
     return done

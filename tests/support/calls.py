@@ -100,8 +100,10 @@ def _s3(operation: str, parameters: Mapping[str, Any], bucket: str) -> Iterator[
 def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iterator[Request]:
     if operation == "TransactWriteItems":
         for item in parameters["TransactItems"]:
-            (kind,) = item
-            yield Request("dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item", table)
+            ((kind, written),) = item.items()
+            partition = written.get("Key", written.get("Item"))["stream"]["S"]
+            action = "dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item"
+            yield Request(action, table, {"dynamodb:LeadingKeys": [partition]})
         return
     if operation == "BatchGetItem":
         for asked in parameters["RequestItems"].values():

@@ -138,8 +138,18 @@ def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression
         yield from function.environment.values()
         for queue in function.queues:
             yield queue.queue_arn
+            yield _as_text(queue.is_enabled)
         if function.schedule is not None:
             yield function.schedule.state
+
+
+def _as_text(expression: Expression) -> Expression:
+    """Return an expression that comes to true or false as one that comes to text, as outputs are."""
+    if isinstance(expression, bool):
+        return str(expression).lower()
+    if isinstance(expression, dict):
+        return {name: _as_text(value) for name, value in expression.items()}
+    return [_as_text(value) for value in expression] if isinstance(expression, list) else expression
 
 
 def _resolve(function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
@@ -147,7 +157,9 @@ def _resolve(function: TemplateFunction, values: Iterator[str], environment: Map
     variables = {name: next(values) for name in function.environment}
     queues = []
     for queue in function.queues:
-        queue_arn = next(values)
+        queue_arn, is_enabled = next(values), next(values)
+        if is_enabled == "false":
+            continue
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         queues.append(QueueConfig(url, queue_arn, queue.batch_size, queue.reports_failures))
     config = FunctionConfig(

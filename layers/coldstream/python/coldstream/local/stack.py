@@ -23,7 +23,7 @@ from coldstream.local.deployment import DeployedFunction, Deployment, deploy, un
 from coldstream.local.environment import ENDPOINT, REGION, aws_environment, client, process_environment
 from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import check_port
-from coldstream.local.template import Template, find_template, load_template
+from coldstream.local.template import find_template, load_template
 
 _POLL_S = 0.05
 _RESTART_S = 0.5
@@ -42,9 +42,9 @@ class EmulatedStack:
     which end with this one, however that ends. A function's process that dies is restarted, as on Lambda, and its
     messages return to their queue.
 
-    `parameters` are the template's, by name; InvalidSettingError is raised for an unknown one. `port` is the
-    resolver's; 0 is any free one. `on_invocation` is called, in other threads, for each event that a function has
-    handled. What functions print goes to `log`.
+    `parameters` are the template's, by name; InvalidSettingError is raised for an unknown one. `with_jobs` has
+    functions run jobs, unless a parameter says otherwise. `port` is the resolver's; 0 is any free one. `on_invocation`
+    is called, in other threads, for each event that a function has handled. What functions print goes to `log`.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class EmulatedStack:
         on_invocation: Callable[[InvocationReport], None] = lambda _: None,
         log: IO[Any] | None = None,
         inherited: Mapping[str, str] | None = None,
+        with_jobs: bool = False,
     ) -> None:
         self._template = load_template(find_template(template))
-        self._parameters = {**_on_a_laptop(self._template), **(parameters or {})}
+        jobs = {"Jobs": "on"} if with_jobs and "Jobs" in self._template.body.get("Parameters", {}) else {}
+        self._parameters = {**jobs, **(parameters or {})}
         unknown = set(self._parameters) - set(self._template.body.get("Parameters", {}))
         if unknown:
             raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
@@ -258,11 +260,6 @@ class EmulatedStack:
         inherited = self._inherited.get("PYTHONPATH")
         paths = [*directories, Path(coldstream.__path__[0]).parent, *([inherited] if inherited else [])]
         return os.pathsep.join(map(str, paths))
-
-
-def _on_a_laptop(template: Template) -> dict[str, str]:
-    """Return the parameters that are other here than by default: what costs money on AWS costs none."""
-    return {"Jobs": "on"} if "Jobs" in template.body.get("Parameters", {}) else {}
 
 
 def _setting(output: str) -> str:

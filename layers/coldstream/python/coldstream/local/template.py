@@ -46,12 +46,14 @@ _CHECKOUT = Path(__file__).resolve().parents[5]
 class QueueSource:
     """A queue whose messages call a function, up to `batch_size` at once.
 
-    `reports_failures`: the function's answer lists the messages that failed (`batchItemFailures`).
+    `reports_failures`: the function's answer lists the messages that failed (`batchItemFailures`). It is polled unless
+    `is_enabled` comes to false.
     """
 
     queue_arn: Expression
     batch_size: int
     reports_failures: bool
+    is_enabled: Expression = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _packages(layer: Path) -> Path:
 
 def _queue(event: Mapping[str, Any]) -> QueueSource:
     reports = "ReportBatchItemFailures" in event.get("FunctionResponseTypes", [])
-    return QueueSource(event["Queue"], event.get("BatchSize", 10), reports)
+    return QueueSource(event["Queue"], event.get("BatchSize", 10), reports, event.get("Enabled", True))
 
 
 def _route(function: str, event: Mapping[str, Any]) -> tuple[str, str]:
