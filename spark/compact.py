@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from coldstream_spark.report import ABOUT, leave_report
+
 from coldstream.compact.arguments import CompactArguments
 from coldstream.compact.options import CompactOptions
 from coldstream.compact.remote_writer import RemoteWriter
@@ -58,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--jobs", type=int, default=64, help="Objects to write at a time, each by one task of Spark. Default: 64."
     )
+    options.add_argument("--report", metavar="NAME", help=ABOUT)
     for name in ("table", "bucket", "prefix"):
         variable = f"COLDSTREAM_{name.upper()}"
         options.add_argument(
@@ -82,12 +85,13 @@ def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -
         settings = Settings.from_environment(variables)
         session = spark or _session()
         try:
-            return _CompactionJob(session, settings, options, given.jobs).run(given.stream, arguments)
+            return _CompactionJob(session, settings, options, given.jobs, given.report).run(given.stream, arguments)
         finally:
             if spark is None:
                 session.stop()
     except ColdstreamError as err:
         _tell(f"{err}")
+        _leave(given.table, given.report, {"errors": [str(err)]})
         return exit_code(err)
     except KeyboardInterrupt:
         _tell("interrupted; the next run goes on from here")
@@ -102,6 +106,7 @@ class _CompactionJob:
     settings: Settings
     options: CompactOptions
     at_once: int
+    report: str | None = None
 
     def run(self, names: Sequence[str], arguments: CompactArguments) -> int:
         """Compact the streams, print the summary, and return the exit code."""
@@ -129,7 +134,14 @@ class _CompactionJob:
         failures = [failure for report in reports for failure in report.failures]
         for failure in failures:
             _tell(f"failed: {failure}")
-        write_json(run_summary(reports, seconds=progress.seconds))
+        summary = run_summary(reports, seconds=progress.seconds)
+        write_json(summary)
+        told = {
+            "failures": [
+                {"where": str(report.stream), "message": str(one)} for report in reports for one in report.failures
+            ]
+        }
+        _leave(self.settings.table, self.report, summary | told)
         return exit_code_of(failure.kind for failure in failures)
 
     def _remote_write(self, tag: str) -> Callable[[CompactionTask], MergedFragment | GroupFailure]:
@@ -172,6 +184,12 @@ class _GroupProgress:
             rate = self._bytes / MIB / self.seconds
             done = f"{self._groups} groups, {self._bytes / MIB:,.0f} MiB"
             _tell(f"{done}, {rate:,.0f} MiB/s, up to {task.stream}")
+
+
+def _leave(table: str, name: str | None, summary: dict[str, object]) -> None:
+    problem = leave_report(DynamoTable(table), name, summary) if name is not None and table else None
+    if problem is not None:
+        _tell(problem)
 
 
 def _tell(what: str) -> None:

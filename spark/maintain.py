@@ -40,6 +40,7 @@ from coldstream_spark.maintenance.arguments import (
 from coldstream_spark.maintenance.rebuild import RebuildTarget, rebuild_streams
 from coldstream_spark.maintenance.summary import MAX_TOLD, merged
 from coldstream_spark.maintenance.tasks import TaskFailedError, TaskFailure, TaskRunner, in_groups, task_runner
+from coldstream_spark.report import leave_report
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from coldstream.erase.conditions import read_conditions, within
@@ -51,12 +52,14 @@ from coldstream.garbage.run import GarbageCollector
 from coldstream.garbage.tally import Tally
 from coldstream.garbage.unfinished import abort_unfinished
 from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.manifest.entry import Erasure
 from coldstream.manifest.stream import StreamId
 from coldstream.rebuild.run import find_named
 from coldstream.scrub.run import ScrubOptions
 from coldstream.store.grace import LONGEST_GRACE_MS, read_grace_ms
 from coldstream.store.settings import Settings
 from coldstream.store.streams import iter_streams, select_also_deleted, select_streams
+from coldstream.store.table import DynamoTable
 from coldstream.terminal.exits import ExitCode, exit_code, exit_code_of
 from coldstream.terminal.options import from_namespace
 from coldstream.terminal.output import printable, write_json
@@ -98,9 +101,11 @@ def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -
                 session.stop()
     except ColdstreamError as err:
         _tell(f"{err}")
+        _leave(given, {"errors": [str(err)]})
         return exit_code(err)
     except TaskFailedError as err:
         _tell(f"{err}")
+        _leave(given, {"errors": [str(err)]})
         return exit_code_of([err.failure.kind])
     except Py4JJavaError as err:
         _tell(f"failed: {err.java_exception.getMessage()}")
@@ -183,7 +188,7 @@ class _MaintenanceJob:
             summary = merged(summary, result.summary)
             failures += result.failures
             progress.count(result.streams)
-        return _end({"action": self.given.action, **summary}, failures)
+        return _end(self.given, {"action": self.given.action, **summary}, failures)
 
     def _garbage(self, arguments: GarbageArguments) -> int:
         try:
@@ -214,7 +219,7 @@ class _MaintenanceJob:
             abort_unfinished(stores.objects, stores.keys, options, tally, stores.now())
         collector = GarbageCollector(stores.table, stores.objects, stores.keys, stores.now)
         report = collector.report(options, tally, is_complete=not failures)
-        code = _end({"action": "garbage", **report.to_json()}, failures)
+        code = _end(self.given, {"action": "garbage", **report.to_json()}, failures)
         return ExitCode.UNAVAILABLE if report.deletions.failed and not code else code
 
     def _scrub(self, arguments: ScrubArguments) -> int:
@@ -223,7 +228,7 @@ class _MaintenanceJob:
         totals = scrub.ScrubTotals(on_fragments=progress.count)
         most, chosen = self._part(PART_OF_BYTES if arguments.deep else PART), self._chosen(archive.open())
         failures = list(scrub.scrub_streams(archive, options, most, self.runner, chosen, totals))
-        code = _end({"action": "scrub", "deep": options.deep, **totals.to_json()}, failures)
+        code = _end(self.given, {"action": "scrub", "deep": options.deep, **totals.to_json()}, failures)
         return ExitCode.CORRUPTION if totals.found > totals.mended else code
 
     def _rebuild(self, arguments: RebuildArguments) -> int:
@@ -251,12 +256,22 @@ class _MaintenanceJob:
             numbers = {"fragments": result.fragments, "written": result.written, "unreadable_count": result.unread}
             summary = merged(summary, {"stream_count": 1, **numbers, "streams": [result.to_json()]})
             progress.count(result.fragments)
-        code = _end(summary, failures)
+        code = _end(self.given, summary, failures)
         return ExitCode.CORRUPTION if summary.get("unreadable_count") else code
+
+    def _begun(self, stores: LifecycleStores, stream: StreamId) -> Erasure | None:
+        """Return the erasure of the id that was given, None if it is not there yet."""
+        wanted = self.given.erasure_id
+        found = stores.table.erasures(stream.incarnation) if wanted is not None else ()
+        return next((one for one in found if one.id == wanted), None)
 
     def _erase(self, arguments: EraseArguments) -> int:
         span = None if arguments.offsets is None else OffsetSelection.from_text(arguments.offsets)
         conditions = read_conditions(arguments.filter_value, arguments.key, self.given.properties, arguments.where)
+        if arguments.selection is not None:
+            if conditions is not None:
+                raise InvalidSettingError("--selection", "has all conditions: leave out the others")
+            conditions = Selection.from_text(arguments.selection, source="--selection")
         if not arguments.resume and span is None and conditions is None:
             raise InvalidSettingError("erase", "say --offsets, --filter-value, --key, --property or --where")
         if arguments.resume and (span or conditions):
@@ -282,7 +297,12 @@ class _MaintenanceJob:
                 eraser.run(stream, one, erase.loaded(Selection.from_text(one.where, source=f"erasure {one.id}")))
                 for one in unfinished_erasures(stores, stream.incarnation)
             ]
-            write_json({"action": "erase", "erasures": [report.to_json() for report in reports]})
+            _write(self.given, {"action": "erase", "erasures": [report.to_json() for report in reports]})
+            return ExitCode.OK
+        begun = self._begun(stores, stream)
+        if begun is not None:
+            selection = erase.loaded(Selection.from_text(begun.where, source=f"erasure {begun.id}"))
+            _write(self.given, {"action": "erase", **eraser.run(stream, begun, selection).to_json()})
             return ExitCode.OK
         if span is None:
             assert conditions is not None
@@ -292,24 +312,41 @@ class _MaintenanceJob:
         selection = erase.loaded(selection)
         if arguments.dry_run:
             found = erase.forecast(archive, self.runner, stream, selection, self._part(PART_OF_BYTES))
-            write_json({"action": "erase", **found.to_json()})
+            _write(self.given, {"action": "erase", **found.to_json()})
             return ExitCode.OK
         by = arguments.by or getpass.getuser()
         erasure, scope, copies = eraser.begin(
-            stream, selection, reason=arguments.reason, by=by, with_copies=arguments.with_quarantine
+            stream,
+            selection,
+            reason=arguments.reason,
+            by=by,
+            with_copies=arguments.with_quarantine,
+            erasure_id=arguments.erasure_id,
         )
         report = replace(eraser.run(stream, erasure, scope.selection), copies=copies, gaps=scope.gaps)
-        write_json({"action": "erase", **report.to_json()})
+        _write(self.given, {"action": "erase", **report.to_json()})
         return ExitCode.OK
 
 
-def _end(summary: dict[str, Any], failures: Sequence[TaskFailure]) -> int:
+def _end(given: argparse.Namespace, summary: dict[str, Any], failures: Sequence[TaskFailure]) -> int:
     """Print what failed, and the summary; return the exit code."""
     for failure in failures:
         _tell(f"failed: {failure}")
     told = [{"where": one.where, "error": one.kind.__name__, "message": one.message} for one in failures[:MAX_TOLD]]
-    write_json({**summary, "failed": len(failures), "failures": told})
+    _write(given, {**summary, "failed": len(failures), "failures": told})
     return exit_code_of(failure.kind for failure in failures)
+
+
+def _write(given: argparse.Namespace, summary: dict[str, Any]) -> None:
+    """Print the summary, and leave it for whoever asked for that."""
+    write_json(summary)
+    _leave(given, summary)
+
+
+def _leave(given: argparse.Namespace, summary: dict[str, Any]) -> None:
+    problem = leave_report(DynamoTable(given.table), given.report, summary) if given.report and given.table else None
+    if problem is not None:
+        _tell(problem)
 
 
 def _session() -> SparkSession:

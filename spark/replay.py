@@ -27,6 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 from coldstream_spark.location import ArchiveLocation
+from coldstream_spark.report import ABOUT, leave_report
 from coldstream_spark.summary import TELL_S
 from coldstream_spark.tables import TableJob
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
         variable = f"COLDSTREAM_{name.upper()}"
         about = f"The archive's {name}. Else {variable} in the environment."
         options.add_argument(f"--{name}", default=os.environ.get(variable, ""), help=about)
+    options.add_argument("--report", metavar="NAME", help=ABOUT)
     options.add_argument("--endpoint", help="Endpoint of S3 and DynamoDB. Else AWS_ENDPOINT_URL in the environment.")
     return options
 
@@ -93,20 +95,22 @@ def main(argv: Sequence[str] | None = None, spark: SparkSession | None = None) -
                 _ship(session, transform)
             if target is not None:
                 options = SendOptions(arguments.rate, arguments.transform)
-                return _into_broker(session, requests, ReplayTask(location, target, options))
+                return _into_broker(session, requests, ReplayTask(location, target, options), given.report)
             assert arguments.path is not None
             bounds = arguments.start, arguments.end
             form = file_format(arguments)
             job = TableJob(requests, bounds, arguments.path, form, partitioning, given.checkpoint, transform)
-            return _into_table(session, job, location)
+            return _into_table(session, job, location, given.report)
         finally:
             if spark is None:
                 session.stop()
     except ColdstreamError as err:
         _tell(f"{err}")
+        _leave_error(given, f"{err}")
         return exit_code(err)
     except StreamingQueryException as err:
         _tell(f"failed: {err.getMessage() or err}")
+        _leave_error(given, f"{err.getMessage() or err}")
         return ExitCode.UNEXPECTED
     except Py4JJavaError as err:
         _tell(f"failed: {err.java_exception.getMessage()}")
@@ -165,7 +169,9 @@ class RequestFailure:
     kind: type[ColdstreamError]
 
 
-def _into_broker(spark: SparkSession, requests: Sequence[ReplayRequest], task: ReplayTask) -> int:
+def _into_broker(
+    spark: SparkSession, requests: Sequence[ReplayRequest], task: ReplayTask, report: str | None = None
+) -> int:
     began = time.monotonic()
     with _job(spark.sparkContext, lambda: _progress_text(requests, task)):
         results = spark.sparkContext.parallelize(requests, len(requests)).map(task).collect()
@@ -174,17 +180,35 @@ def _into_broker(spark: SparkSession, requests: Sequence[ReplayRequest], task: R
     for failure in failures:
         _tell(f"failed: {failure.message}")
     summary = broker_summary(summaries, is_failed=bool(failures), seconds=time.monotonic() - began)
-    write_json(summary | {"errors": [failure.message for failure in failures]})
+    _write(task.location, report, summary | {"errors": [failure.message for failure in failures]})
     return exit_code_of(failure.kind for failure in failures)
 
 
-def _into_table(spark: SparkSession, job: TableJob, location: ArchiveLocation) -> int:
+def _into_table(spark: SparkSession, job: TableJob, location: ArchiveLocation, report: str | None = None) -> int:
     began = time.monotonic()
     summary = job.run(spark, location, _tell)
     for problem in summary.problems:
         _tell(f"not complete: {problem}")
-    write_json(summary.to_dict() | {"seconds": round(time.monotonic() - began, 3), "errors": summary.problems})
+    told = summary.to_dict() | {"seconds": round(time.monotonic() - began, 3), "errors": summary.problems}
+    _write(location, report, told)
     return ExitCode.UNEXPECTED if summary.problems else ExitCode.OK
+
+
+def _write(location: ArchiveLocation, report: str | None, summary: dict[str, Any]) -> None:
+    """Print the summary, and leave it for whoever asked for that."""
+    write_json(summary)
+    if report is not None and (problem := leave_report(location.open_table(), report, summary)) is not None:
+        _tell(problem)
+
+
+def _leave_error(given: argparse.Namespace, text: str) -> None:
+    if given.report is None or not given.table:
+        return
+    location = ArchiveLocation.of(
+        {name: getattr(given, name) for name in _LOCATION if getattr(given, name)}, os.environ
+    )
+    if (problem := leave_report(location.open_table(), given.report, {"errors": [text]})) is not None:
+        _tell(problem)
 
 
 def _progress_text(requests: Sequence[ReplayRequest], task: ReplayTask) -> str:

@@ -50,12 +50,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "erase": STORE | {"archive", "compact", "flow", "lifecycle"},
     "rebuild": STORE | {"flow"},
     "replay": READ | {"terminal", "live", "routing", "rows"},
-    "serve": STORE | {"resolve", "streams"},
+    "web": STORE | {"resolve"},
+    "console": READ | {"browse", "jobs", "web"},
+    "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
     "groups": STORE | {"flow"},
     "jobs": STORE | {"erase", "flow"},
+    "upkeep": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub"},
+    "dispatch": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub", "upkeep"},
     "queues": READ | {"archive", "ingest"},
+    "worker": READ
+    | {"agent", "archive", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
+    | {"routing", "rows", "upkeep"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "browse": READ | {"agent", "lifecycle", "live", "operate", "rows", "scrub"},
@@ -64,11 +71,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ
     | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"groups", "queues", "routing", "serve", "shards", "streams"}
+    | {"browse", "console", "groups", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
     | UPKEEP,
 }
 OUTSIDE = {
-    "functions": STORE | {"api", "archive", "flow", "resolve", "runtime"} | UPKEEP,
+    "functions": STORE
+    | {"api", "archive", "console", "dispatch", "flow", "jobs", "resolve", "runtime", "upkeep"}
+    | UPKEEP,
     "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
     "scripts": set(MAY_IMPORT) - {"api", "cli", "runtime"},
     "bench": set(MAY_IMPORT) - {"api", "cli", "runtime"},
@@ -78,7 +87,7 @@ OUTSIDE = {
 PURE = ("format", "manifest")
 NOT_PURE = {"boto3", "botocore", "pynamodb", "aws_lambda_powertools", "os", "time", "logging", "urllib3", "socket"}
 
-KNOW_THE_SDK = {"store", "ingest", "read", "agent", "local", "operate", "cli"}
+KNOW_THE_SDK = {"store", "dispatch", "ingest", "read", "agent", "local", "operate", "cli"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -42,6 +42,7 @@ PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
+    "See and steer it in a browser": ("console",),
     "Use streams without a broker": ("serve",),
     "Shard streams": ("shards",),
     "Run jobs": ("jobs",),

@@ -6,15 +6,17 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from coldstream.errors import GapError, LeaseLostError, UnavailableError
+from coldstream.errors import GapError, LeaseLostError, OutcomeUnknownError, UnavailableError
 from coldstream.jobs.attempt import Kind, acquire, run_attempt
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd, WaitsUntil
 from coldstream.jobs.specs import JobKind, parse_spec
 from coldstream.jobs.store import JobStore
+from coldstream.manifest.state_item import StateItem
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs, now_ms
 from tests.jobs.test_specs import LEAST
@@ -273,3 +275,121 @@ def test_workers_that_die_or_stall_at_any_place_append_each_message_once(seed: i
             race.runs.remove(run)
     assert race.store.get(race.job_id).state is JobState.SUCCEEDED
     assert race.target == list(range(30))
+
+
+@pytest.mark.parametrize("end", [Finished(), WaitsUntil(TimestampMs(now_ms() + 3_600_000))], ids=["done", "waits"])
+def test_an_edit_that_comes_as_a_run_ends_is_not_lost(store: JobStore, end: RunEnd) -> None:
+    def kind(run: JobRun) -> RunEnd:
+        run.advance(cursor={"at": 100})
+        store.edit(run.job.id, {"end": "200"})
+        return end
+
+    job = run_attempt(store, taken(store), kind, keep_every_s=60)
+    assert job is not None
+    assert (job.state, job.cursor, job.spec.end) == (JobState.WAITING, {"at": 100}, "200")  # type: ignore[union-attr]
+    assert job.is_due(now_ms())
+
+
+def test_an_edit_that_changes_nothing_of_the_work_does_not_repeat_it(store: JobStore) -> None:
+    def kind(run: JobRun) -> RunEnd:
+        run.skip("offsets 5 to 9", 5, "never archived")
+        store.edit(run.job.id, {"name": "nightly", "allow_skipped": True})
+        return Finished()
+
+    job = run_attempt(store, taken(store), kind, keep_every_s=60)
+    assert job is not None
+    assert (job.state, job.spec.name) == (JobState.SUCCEEDED, "nightly")
+
+
+def test_a_kind_that_says_nothing_of_its_end_fails_the_job(store: JobStore) -> None:
+    job = attempt(store, lambda _: None)  # type: ignore[arg-type, return-value]
+    assert (job.state, job.reason) == (JobState.FAILED, "TypeError: a run ended with None")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_worker_that_is_told_to_end_at_once_leaves_the_job_to_another(
+    store: JobStore, error: type[BaseException]
+) -> None:
+    def kind(run: JobRun) -> RunEnd:
+        run.advance(cursor={"at": 7})
+        run.checkpoint()
+        raise error
+
+    job = taken(store)
+    with pytest.raises(error):
+        run_attempt(store, job, kind, keep_every_s=0.01)
+    found = store.get(job.id)
+    assert (found.state, found.cursor) == (JobState.RUNNING, {"at": 7})
+    assert taken(store, found, "worker-2", is_dead=True).cursor == {"at": 7}
+
+
+class RefusingTable(MemoryTable):
+    """Refuses some writes."""
+
+    refusals = 0
+
+    def put_state(self, *changed: StateItem) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise UnavailableError("the table asks to slow down")
+        super().put_state(*changed)
+
+
+def test_the_end_of_a_run_is_written_as_long_as_the_lease_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another worker would count a death, which is one too many of a job that is tried once."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
+    table = RefusingTable()
+    store = JobStore(table)
+    job = taken(store, store.create(SPEC.model_copy(update={"max_attempts": 1})))
+
+    def kind(_: JobRun) -> RunEnd:
+        table.refusals = 5
+        return Finished()
+
+    after = run_attempt(store, job, kind, keep_every_s=60)
+    assert after is not None
+    assert after.state is JobState.SUCCEEDED
+
+
+def test_the_end_of_a_run_that_no_table_takes_is_left_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda delay: seconds.append(seconds.pop() + delay)))
+    monkeypatch.setitem(JobRun.__init__.__kwdefaults__, "clock", lambda: seconds[0])
+    table = RefusingTable()
+    store = JobStore(table)
+    job = taken(store)
+
+    def kind(_: JobRun) -> RunEnd:
+        table.refusals = 10_000
+        return Finished()
+
+    with pytest.raises(UnavailableError):
+        run_attempt(store, job, kind, keep_every_s=60)
+    assert 14 < seconds[0] < 18
+    table.refusals = 0
+    assert taken(store, store.get(job.id), "worker-2", is_dead=True).epoch == 2
+
+
+class RivalTable(MemoryTable):
+    """Somebody else writes first, and the answer that tells of it is lost."""
+
+    rival: Callable[[], object] | None = None
+
+    def put_state(self, *changed: StateItem) -> None:
+        if self.rival is not None:
+            rival, self.rival = self.rival, None
+            rival()
+            raise OutcomeUnknownError("no answer came")
+        super().put_state(*changed)
+
+
+def test_of_two_workers_with_one_name_that_take_a_job_in_the_same_moment_one_has_it() -> None:
+    table = RivalTable()
+    store = JobStore(table)
+    job = store.create(SPEC)
+    now = TimestampMs(job.created_at + 5)
+    first: list[Job | None] = []
+    table.rival = lambda: first.append(acquire(store, job, "worker", now=lambda: now))
+    second = acquire(store, job, "worker", now=lambda: now)
+    assert first[0] is not None
+    assert second is None

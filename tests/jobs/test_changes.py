@@ -56,8 +56,9 @@ def test_a_job_that_has_ended_is_only_deleted_or_tried_again(kind: JobKind, stat
     for change in (changes.paused, changes.cancelled):
         with pytest.raises(JobStateError, match="has ended"):
             change(ended, NOW)
-    with pytest.raises(JobStateError, match="has ended"):
-        changes.changed(ended, {"name": "x"}, NOW)
+    if state is not JobState.FAILED:
+        with pytest.raises(JobStateError, match="has ended"):
+            changes.changed(ended, {"name": "x"}, NOW)
     changes.check_deletable(ended)
     if state is JobState.FAILED:
         again = changes.resumed(replace(ended, cursor={"at": 7}), NOW)
@@ -126,3 +127,25 @@ def test_pausing_a_schedule_keeps_its_next_time() -> None:
 def test_an_edit_of_a_waiting_job_makes_it_look_at_once() -> None:
     waiting = replace(job(JobKind.LOAD, JobState.WAITING), next_at=LATER)
     assert changes.changed(waiting, {"end": "500"}, NOW).is_due(NOW)
+
+
+def test_an_edit_between_two_runs_of_a_schedule_begins_none() -> None:
+    spec = job(JobKind.RETENTION).spec.model_copy(update={"schedule": "every 1h"})
+    taken = changes.acquired(replace(job(JobKind.RETENTION), spec=spec), "worker-2", 15_000, NOW)
+    between = changes.succeeded(taken, LATER)
+    assert changes.changed(between, {"name": "nightly"}, LATER).next_at == between.next_at
+    assert changes.changed(between, {"schedule": "every 2h"}, LATER).next_at == LATER + 7_200_000
+    assert changes.changed(between, {"schedule": None}, LATER).next_at == between.next_at
+    pausing = changes.paused(between, LATER)
+    assert changes.changed(pausing, {"schedule": "every 2h"}, LATER).next_at == LATER + 7_200_000
+    assert changes.changed(pausing, {"schedule": "every 2h"}, LATER).state is JobState.PAUSED
+
+
+@pytest.mark.parametrize("kind", JobKind)
+def test_a_failed_job_is_allowed_to_skip_before_it_is_tried_again(kind: JobKind) -> None:
+    taken = changes.acquired(job(kind), "worker-2", 15_000, NOW)
+    skipping = replace(taken, skipped=Skipped().plus("offsets 5 to 9", 5, "never archived"))
+    allowed = changes.changed(changes.succeeded(skipping, NOW), {"allow_skipped": True}, LATER)
+    assert allowed.state is JobState.FAILED
+    again = changes.acquired(changes.resumed(allowed, LATER), "worker-2", 15_000, LATER)
+    assert changes.succeeded(again, LATER).state is JobState.SUCCEEDED

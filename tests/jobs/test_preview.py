@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coldstream.errors import InvalidInputError
+from coldstream.jobs.job_cautions import cautions_of
 from coldstream.jobs.preview import JobPreview, preview
 from coldstream.jobs.preview_warning import WarningCode
-from coldstream.jobs.specs import JobKind, parse_spec
+from coldstream.jobs.specs import JobKind, ScrubSpec, parse_spec
 from coldstream.lifecycle.deletion import delete_stream
 from coldstream.lifecycle.holds import put_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.policy import Policy
 from coldstream.store.keys import Keys
 from coldstream.store.prices import GB
-from coldstream.units import Offset, TimestampMs, format_timestamp
+from coldstream.units import MIB, Offset, TimestampMs, format_timestamp
 from tests.jobs.test_specs import LEAST
 from tests.support.previewing import SeveralStreams, at_hour
 
@@ -206,8 +208,12 @@ def test_a_scrub_costs_more_if_it_reads_every_byte_and_tells_its_bounds(archive:
     shallow, deep = previewed(archive, "scrub"), previewed(archive, "scrub", deep=True)
     assert shallow.warnings == deep.warnings == ()
     assert deep.read_bytes >= shallow.read_bytes
-    bounded = previewed(archive, "scrub", deep=True, max_requests=10, max_read="100")
-    assert [warning.code for warning in bounded.warnings] == [WarningCode.BOUND, WarningCode.BOUND]
+    archive.add("bills", 120)
+    bounded = previewed(archive, "scrub", deep=True, max_requests=100)
+    assert [warning.code for warning in bounded.warnings] == [WarningCode.BOUND]
+    spec = ScrubSpec(kind=JobKind.SCRUB, max_read="1MiB")
+    much = [replace(one, read_bytes=MIB) for one in bounded.streams]
+    assert [warning.code for warning in cautions_of(spec, much)] == [WarningCode.BOUND]
 
 
 def test_a_retention_tells_what_its_policy_lets_go(archive: SeveralStreams) -> None:

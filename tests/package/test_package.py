@@ -39,7 +39,8 @@ OF_EXTRA = {
     "agent": ["coldstream.agent", "coldstream.cli"],
     "local": ["coldstream.local"],
     "replay": ["coldstream.replay", "coldstream.rows"],
-    "serve": ["coldstream.serve", "coldstream.cli.serve"],
+    "console": ["coldstream.console", "coldstream.browse", "coldstream.cli.console"],
+    "serve": ["coldstream.serve", "coldstream.web", "coldstream.cli.serve"],
     "shards": ["coldstream.routing", "coldstream.shards", "coldstream.queues", "coldstream.cli"],
     "spark": ["coldstream_spark"],
 }
@@ -53,7 +54,10 @@ BELOW = {
     "replay": {"replay", "shards"},
     "routing": {"shards"},
     "rows": {"replay"},
+    "browse": {"console", "replay"},
+    "console": {"console"},
     "serve": {"serve"},
+    "web": {"console", "serve"},
     "shards": {"shards"},
     "spark": {"spark", "replay"},
 }

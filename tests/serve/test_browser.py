@@ -10,8 +10,8 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from coldstream.serve.access_tokens import AccessTokens
 from coldstream.serve.options import ServeOptions
+from coldstream.web.access_tokens import AccessTokens
 from tests.support.browser import PageServer, find_browser, page_server
 from tests.support.serving import hosting, memory_archive, served
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,16 +16,11 @@ from starlette.types import ASGIApp
 
 from coldstream.errors import CorruptionError, InvalidSettingError
 from coldstream.serve import app as app_module
-from coldstream.serve import guarded_connection
-from coldstream.serve.access_tokens import AccessTokens, Right
-from coldstream.serve.guarded_connection import GuardedConnection
 from coldstream.serve.options import ServeOptions
 from coldstream.serve.protocol.json_messages import split_messages
 from coldstream.serve.protocol.stream_name import name_of_path
-from coldstream.serve.refusal import Refusal
-from coldstream.serve.request_limits import MAX_CALLERS, RequestLimits
-from coldstream.serve.server import Listening, _LogLines
-from tests.support.serving import asgi_client, hosting, memory_archive, served
+from coldstream.web.request_limits import RequestLimits
+from tests.support.serving import asgi_client, hosting, memory_archive, served, tokens
 
 TEXT = {"Content-Type": "text/plain"}
 OPTIONS = ServeOptions(max_body_bytes=1000, requests_per_s=0)
@@ -104,115 +94,12 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
         assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
-def test_bodies_of_all_requests_together_have_a_bound_and_give_it_back() -> None:
-    limits = RequestLimits(0, 1, max_buffered_bytes=10)
-    with limits.body() as take:
-        take(6)
-        with limits.body() as other, pytest.raises(Refusal) as refused:
-            other(5)
-        take(4)
-        assert limits.buffered_bytes == 10
-    assert refused.value.kind.status == 503
-    assert limits.buffered_bytes == 0
-
-
-def test_live_reads_have_a_bound_and_one_that_ends_makes_room() -> None:
-    limits = RequestLimits(0, 1)
-    for _ in range(3):
-        with limits.live_read():
-            with pytest.raises(Refusal) as refused, limits.live_read():
-                pass
-            assert limits.live_reads == 1
-    assert refused.value.kind.status == 429
-    assert limits.live_reads == 0
-
-
-def test_who_is_counted_takes_bounded_memory() -> None:
-    limits = RequestLimits(5, 1, clock=lambda: 0.0)
-    for number in range(MAX_CALLERS + 100):
-        limits.admit(f"address {number}")
-    for _ in range(4):
-        limits.admit("address x")
-    limits.admit("address x")
-    with pytest.raises(Refusal):
-        limits.admit("address x")
-
-
-def test_a_caller_that_is_too_fast_gets_as_much_as_the_limit_says() -> None:
-    now = 0.0
-    limits = RequestLimits(5, 1, clock=lambda: now)
-    admitted = 0
-    for number in range(1000):
-        now = number / 10  # twice as fast
-        with suppress(Refusal):
-            limits.admit("address x")
-            admitted += 1
-    assert 500 <= admitted <= 505
-
-
-def received_until_the_end(client: socket.socket) -> bytes:
-    """Return what comes until the server ends the connection, in whatever way."""
-    parts = []
-    with suppress(ConnectionError):
-        while part := client.recv(1 << 20):
-            parts.append(part)
-    return b"".join(parts)
-
-
-@pytest.mark.parametrize("begun", [b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"])
-def test_a_connection_whose_request_does_not_come_is_cut_off(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_connection, "HEAD_WITHIN_S", 0.05)
-    with served(small_bodies) as url, connected(url) as client:
-        with suppress(ConnectionError):
-            client.sendall(begun)
-        assert received_until_the_end(client) == b""
-
-
-def test_a_connection_is_cut_off_that_sends_a_second_head_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(small_bodies) as url, connected(url) as client:
-        # The first head has as long as it takes: this one's time begins with the response.
-        client.sendall(b"GET /healthz HTTP/1.1\r\n")
-        monkeypatch.setattr(guarded_connection, "HEAD_WITHIN_S", 0.05)
-        client.sendall(b"Host: localhost\r\n\r\nG")
-        assert received_until_the_end(client).startswith(b"HTTP/1.1 200 ")
-
-
-def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    @asynccontextmanager
-    async def large_pages() -> AsyncIterator[ASGIApp]:
-        async with hosting(memory_archive(), ServeOptions(page_bytes=60 << 20)) as (_, app):
-            async with asgi_client(app) as client:
-                await client.put("/v1/stream/large", headers=TEXT)
-                for _ in range(6):
-                    await client.post("/v1/stream/large", headers=TEXT, content=bytes(8 << 20))
-            yield app
-
-    is_looked_at = threading.Event()
-    look = GuardedConnection._abort_if_stalled
-
-    def looked_at(connection: GuardedConnection, unread_before: int) -> None:
-        look(connection, unread_before)
-        is_looked_at.set()
-
-    monkeypatch.setattr(GuardedConnection, "_abort_if_stalled", looked_at)
-    monkeypatch.setattr(guarded_connection, "STALL_S", 0.05)
-    with served(large_pages) as url, connected(url) as client:
-        client.sendall(b"GET /v1/stream/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert is_looked_at.wait(PATIENCE_S)
-        assert len(received_until_the_end(client)) < 48 << 20
-
-
 def test_made_up_methods_are_counted_as_one(url: str) -> None:
     for method in ("X1", "X2"):
         answer_of(url, f"{method} /v1/stream/notes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     shown = httpx.get(f"{url}/metrics").text
     assert 'coldstream_serve_requests_total{method="other",status="405"} 2' in shown
     assert "X1" not in shown
-
-
-def test_a_head_without_end_is_refused(url: str) -> None:
-    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: " + b"x" * (40 << 10)
-    assert answer_of(url, head).startswith(b"HTTP/1.1 400 ")
 
 
 async def asked(method: str, path: str, options: ServeOptions = OPTIONS, **headers: str) -> httpx.Response:
@@ -268,25 +155,6 @@ def test_what_is_read_cannot_act_as_a_page_of_the_server() -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def tokens(*lines: str) -> AccessTokens:
-    return AccessTokens.parse(
-        [f"{sha256(token.encode()).hexdigest()} {rest}" for token, rest in (line.split(" ", 1) for line in lines)]
-    )
-
-
-def test_a_token_may_do_what_its_lines_say_and_no_more() -> None:
-    known = tokens("one app r orders/*", "one app rw notes", "two other w *")
-    caller = known.caller_of("Bearer one")
-    assert caller is not None
-    assert caller.name == "token app"
-    assert caller.may(Right.READ, "orders/1")
-    assert not caller.may(Right.WRITE, "orders/1")
-    assert caller.may(Right.WRITE, "notes")
-    assert not caller.may(Right.READ, "other")
-    for unknown in (None, "", "Bearer", "Bearer three", "Basic one", "Bearer one two", "Bearer one,", "bEARER one"):
-        assert known.caller_of(unknown) is None
-
-
 def test_a_wrong_token_is_counted_by_its_address() -> None:
     async def run() -> list[int]:
         options = replace(OPTIONS, requests_per_s=3)
@@ -327,34 +195,6 @@ def test_who_may_not_read_a_stream_cannot_fork_it() -> None:
     asyncio.run(run())
 
 
-def test_a_file_of_tokens_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"{'0' * 64} app r *\n")
-    path.chmod(0o646)
-    with pytest.raises(InvalidSettingError, match="everybody"):
-        AccessTokens.read(path)
-    path.chmod(0o640)
-    assert len(AccessTokens.read(path).grants) == 1
-
-
-def test_a_line_that_is_no_grant_is_named_and_not_shown() -> None:
-    with pytest.raises(InvalidSettingError, match="line 2") as refused:
-        AccessTokens.parse(["# who may do what", "secret app rw *"])
-    assert "secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_only_tokens_let_others_reach_the_server(host: str) -> None:
-    with pytest.raises(InvalidSettingError):
-        Listening(host).check(None)
-    Listening(host).check(tokens("one app r *"))
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
-def test_a_loopback_address_needs_no_tokens(host: str) -> None:
-    Listening(host).check(None)
-
-
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_an_error_of_the_server_tells_nothing_of_its_insides(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -381,13 +221,6 @@ def test_a_location_is_the_address_that_the_stream_was_created_at(path: str) -> 
     assert (answer.status_code, answer.headers["Location"]) == (201, f"http://localhost/v1/stream/{path}")
 
 
-def test_the_log_has_no_control_characters_of_a_path() -> None:
-    record = logging.makeLogRecord({"msg": "request", "path": "/a\x9b2J\x7f\u2028\n{}"})
-    line = _LogLines().format(record)
-    assert line.isascii()
-    assert json.loads(line)["path"] == "/a\x9b2J\x7f\u2028\n{}"
-
-
 def test_no_cache_shows_as_now_what_came_earlier() -> None:
     async def run() -> None:
         async with hosting(memory_archive(), OPTIONS) as (_, app), asgi_client(app) as client:
@@ -403,17 +236,6 @@ def test_no_cache_shows_as_now_what_came_earlier() -> None:
 
 def test_a_body_of_too_many_values_is_not_taken_apart_to_its_end() -> None:
     assert len(split_messages(b"[" + b"0," * 1000 + b"0]", 10)) == 10
-
-
-def test_clients_that_do_not_read_take_bounded_memory() -> None:
-    limits = RequestLimits(0, 1, max_unread_bytes=10)
-    with limits.answer(20):  # more than the bound, but there is nothing else
-        with pytest.raises(Refusal) as refused, limits.answer(1):
-            pass
-        assert refused.value.kind.status == 503
-    with limits.answer(4), limits.answer(6):
-        assert limits.unread_bytes == 10
-    assert limits.unread_bytes == 0
 
 
 @pytest.mark.parametrize("query", ["", "?offset=-1&live=long-poll", "?offset=-1&live=sse"])

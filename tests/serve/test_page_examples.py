@@ -11,7 +11,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from coldstream.serve.access_tokens import AccessTokens, Right
+from coldstream.web.access_tokens import AccessTokens, Right
 from tests.support.fixtures import do_without
 from tests.support.serving import hosting, memory_archive, served
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import fields
 
 from coldstream.serve.options import ServeOptions
-from coldstream.serve.request_limits import RequestLimits
 from coldstream.serve.serve_metrics import ServeMetrics
 from coldstream.serve.stream_host import StreamHost
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.streams import DirectArchive, StreamClient, StreamMetrics
+from coldstream.web.request_limits import RequestLimits
 
 
 async def test_every_metric_of_the_client_is_on_the_page_with_its_type() -> None:

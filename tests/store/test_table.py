@@ -31,6 +31,7 @@ from coldstream.manifest.change import PutTombstone
 from coldstream.manifest.commit import Neighbourhood, plan_commit, plan_missing
 from coldstream.manifest.entry import Encoding, Head, LastUserChunk, Loss, Missing, Quarantine, Tombstone
 from coldstream.manifest.frames import Frames
+from coldstream.manifest.state_item import StateItem
 from coldstream.store.ports import LogPage
 from coldstream.store.table import DynamoTable
 from coldstream.units import ChunkId, Offset, TimestampMs
@@ -386,6 +387,15 @@ def test_a_failed_commit_says_what_is_known(shared_table: DynamoTable, failure: 
         shared_table.apply(FIRST)
     assert type(caught.value) is error
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("write", [DynamoTable.put_state, DynamoTable.delete_state], ids=["put", "delete"])
+def test_a_write_of_one_item_that_meets_a_transaction_lost_a_race(
+    shared_table: DynamoTable, write: Callable[[DynamoTable, StateItem], None]
+) -> None:
+    failure = dynamodb_error("TransactionConflictException")
+    with wire(shared_table, failure), pytest.raises(LostRaceError, match="another transaction"):
+        write(shared_table, StateItem("#jobs", "a", 1, b""))
 
 
 @pytest.mark.parametrize("lost", [SILENT, BROKEN, "InternalServerError"])

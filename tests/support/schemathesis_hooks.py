@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 DURATION = st.from_regex(r"[0-9]{1,4}(ms|s|m|h|d)?", fullmatch=True)
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=60)
 NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
-SIZE = st.from_regex(r"[1-9][0-9]{0,5}(kB|MB|GiB)?", fullmatch=True)
 AGO = st.from_regex(r"-[0-9]{1,3}(s|m|h|d)", fullmatch=True)
 TIME = st.datetimes().map(lambda moment: f"{moment.isoformat(timespec='milliseconds')}Z")
 OFFSET = st.integers(0, 2**64 - 1).map(str)
@@ -33,7 +32,9 @@ CONDITION = st.one_of(
 FORMATS = {
     "duration": DURATION,
     "interval": st.integers(1, 999).map(lambda seconds: f"{seconds}s"),
-    "size": SIZE,
+    "target-size": st.integers(4, 1000).map(lambda mib: f"{mib}MiB"),
+    "read-size": st.from_regex(r"[1-9][0-9]{0,3}(MiB|GB)", fullmatch=True),
+    "offsets": st.integers(0, 2**63).map(lambda first: f"{first}:"),
     "start": START,
     "end": END,
     "store-start": st.one_of(START, st.just("now")),

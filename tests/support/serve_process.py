@@ -1,4 +1,4 @@
-"""`coldstream serve` in a process of its own, as a service manager runs it."""
+"""`coldstream serve` or `console` in a process of its own, as a service manager runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import coldstream
 
 PACKAGES = Path(coldstream.__path__[0]).parent
 EXIT_TIMEOUT_S = 120
-_READY = "coldstream serve: listening at "
 
 
 class NotReadyError(Exception):
@@ -25,7 +24,8 @@ class NotReadyError(Exception):
 class ServeProcess:
     """A server on a free port of the loopback; `url` is what it said. It may be killed and started again."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path, *options: str | Path) -> None:
+    def __init__(self, environment: Mapping[str, str], log: Path, *options: str | Path, command: str = "serve") -> None:
+        self._command = command
         self._environment = {**os.environ, **environment, "PYTHONPATH": str(PACKAGES)}
         self._options = [str(option) for option in options]
         self._process: subprocess.Popen[str] | None = None
@@ -45,17 +45,18 @@ class ServeProcess:
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        command = [sys.executable, "-m", "coldstream.cli.main", "serve", "--port", "0", *self._options]
+        command = [sys.executable, "-m", "coldstream.cli.main", self._command, "--port", "0", *self._options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line.startswith(_READY):
+        ready = f"coldstream {self._command}: listening at "
+        if not line.startswith(ready):
             self._process.communicate()
             raise NotReadyError(line + self.log.read_text())
-        self.url = line.removeprefix(_READY).strip()
+        self.url = line.removeprefix(ready).strip()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -6,20 +6,21 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from hashlib import sha256
 
 import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from coldstream.serve.access_tokens import AccessTokens
 from coldstream.serve.app import make_app
-from coldstream.serve.guarded_connection import MAX_HEAD_BYTES, GuardedConnection
 from coldstream.serve.options import ServeOptions
 from coldstream.serve.stream_host import StreamHost
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.streams import DirectArchive, StreamClient
+from coldstream.web.access_tokens import AccessTokens
+from coldstream.web.guarded_connection import MAX_HEAD_BYTES, GuardedConnection
 
 START_TIMEOUT_S = 30
 
@@ -27,6 +28,13 @@ START_TIMEOUT_S = 30
 def memory_archive() -> DirectArchive:
     """Make an empty archive."""
     return DirectArchive(MemoryTable(), MemoryObjects(), Keys("archive/"))
+
+
+def tokens(*lines: str) -> AccessTokens:
+    """Parse lines of a file of tokens in which a token itself is in the place of its digest."""
+    return AccessTokens.parse(
+        [f"{sha256(token.encode()).hexdigest()} {rest}" for token, rest in (line.split(" ", 1) for line in lines)]
+    )
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from coldstream.compact.arguments import LONGEST_URL_EXPIRY
 from coldstream.terminal.exits import HELP
 from coldstream.terminal.options import StreamArguments, add_options, option
+from coldstream_spark.report import ABOUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,12 @@ class EraseArguments(RemovalArguments):
     grace: str | None = option(None, help="Time until the sweep may delete the old objects.", metavar="TIME")
     with_quarantine: bool = option(False, help="First delete other copies of the bytes.")
     resume: bool = option(False, help="Go on with what was interrupted.")
+    erasure_id: str | None = option(
+        None, help="The id of the erasure: if it is there, go on with it; else begin it.", metavar="ID"
+    )
+    selection: str | None = option(
+        None, help="The conditions as the journal has them, with digests of values; for other programs.", metavar="JSON"
+    )
 
 
 ACTIONS: dict[str, tuple[type[MaintainArguments], str]] = {
@@ -121,6 +128,7 @@ def parser(about: str) -> argparse.ArgumentParser:
                 metavar="FIELD=VALUE",
                 help="Messages with this value in a field, such as properties.user_id=alice. Repeatable.",
             )
+        one.add_argument("--report", metavar="NAME", help=ABOUT)
         for where in ("table", "bucket", "prefix"):
             variable = f"COLDSTREAM_{where.upper()}"
             about_it = f"The archive's {where}. Else {variable} in the environment."

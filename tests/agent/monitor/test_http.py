@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent.monitor import http as http_module
+from coldstream.agent.monitor import small_http as http_module
 from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
@@ -116,7 +116,7 @@ def test_nothing_can_be_changed(running: Running, method: str) -> None:
 
 def test_a_failure_inside_is_answered_and_told_to_nobody(running: Running) -> None:
     running.turned_s = -1
-    assert running.json("/healthz") == (500, {"error": "see the agent's log"})
+    assert running.json("/healthz") == (500, {"error": "see the log"})
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@
     │   ├── IdempotencyError       the same idempotency key was given for another job
     │   ├── UnexpectedTailError    the direct stream is at another offset than an append expected
     │   └── WalEndedError          a write-ahead log was sealed; its writer goes on in another one
+    ├── DamageError                a scrub found damages that are not mended
+    ├── BudgetError                what a run may use is used up before it was done
+    ├── RunnerError                no runner can run a job as it is
+    ├── SliceError                 a Lambda's time was too short for a job's next step
     ├── JobStateError              a job is in a state in which that cannot be done with it
     ├── LeaseLostError             another worker has the job; this one must do no more of it
     ├── NotOwnerError              a partition is no longer this member's; another member of its group goes on with it
@@ -73,7 +77,7 @@ the original as the cause. `retryable` tells whether the same call may succeed l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -473,6 +477,34 @@ class JobStateError(ColdstreamError):
     def __init__(self, job: str, problem: str) -> None:
         self.job = job
         super().__init__(f"job {job} {problem}")
+
+
+class DamageError(ColdstreamError):
+    """A scrub found damages that are not mended: how many of each kind, and what to do about the worst."""
+
+    def __init__(self, counts: Mapping[str, int], todo: str) -> None:
+        self.counts = dict(counts)
+        self.todo = todo
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        super().__init__(f"{sum(counts.values())} damages are not mended: {told}; what to do: {todo}")
+
+
+class BudgetError(ColdstreamError):
+    """A run used up what it may before it was done; the next one goes on there."""
+
+
+class RunnerError(ColdstreamError):
+    """No runner can run the job `job`, or one like it, as it is; the message says what to change."""
+
+    def __init__(self, problem: str, job: str | None = None) -> None:
+        self.job = job
+        super().__init__(problem if job is None else f"job {job}: {problem}")
+
+
+class SliceError(ColdstreamError):
+    """The time that a Lambda has was too short to get a job any further. Another time may do; a worker has no limit."""
+
+    retryable = True
 
 
 class LeaseLostError(ColdstreamError):

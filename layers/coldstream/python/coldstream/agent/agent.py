@@ -75,6 +75,7 @@ class Agent:
             scan_s=options.scan_s,
             every_ms=options.cut_every_ms,
             host=host,
+            unseen=options.unseen,
             namesakes=Namesakes(options.data),
         )
         self.archivers = ArchiverPool(self.state, services)

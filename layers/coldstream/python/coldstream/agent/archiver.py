@@ -8,7 +8,7 @@ from contextlib import suppress
 from coldstream.agent.disk.disk_access import DiskAccess
 from coldstream.agent.disk.stream_disk import StreamDisk
 from coldstream.agent.failure_log import FailureLog
-from coldstream.agent.losses import Losses
+from coldstream.agent.losses import UNSEEN, Losses
 from coldstream.agent.monitor.snapshot import snapshot
 from coldstream.agent.monitor.status import StreamStatus
 from coldstream.agent.pinning import StreamPinning, wait_for_event
@@ -55,7 +55,7 @@ class StreamArchiver:
         self.disk = disk
         self.identity = StreamIdentity(incarnation, file, broker, access)
         self.progress = ArchivingProgress(self.identity, access)
-        self.losses = Losses(self.identity, archive, metrics, broker, services.host)
+        self.losses = Losses(self.identity, archive, metrics, broker, services.host, unseen=services.unseen or UNSEEN)
         self.failures = FailureLog(self.identity, archive, metrics)
         self._services = services
         self._search = NameSearch(

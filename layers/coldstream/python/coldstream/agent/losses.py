@@ -79,6 +79,7 @@ class Losses:
         broker: BrokerProver,
         host: str,
         *,
+        unseen: str = UNSEEN,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity = identity
@@ -86,6 +87,7 @@ class Losses:
         self._metrics = metrics
         self._broker = broker
         self._reason = f"deleted by the broker's retention before the agent of {host} had them"
+        self._unseen = unseen
         self._clock = clock
         self._failures = FailureLog(identity, archive, metrics)
         self._noted: list[_Notice] = []
@@ -196,7 +198,7 @@ class Losses:
         else:
             is_before_all = found.archived_from is None or hole.next_offset <= found.archived_from
             is_unseen = suspicion.unseen and is_before_all
-            reason = UNSEEN if is_unseen else self._reason
+            reason = self._unseen if is_unseen else self._reason
             self.lose(PendingLoss(hole.first_offset, hole.next_offset, reason, unseen=is_unseen))
         # Only now: if the loss could not be written down, the suspicion stays, and is settled again.
         self._suspected.remove(suspicion)

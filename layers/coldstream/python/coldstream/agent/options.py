@@ -37,7 +37,8 @@ class AgentOptions:
     one file system. `streams` are pairs of vhost and name that the protocol source records beside those that the
     management API lists. `release_below_bytes` is the free space below which pins are released although they are not
     archived; None keeps them whatever happens. `cluster` is the cluster that the agent announces for; None leaves that
-    to COLDSTREAM_CLUSTER.
+    to COLDSTREAM_CLUSTER. `unseen` is the reason of what a stream had before all that is archived; None says that
+    retention has deleted it.
     """
 
     state: Path
@@ -57,6 +58,7 @@ class AgentOptions:
     listen_host: str = "127.0.0.1"
     listen_port: int = 9478
     cluster: str | None = None
+    unseen: str | None = None
 
     def __post_init__(self) -> None:
         if self.source is SegmentSource.DISK and self.data is None:

@@ -18,7 +18,8 @@ class Services:
     """The archive, the broker, and everything else that exists once for all of them.
 
     The archivers look at the disk every `scan_s` at the latest. `every_ms` is the span of time borders, None without a
-    max-lag. `host` is this node's name, for the reasons of losses.
+    max-lag. `host` is this node's name, for the reasons of losses, and `unseen` the reason of what lies before
+    everything archived.
     """
 
     archive: ArchiveClient
@@ -30,4 +31,5 @@ class Services:
     scan_s: float
     every_ms: int | None
     host: str
+    unseen: str | None = None
     namesakes: Namesakes = field(default_factory=Namesakes)

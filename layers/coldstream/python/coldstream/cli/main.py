@@ -13,6 +13,7 @@ from coldstream.cli.agent import agent
 from coldstream.cli.agent_status import status
 from coldstream.cli.announce import announce
 from coldstream.cli.compact import compact
+from coldstream.cli.console import console
 from coldstream.cli.delete import delete, undelete
 from coldstream.cli.doctor import doctor
 from coldstream.cli.erase import erase
@@ -34,6 +35,7 @@ from coldstream.cli.streams import describe, streams
 from coldstream.cli.sweep import sweep
 from coldstream.cli.truncate import truncate
 from coldstream.cli.up import up
+from coldstream.cli.worker import worker
 from coldstream.terminal import exits
 
 app = typer.Typer(
@@ -158,7 +160,9 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "resolve": resolve,
         "inspect": inspect_file,
     },
+    "See and steer it in a browser": {"console": console},
     "Use streams without a broker": {"serve": serve},
+    "Run jobs": {"worker": worker},
     "Maintain the archive": {"compact": compact, "replay": replay},
     _BOUND: {
         "truncate": truncate,

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from coldstream.errors import InvalidSettingError
-
 _ACCESS = "Access"
 _LIMITS = "Limits"
 _LIVE = "Live reads"
@@ -109,14 +107,15 @@ def serve(
     """
     from coldstream.cli.quantities import duration_ms_of, parse_option
     from coldstream.cli.stores import open_archive
-    from coldstream.serve.access_tokens import AccessTokens
     from coldstream.serve.options import ArchivedType, ServeOptions
-    from coldstream.serve.server import Listening, log_as_json, run
+    from coldstream.serve.server import run
     from coldstream.streams import DirectArchive
     from coldstream.units import parse_size
+    from coldstream.web.access_tokens import AccessTokens
+    from coldstream.web.json_log import log_as_json
+    from coldstream.web.listening import Listening
 
-    if (certificate is None) != (private_key is None):
-        raise InvalidSettingError("certificate", "and --private-key are given together, or not at all")
+    listening = Listening(host, port, certificate, private_key, max_connections)
     options = ServeOptions(
         vhost=vhost,
         page_bytes=parse_option("page", page, parse_size) or 0,
@@ -131,7 +130,6 @@ def serve(
         archived_types=tuple(map(ArchivedType.parse, archived_type or ())),
     )
     tokens = None if token_file is None else AccessTokens.read(token_file)
-    listening = Listening(host, port, certificate, private_key, max_connections)
     listening.check(tokens)
 
     archive = open_archive()

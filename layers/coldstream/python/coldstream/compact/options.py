@@ -10,13 +10,11 @@ from coldstream.compact.arguments import LONGEST_URL_EXPIRY, CompactArguments
 from coldstream.errors import InvalidSettingError
 from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
-from coldstream.manifest.groups import CompactionPolicy
+from coldstream.manifest.groups import MAX_TARGET_BYTES, MIN_TARGET_BYTES, CompactionPolicy
 from coldstream.store.grace import LONGEST_GRACE_MS, read_grace_ms
-from coldstream.units import KIB, TimestampMs, parse_duration, parse_size
+from coldstream.units import TimestampMs, parse_duration, parse_size
 
 MAX_OLDER_THAN_S = 100 * 365 * 24 * 3600
-MIN_TARGET_BYTES = 64 * KIB
-MAX_TARGET_BYTES = 1 << 32
 MAX_LEVEL = 19
 """At higher levels of zstd readers, too, would need 128 MiB."""
 

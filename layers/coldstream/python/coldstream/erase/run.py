@@ -63,9 +63,19 @@ class Eraser:
     rewrite: Callable[[StreamId, FragmentEntry, Selection], Rewrite | None] | None = None
 
     def begin(
-        self, stream: StreamId, selection: Selection, *, reason: str, by: str, with_copies: bool = False
+        self,
+        stream: StreamId,
+        selection: Selection,
+        *,
+        reason: str,
+        by: str,
+        with_copies: bool = False,
+        erasure_id: str | None = None,
     ) -> tuple[Erasure, Scope, FoundCopies]:
         """Check everything, and write the erasure into the manifest; `with_copies` deletes other copies of the bytes.
+
+        Whoever may die in this call gives the erasure an id of its own, by which it finds it again: with an id that is
+        there already, nothing is begun.
 
         Returns the erasure, what it is about, and the copies that were found, of which those that await deletion are
         left. Nothing is written before all checks have passed. Cost: those of `read_scope`, `find_copies`,
@@ -88,7 +98,7 @@ class Eraser:
         pinned = scope.selection
         assert pinned.next_offset is not None
         erasure = Erasure(
-            id=secrets.token_hex(ID_BYTES),
+            id=erasure_id or secrets.token_hex(ID_BYTES),
             first_offset=selection.first_offset,
             next_offset=pinned.next_offset,
             where=pinned.to_text(),
@@ -218,6 +228,8 @@ class Eraser:
             current = self._reread(incarnation, before or after)
             if after in self.stores.table.erasures(incarnation) or current.state is ErasureState.DONE:
                 return  # by an earlier attempt, whose answer never came, or by another run
+            if before is None and current is not after:
+                return  # another process has begun it, under the same id
             stream = read_held_stream(self.stores.table, incarnation)
             if stream is None:
                 raise StreamNotFoundError(f"no incarnation {incarnation!r}")

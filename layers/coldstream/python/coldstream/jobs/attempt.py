@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs import changes
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd, WaitsUntil
+from coldstream.jobs.specs import is_same_work
 from coldstream.jobs.store import JobStore
 from coldstream.units import TimestampMs, format_timestamp, now_ms
 
@@ -91,7 +93,9 @@ def acquire(
         if not job.is_due(now()):
             return None
         told = f"{worker} begins" if not job.epoch else f"{worker} goes on"
-    after = changes.acquired(job, worker, round(lease_s * 1000), now())
+    # By chance: if no answer comes, what is there must not be what another worker of the same name wrote.
+    beat = secrets.randbits(48)
+    after = changes.acquired(job, worker, round(lease_s * 1000), now(), first_beat=beat)
     if job.wish is not None:
         after = changes.interrupted(after, now())
         told = f"{after.state}, as was asked"
@@ -136,6 +140,8 @@ def _run(run: JobRun, kind: Kind, now: Callable[[], TimestampMs]) -> tuple[Calla
     while True:
         try:
             end = kind(run)
+            if not isinstance(end, RunEnd):
+                raise TypeError(f"a run ended with {end!r:.100}")
         except LeaseLostError:
             raise
         except ColdstreamError as err:
@@ -152,12 +158,17 @@ def _run(run: JobRun, kind: Kind, now: Callable[[], TimestampMs]) -> tuple[Calla
 
 
 def _ended(run: JobRun, end: RunEnd, now: Callable[[], TimestampMs]) -> tuple[Callable[[Job], Job], str]:
+    def unless_edited(change: Callable[[Job], Job]) -> Callable[[Job], Job]:
+        # An edit may come until the end is written. Whoever made it was told that the job goes on with it.
+        return lambda job: change(job) if is_same_work(job.spec, run.spec) else changes.interrupted(job, now())
+
     match end:
         case Finished():
-            return lambda job: changes.succeeded(job, now()), f"the run is done. {end.note}".strip()
+            line = f"the run is done. {end.note}".strip()
+            return unless_edited(lambda job: changes.succeeded(job, now())), line
         case WaitsUntil():
             line = f"waits until {format_timestamp(end.until)}: {end.reason}"
-            return lambda job: changes.waits(job, end.until, end.reason, now(), is_failure=False), line
+            return unless_edited(lambda job: changes.waits(job, end.until, end.reason, now(), is_failure=False)), line
         case Interrupted():
             return lambda job: changes.interrupted(job, now()), _interruption(run)
 
@@ -205,6 +216,8 @@ def _kept(run: JobRun, every_s: float) -> Iterator[None]:
             except ColdstreamError as err:
                 # The lease may outlast it. If not, `should_stop` says so.
                 _LOG.warning("could not write how far job %s is: %s", run.job.id, err)
+            except Exception:  # noqa: BLE001  a thread that ended in silence would let the lease run out
+                _LOG.exception("could not write how far job %s is", run.job.id)
 
     keeper = threading.Thread(target=keep, name=f"lease of {run.job.id}", daemon=True)
     keeper.start()

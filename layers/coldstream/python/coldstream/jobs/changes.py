@@ -14,12 +14,14 @@ from typing import Any
 from coldstream.errors import JobStateError
 from coldstream.jobs.job import Job, JobProgress, JobState, Lease, Skipped, Wish
 from coldstream.jobs.schedule import Schedule
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import edited
 from coldstream.units import TimestampMs
 
 MAX_REASON = 2000
+MAX_REASON_BYTES = 8000
 TOLD = 3
-"""Of what was skipped, so many are in the reason; the job names more."""
+"""So many of the skipped are in the reason; the job names more."""
 
 
 def paused(job: Job, now: TimestampMs) -> Job:
@@ -55,11 +57,21 @@ def cancelled(job: Job, now: TimestampMs) -> Job:
 
 
 def changed(job: Job, changes: Mapping[str, Any], now: TimestampMs) -> Job:
-    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError."""
-    _check_open(job, "cannot be edited")
+    """Edit some fields of a job; a running one goes on with them from its next safe place. Raises InvalidInputError.
+
+    One that failed is edited, too, before it is tried again: its end, say, or whether it may skip something.
+    """
+    if job.state is not JobState.FAILED:
+        _check_open(job, "cannot be edited")
     spec = edited(job.spec, changes)
-    # One that waits for what has changed, such as its end or its schedule, looks at once.
-    next_at = now if job.state is JobState.WAITING else job.next_at
+    if job.run_began_at is None and job.spec.schedule is not None:
+        # Before a run of a schedule: an edit begins none.
+        next_at = job.next_at
+        if spec.schedule is not None and spec.schedule != job.spec.schedule:
+            next_at = Schedule.parse(spec.schedule).next_after(now, now)
+    else:
+        # One that waits for what has changed, such as its end, looks at once.
+        next_at = now if job.state is JobState.WAITING else job.next_at
     return replace(job, spec=spec, next_at=next_at, changed_at=now)
 
 
@@ -69,12 +81,12 @@ def check_deletable(job: Job) -> None:
         raise JobStateError(job.id, f"is {job.state} and cannot be deleted: cancel it first")
 
 
-def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs) -> Job:
+def acquired(job: Job, worker: str, lease_ms: int, now: TimestampMs, *, first_beat: int = 0) -> Job:
     """Give a job to a worker: the epoch rises, and no earlier worker can write it any more.
 
     A run that begins anew has no cursor. Whoever dies at a job without progress has spent an attempt of it.
     """
-    lease = Lease(worker, lease_ms, 0, TimestampMs(now + lease_ms))
+    lease = Lease(worker, lease_ms, first_beat, TimestampMs(now + lease_ms))
     return replace(
         _fresh_run(job, now) if job.run_began_at is None else job,
         state=JobState.RUNNING,
@@ -99,7 +111,12 @@ def succeeded(job: Job, now: TimestampMs) -> Job:
 
 def failed(job: Job, reason: str, now: TimestampMs) -> Job:
     """End a run that has failed. One with a schedule keeps the reason and waits for its next run."""
-    told = replace(job, reason=reason[:MAX_REASON], runs=job.runs + 1, failed_runs=job.failed_runs + 1)
+    told = replace(
+        job,
+        reason=short_text(reason[:MAX_REASON], MAX_REASON_BYTES),
+        runs=job.runs + 1,
+        failed_runs=job.failed_runs + 1,
+    )
     if job.spec.schedule is not None:
         return _until_next_run(told, job.spec.schedule, now)
     return replace(_released(told, now), state=JobState.FAILED, ended_at=now)
@@ -120,7 +137,7 @@ def waits(job: Job, until: TimestampMs, reason: str, now: TimestampMs, *, is_fai
     attempts = job.attempts if is_failure else 0
     if job.wish is not None:
         return interrupted(job, now)
-    free = replace(_released(job, now), attempts=attempts, reason=reason[:MAX_REASON])
+    free = replace(_released(job, now), attempts=attempts, reason=short_text(reason[:MAX_REASON], MAX_REASON_BYTES))
     return replace(free, state=JobState.WAITING, next_at=until)
 
 

@@ -1,7 +1,7 @@
 """A job: what it is to do, in which state it is, who has it, and how far it is. One item of the manifest table.
 
     #jobs         {id}             the job, JSON as below; its revision is the item's
-    #open-jobs    {id}             a mark of each job that has not ended: workers look for work here
+    #open-jobs    {id}#{opening}   a mark of each job that has not ended: workers look for work here (`open_marks`)
     #job-keys     {sha256 of key}  an idempotency key, and the job that was created with it
     #job-log#…    {number % 1000}  the last lines of a job's log (`log_lines`)
 
@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
 from coldstream.units import TimestampMs
@@ -37,9 +38,13 @@ OPEN_JOBS = "#open-jobs"
 JOB_KEYS = "#job-keys"
 VERSION = 1
 
+# With the spec (MAX_SPEC_BYTES) and the reason, these stay below what an item holds: a job that could not be written
+# could not even end.
 MAX_CURSOR_BYTES = 100_000
+MAX_NAMED_BYTES = 2000
+MAX_BY_BYTES = 2000
 MAX_NAMED = 20
-"""Of what was skipped, so many are named; the rest is counted."""
+"""So many of the skipped are named; the rest is counted."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _LAST_MS = 10**14 - 1
@@ -72,9 +77,10 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who runs a job. `beat` rises with each write; a lease that stands still for `length_ms` is over.
+    """Who runs a job.
 
-    `until` is when that is by the worker's own clock: for people to see, never for a decision of another worker.
+    `beat` begins anywhere and rises with each write; a lease that stands still for `length_ms` is over. `until` is when
+    that is by the worker's own clock: for people to see, never for a decision of another worker.
     """
 
     worker: str
@@ -110,7 +116,7 @@ class Skipped:
 
     def plus(self, what: str, count: int, reason: str) -> Skipped:
         """Add something that was left out. What is named already is not counted again."""
-        text = f"{what}: {reason}"[:500]
+        text = short_text(f"{what}: {reason}"[:500], MAX_NAMED_BYTES)
         if text in self.named:
             return self
         if len(self.named) == MAX_NAMED:
@@ -124,7 +130,8 @@ class Job:
 
     `epoch` rises with each worker that takes it. `attempts` are those of this run without progress, `runs` and
     `failed_runs` those of a schedule that have ended. `run_began_at` is the time that relative times of this run mean.
-    `runner_state` is what another service says of it, such as EMR. `lines` counts the lines of its log.
+    `runner_state` is what another service says of it, such as EMR. `lines` counts the lines of its log, `openings` how
+    often it was created or tried again after it had ended.
     """
 
     id: str
@@ -149,6 +156,7 @@ class Job:
     runner_state: str = ""
     key_hash: str = ""
     lines: int = 0
+    openings: int = 1
     revision: int = 0
 
     @property
@@ -172,9 +180,7 @@ class Job:
 
     def to_item(self) -> StateItem:
         """Encode it over the revision that it was read at. Raises InvalidInputError for a cursor that is too large."""
-        cursor = json.dumps(dict(self.cursor), separators=(",", ":"))
-        if len(cursor) > MAX_CURSOR_BYTES:
-            raise InvalidInputError("cursor", f"has {len(cursor)} bytes, of {MAX_CURSOR_BYTES} at most")
+        check_cursor(self.cursor)
         return StateItem(JOBS, self.id, self.revision + 1, json.dumps(self.to_dict(), separators=(",", ":")).encode())
 
     @classmethod
@@ -203,9 +209,20 @@ class Job:
 
 _PLAIN = (
     *("id", "created_at", "by", "epoch", "attempts", "runs", "failed_runs", "reason", "changed_at", "run_began_at"),
-    *("ended_at", "next_at", "runner_state", "key_hash", "lines"),
+    *("ended_at", "next_at", "runner_state", "key_hash", "lines", "openings"),
 )
 """The fields that JSON has as they are."""
+
+
+def check_cursor(cursor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of a cursor as it is read back. Raises InvalidInputError if it is too large or no JSON."""
+    try:
+        text = json.dumps(dict(cursor), separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as err:
+        raise InvalidInputError("cursor", f"is not JSON: {err}") from err
+    if len(text) > MAX_CURSOR_BYTES:
+        raise InvalidInputError("cursor", f"has {len(text)} bytes, of {MAX_CURSOR_BYTES} at most")
+    return MappingProxyType(json.loads(text))
 
 
 def new_id(now: TimestampMs) -> str:

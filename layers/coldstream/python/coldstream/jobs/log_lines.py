@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from coldstream.errors import CorruptionError, LostRaceError
+from coldstream.jobs.short_text import short_text
 from coldstream.manifest.state_item import StateItem
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.units import TimestampMs
 
 KEPT_LINES = 1000
 MAX_LINE = 2000
+MAX_LINE_BYTES = 12 * MAX_LINE
 MAX_LINES_AT_ONCE = 50
 
 
@@ -33,7 +35,7 @@ class LogLine:
 
 def partition_of(job: str) -> str:
     """Return the partition that has a job's lines."""
-    return f"#job-log#{sha256(job.encode()).hexdigest()}"
+    return f"#job-log#{sha256(job.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> list[StateItem]:
@@ -43,7 +45,7 @@ def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> 
             partition_of(job),
             f"{number % KEPT_LINES:04}",
             number // KEPT_LINES + 1,
-            json.dumps({"number": number, "at": at, "text": text[:MAX_LINE]}).encode(),
+            json.dumps({"number": number, "at": at, "text": short_text(text[:MAX_LINE], MAX_LINE_BYTES)}).encode(),
         )
         for number, (at, text) in enumerate(lines, first)
     ]
@@ -63,10 +65,12 @@ def read_lines(table: ManifestReads, job: str, *, after: int = -1) -> list[LogLi
     return sorted(found, key=lambda line: line.number)
 
 
-def delete_lines(table: ManifestTable, job: str) -> None:
-    """Delete all lines of a job that has ended. Cost: one Query a page, and one DELETE a line."""
-    for item in list(table.state_items(partition_of(job))):
+def delete_lines(table: ManifestTable, job: str) -> int:
+    """Delete all lines of a deleted job; return how many there were. Cost: one Query a page, and one DELETE a line."""
+    found = list(table.state_items(partition_of(job)))
+    for item in found:
         try:
             table.delete_state(item)
         except LostRaceError:
             continue  # somebody else deletes the same job
+    return len(found)

@@ -7,14 +7,13 @@ lease in each write, and reads what people asked for meanwhile. Whoever cannot b
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
-from coldstream.errors import LeaseLostError, LostRaceError
+from coldstream.errors import LeaseLostError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
-from coldstream.jobs.job import Job, JobProgress, JobState, Skipped
+from coldstream.jobs.job import Job, JobProgress, JobState, Skipped, check_cursor
 from coldstream.jobs.log_lines import MAX_LINES_AT_ONCE
 from coldstream.jobs.specs import JobSpec
 from coldstream.jobs.store import JobStore
@@ -22,6 +21,7 @@ from coldstream.retry import retrying
 from coldstream.units import TimestampMs, now_ms
 
 WRITE_ATTEMPTS = 8
+FINISH_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,15 @@ class WaitsUntil:
 
 RunEnd = Finished | Interrupted | WaitsUntil
 """How a kind's run ended, if it did not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that a run leaves out: what it is, how many of the run's unit, and why."""
+
+    what: str
+    count: int
+    reason: str
 
 
 class JobRun:
@@ -111,6 +120,12 @@ class JobRun:
         with self._values:
             return self._progress
 
+    @property
+    def skipped(self) -> Skipped:
+        """What the run has left out so far."""
+        with self._values:
+            return self._skipped
+
     def is_leased(self) -> bool:
         """Tell whether the job is certain to be this worker's at this moment."""
         return not self._is_lost and self._clock() < self._leased_until
@@ -139,15 +154,21 @@ class JobRun:
         bytes_: int = 0,
         failures: int = 0,
         lag_ms: int | None = None,
+        left_out: Sequence[LeftOut] = (),
     ) -> None:
         """Tell how far the run is. `cursor`, `done`, `total` and `lag_ms` replace, the others add.
 
-        Cursor and counts of one call are written together, so give them in one call.
+        Cursor and counts of one call are written together, so give them in one call. `left_out` is as by `skip`: what
+        lies before the cursor is then counted once, whenever the worker dies. Raises InvalidInputError for a cursor
+        that is too large or no JSON.
         """
+        # Checked and copied here: in the thread that writes it, nobody could tell the kind of it.
+        copied = None if cursor is None else check_cursor(cursor)
         with self._values:
             now = self._progress
-            if cursor is not None:
-                self._cursor = MappingProxyType(dict(cursor))
+            new = self._leave_out(left_out)
+            if copied is not None:
+                self._cursor = copied
             self._progress = JobProgress(
                 done=now.done if done is None else done,
                 total=now.total if total is None else total,
@@ -157,6 +178,7 @@ class JobRun:
                 failures=now.failures + failures,
                 lag_ms=now.lag_ms if lag_ms is None else lag_ms,
             )
+        self._say_left_out(new)
 
     def skip(self, what: str, count: int, reason: str) -> None:
         """Tell of something that is left out: what it is, how many of the run's unit, and why.
@@ -164,11 +186,22 @@ class JobRun:
         It fails the job in the end, unless the job allows it. The same thing told again counts once.
         """
         with self._values:
+            new = self._leave_out([LeftOut(what, count, reason)])
+        self._say_left_out(new)
+
+    def _leave_out(self, left_out: Sequence[LeftOut]) -> list[LeftOut]:
+        """Count what is left out, and return what was not counted before; under the lock."""
+        new: list[LeftOut] = []
+        for one in left_out:
             before = self._skipped
-            self._skipped = before.plus(what, count, reason)
-            is_new = self._skipped != before
-        if is_new:
-            self.say(f"skipped {count}: {what}: {reason}")
+            self._skipped = before.plus(one.what, one.count, one.reason)
+            if self._skipped != before:
+                new.append(one)
+        return new
+
+    def _say_left_out(self, new: Sequence[LeftOut]) -> None:
+        for one in new:
+            self.say(f"skipped {one.count}: {one.what}: {one.reason}")
 
     def say(self, text: str) -> None:
         """Add a line to the job's log. It is written with the next write."""
@@ -187,10 +220,19 @@ class JobRun:
             self._write(lambda job: job)
 
     def finish(self, change: Callable[[Job], Job], line: str) -> Job:
-        """Write how the attempt ended, with all that was told. Raises LeaseLostError, UnavailableError."""
-        self.say(line)
+        """Write how the attempt ended, with all that was told, and try that for as long as the lease holds.
+
+        Else the table's trouble of a moment would make another worker count a death. Raises LeaseLostError,
+        UnavailableError.
+        """
+        with self._values:
+            self._lines.append((self._now(), line))  # whatever else is left out
+        calls = retrying(self._may_finish, attempts=FINISH_ATTEMPTS, first_delay_s=0.2, max_delay_s=1.0)
         with self._writing:
-            return self._write(change)
+            return calls(lambda: self._write(change))
+
+    def _may_finish(self, err: BaseException) -> bool:
+        return isinstance(err, UnavailableError | OutcomeUnknownError | LostRaceError) and self.is_leased()
 
     def restart(self) -> None:
         """Go on with an edited spec."""

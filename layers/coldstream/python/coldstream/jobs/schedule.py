@@ -11,6 +11,7 @@ from coldstream.errors import InvalidInputError
 from coldstream.units import TimestampMs, parse_duration
 
 LEAST_EVERY_S = 60
+MAX_SET_BACK_MS = 600_000
 _EVERY = "every "
 _CRON_FIELDS = 5
 
@@ -43,8 +44,17 @@ class Schedule:
             raise InvalidInputError("schedule", f"{text[:80]!r} is no line of cron that ever comes: {err}") from err
         return cls(stripped, None)
 
+    def first_after(self, now: TimestampMs) -> TimestampMs:
+        """Return when the first run is due: at once, or at the first time of a line of cron."""
+        return now if self.every_ms is not None else self.next_after(now, now)
+
     def next_after(self, began: TimestampMs, now: TimestampMs) -> TimestampMs:
-        """Return when the run after one that began then is due: later than `now`, so runs that were missed are one."""
+        """Return when the run after one that began then is due: later than `now`, so runs that were missed are one.
+
+        A clock that was set back by a little brings no run twice. One that was far ahead does not put off the next.
+        """
+        if began - now > MAX_SET_BACK_MS:
+            began = now
         if self.every_ms is not None:
             missed = max(0, (now - began) // self.every_ms)
             return TimestampMs(began + (missed + 1) * self.every_ms)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from coldstream.erase.conditions import read_conditions
 from coldstream.errors import InvalidInputError
-from coldstream.jobs.specs import EraseSpec, JobSpec
+from coldstream.jobs.specs import EraseSpec, JobSpec, stored
+
+_FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "properties"}
+"""The fields whose options `read_conditions` names."""
 
 _FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "properties"}
 """Fields of a job by the options of the command that erases at once."""
@@ -13,7 +16,7 @@ _FIELDS = {"--filter-value": "filter_value", "--key": "key", "--property": "prop
 def sealed(spec: JobSpec) -> JobSpec:
     """Return a spec as it is stored. Raises InvalidInputError for an erasure that selects nothing, or badly."""
     if not isinstance(spec, EraseSpec):
-        return spec
+        return stored(spec)
     if spec.selection is not None:
         raise InvalidInputError("selection", "is not to be given: say offsets, key, filter_value or properties")
     try:
@@ -24,4 +27,5 @@ def sealed(spec: JobSpec) -> JobSpec:
         if spec.offsets is None:
             raise InvalidInputError("offsets", "say offsets, key, filter_value or properties")
         return spec
-    return spec.model_copy(update={"filter_value": None, "key": None, "properties": (), "selection": found.to_text()})
+    values = {"filter_value": None, "key": None, "properties": (), "selection": found.to_text()}
+    return stored(spec.model_copy(update=values))

@@ -8,8 +8,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from coldstream.errors import ColdstreamError
 from coldstream.jobs.schedule import Schedule
+from coldstream.manifest.groups import MAX_TARGET_BYTES, MIN_TARGET_BYTES
 from coldstream.manifest.spec import AtEnd, parse_offset_spec
-from coldstream.units import TimestampMs, format_timestamp, is_relative, parse_duration, parse_size, parse_time
+from coldstream.units import (
+    MAX_OFFSET,
+    MIB,
+    Offset,
+    TimestampMs,
+    format_timestamp,
+    is_relative,
+    parse_duration,
+    parse_size,
+    parse_time,
+)
 
 _ANY_NOW = TimestampMs(0)
 """What relative times are checked against. Which one they mean is settled when a run begins."""
@@ -30,9 +41,29 @@ def _poll(text: str) -> str:
     return text
 
 
-def _size(text: str) -> str:
-    if parse_size(text) < 1:
-        raise ValueError(f"{text!r} is less than a byte")
+def _target_size(text: str) -> str:
+    if not MIN_TARGET_BYTES <= parse_size(text) <= MAX_TARGET_BYTES:
+        raise ValueError(f"{text!r} is not from 64KiB to 4GiB")
+    return text
+
+
+def _read_size(text: str) -> str:
+    if parse_size(text) < MIB:
+        raise ValueError(f"{text!r} is less than 1MiB, and no run would ever get on")
+    return text
+
+
+def offset_range(text: str) -> tuple[Offset, Offset | None]:
+    """Return the offsets of A:B, from A up to, not including, B; without B they have no end. Raises ValueError."""
+    first, _, following = text.partition(":")
+    bounds = int(first or 0), int(following) if following else None
+    if bounds[0] > MAX_OFFSET or (bounds[1] is not None and not bounds[0] < bounds[1] <= MAX_OFFSET + 1):
+        raise ValueError(f"{text!r}: no offset is in it")
+    return Offset(bounds[0]), None if bounds[1] is None else Offset(bounds[1])
+
+
+def _offset_range(text: str) -> str:
+    offset_range(text)
     return text
 
 
@@ -85,7 +116,15 @@ StreamName = Annotated[str, Field(min_length=1, max_length=255, json_schema_extr
 """Any text, as brokers take it; what is not text is refused where a stream is looked up."""
 Duration = Annotated[str, Field(max_length=32, json_schema_extra=_format("duration")), AfterValidator(_duration)]
 PollInterval = Annotated[str, Field(max_length=32, json_schema_extra=_format("interval")), AfterValidator(_poll)]
-Size = Annotated[str, Field(max_length=32, json_schema_extra=_format("size")), AfterValidator(_size)]
+TargetSize = Annotated[
+    str, Field(max_length=32, json_schema_extra=_format("target-size")), AfterValidator(_target_size)
+]
+ReadSize = Annotated[str, Field(max_length=32, json_schema_extra=_format("read-size")), AfterValidator(_read_size)]
+OffsetRange = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$", json_schema_extra=_format("offsets")),
+    AfterValidator(_offset_range),
+]
 Start = Annotated[str, Field(max_length=80, json_schema_extra=_format("start")), AfterValidator(_start)]
 End = Annotated[str, Field(max_length=80, json_schema_extra=_format("end")), AfterValidator(_end)]
 StoreStart = Annotated[

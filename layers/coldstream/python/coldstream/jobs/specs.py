@@ -21,16 +21,20 @@ from coldstream.jobs.spec_fields import (
     CommonSpec,
     Duration,
     End,
+    OffsetRange,
     PollInterval,
     Rate,
-    Size,
+    ReadSize,
     Start,
     StoreStart,
     StreamName,
     StreamPatterns,
+    TargetSize,
     Text,
 )
 from coldstream.jobs.targets import TARGET_TYPES, BrokerName, Target
+
+MAX_SPEC_BYTES = 100_000
 
 
 class JobKind(StrEnum):
@@ -97,7 +101,7 @@ class CompactSpec(CommonSpec):
     kind: Literal[JobKind.COMPACT]
     streams: AllStreams = ()
     older_than: Annotated[Duration, Field(description="Leave fragments alone that are younger")] = "1h"
-    target_size: Annotated[Size, Field(description="Merge up to this size")] = "512MiB"
+    target_size: Annotated[TargetSize, Field(description="Merge up to this size, from 64KiB to 4GiB")] = "512MiB"
     encoding: Annotated[Literal["identity", "zstd-seekable"], Field(description="zstd-seekable is compressed")] = (
         "zstd-seekable"
     )
@@ -111,8 +115,8 @@ class ScrubSpec(CommonSpec):
     streams: AllStreams = ()
     deep: Annotated[bool, Field(description="Read every byte")] = False
     repair: Annotated[bool, Field(description="Mend what has a repair that loses nothing")] = False
-    max_requests: Annotated[int, Field(ge=1, le=10**9, description="Requests of a run")] = 1_000_000
-    max_read: Annotated[Size, Field(description="Bytes that a run reads at most")] = "1TiB"
+    max_requests: Annotated[int, Field(ge=100, le=10**9, description="Requests of a run")] = 1_000_000
+    max_read: Annotated[ReadSize, Field(description="Bytes that a run reads at most")] = "1TiB"
 
 
 _PROPERTY = "|".join(
@@ -136,9 +140,7 @@ class EraseSpec(CommonSpec):
     kind: Literal[JobKind.ERASE]
     stream: StreamName
     incarnation: Annotated[Text | None, Field(description="Else the newest incarnation")] = None
-    offsets: Annotated[
-        str | None, Field(pattern=r"^[0-9]{0,20}:[0-9]{0,20}$", description="A:B, from A up to, not including, B")
-    ] = None
+    offsets: Annotated[OffsetRange | None, Field(description="A:B, from A up to, not including, B")] = None
     key: Annotated[Value | None, Field(description="Messages with this routing key")] = None
     filter_value: Annotated[Value | None, Field(description="Messages with this filter value")] = None
     properties: Annotated[
@@ -200,7 +202,7 @@ def parse_spec(given: Mapping[str, Any]) -> JobSpec:
         return _ANY.validate_json(json.dumps(given))
     except ValidationError as err:
         raise _invalid(err) from err
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, RecursionError) as err:
         raise InvalidInputError("job", f"is not JSON: {err}") from err
 
 
@@ -209,13 +211,26 @@ def spec_to_dict(spec: JobSpec) -> dict[str, Any]:
     return spec.model_dump(mode="json")
 
 
+def stored(spec: JobSpec) -> JobSpec:
+    """Return a spec that can be stored, and read back. Raises InvalidInputError."""
+    size = len(json.dumps(spec_to_dict(spec), separators=(",", ":")))
+    if size > MAX_SPEC_BYTES:
+        raise InvalidInputError("job", f"has {size} bytes, of {MAX_SPEC_BYTES} at most: say streams by patterns")
+    return parse_spec(spec_to_dict(spec))
+
+
 def edited(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     """Return a spec with other values in some fields. Raises InvalidInputError, also for one that cannot change."""
     for name in changes:
         if name not in spec.EDITABLE or name not in type(spec).model_fields:
             can = ", ".join(sorted(spec.EDITABLE))
             raise InvalidInputError(name[:80], f"of a {spec.kind} job cannot be edited; these can: {can}")
-    return parse_spec({**spec_to_dict(spec), **changes})
+    return stored(parse_spec({**spec_to_dict(spec), **changes}))
+
+
+def is_same_work(one: JobSpec, other: JobSpec) -> bool:
+    """Tell whether two specs of a job differ at most in what is of no concern to its kind, such as its name."""
+    return one.model_copy(update={name: getattr(other, name) for name in CommonSpec.EDITABLE}) == other
 
 
 def spec_schema() -> dict[str, Any]:

@@ -7,12 +7,16 @@ worker's progress and a person's pause never overwrite each other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from coldstream.errors import (
+    ColdstreamError,
     CorruptionError,
     IdempotencyError,
     InvalidInputError,
@@ -22,9 +26,12 @@ from coldstream.errors import (
     OutcomeUnknownError,
 )
 from coldstream.jobs import changes
-from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS, Job, JobState, new_id
+from coldstream.jobs.job import JOB_KEYS, JOBS, MAX_BY_BYTES, OPEN_JOBS, Job, JobState, new_id
 from coldstream.jobs.log_lines import LogLine, delete_lines, items_of, read_lines
+from coldstream.jobs.open_marks import is_of_now, is_over, mark_of, marked_job
+from coldstream.jobs.schedule import Schedule
 from coldstream.jobs.sealing import sealed
+from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
 from coldstream.retry import retrying
@@ -35,9 +42,12 @@ ATTEMPTS = 12
 FIRST_DELAY_S = 0.02
 MAX_DELAY_S = 1.0
 MAX_PAGE_JOBS = 500
+FILTERED_ITEMS = 250
 MAX_KEY = 255
 MAX_SCANNED = 2000
 """Jobs that one page reads to find those of some state: a page may be short, and still have a cursor."""
+
+_retrying = partial(retrying, attempts=ATTEMPTS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,10 @@ class JobStore:
         self._table = table
         self._now = now
 
+    def now(self) -> TimestampMs:
+        """Return the time by the clock of this store: that by which jobs are due."""
+        return self._now()
+
     def create(self, spec: JobSpec, *, by: str = "", idempotency_key: str | None = None) -> Job:
         """Create a job; with a key that was given before, return the job of that time.
 
@@ -77,8 +91,10 @@ class JobStore:
     def create_once(self, spec: JobSpec, *, by: str = "", idempotency_key: str | None = None) -> CreatedJob:
         """Create a job as `create` does, and tell whether it is new."""
         now = self._now()
-        job = Job(new_id(now), sealed(spec), now, by=by, changed_at=now)
-        written = [StateItem(OPEN_JOBS, job.id, 1, b"")]
+        job = Job(new_id(now), sealed(spec), now, by=short_text(by, MAX_BY_BYTES), changed_at=now)
+        if spec.schedule is not None and (first := Schedule.parse(spec.schedule).first_after(now)) > now:
+            job = replace(job, state=JobState.WAITING, next_at=first)
+        written, digest = [mark_of(job)], ""
         if idempotency_key is not None:
             if not 1 <= len(idempotency_key) <= MAX_KEY:
                 raise InvalidInputError(
@@ -90,18 +106,23 @@ class JobStore:
             digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
             content = json.dumps({"job": job.id, "spec": digest}).encode()
             written.append(StateItem(JOB_KEYS, job.key_hash, 1, content))
-            earlier = self._of_key(job.key_hash, digest)
+            earlier = _retrying(LostRaceError)(lambda: self._of_key(job.key_hash, digest))
             if earlier is not None:
                 return CreatedJob(earlier, is_new=False)
         job = replace(job, lines=1)
         written += [job.to_item(), *items_of(job.id, 0, [(now, f"created by {by or 'somebody'}")])]
+        # All of it is new, so writing it again does no harm, whatever became of the first time.
+        calls = _retrying((LostRaceError, OutcomeUnknownError))
+        return calls(lambda: self._create(job, written, digest))
+
+    def _create(self, job: Job, written: Sequence[StateItem], digest: str) -> CreatedJob:
         try:
             self._table.put_state(*written)
         except (LostRaceError, OutcomeUnknownError):
-            made = self._table.state_item(JOBS, job.id)
+            made = self.find(job.id)
             if made is not None:
-                return CreatedJob(Job.from_item(made), is_new=True)
-            earlier = self._of_key(job.key_hash, digest) if idempotency_key is not None else None
+                return CreatedJob(made, is_new=True)
+            earlier = self._of_key(job.key_hash, digest) if job.key_hash else None
             if earlier is None:
                 raise
             return CreatedJob(earlier, is_new=False)
@@ -139,7 +160,9 @@ class JobStore:
             raise InvalidQueryError("cursor", "is none that a page of jobs had")
         found: list[Job] = []
         last = None
-        for number, item in enumerate(self._table.state_items(JOBS, after=cursor or "", page_items=limit + 1)):
+        # Of a filtered page most jobs may be others: a Query for each two of them would be a thousand.
+        page_items = max(limit + 1, FILTERED_ITEMS) if states or kinds else limit + 1
+        for number, item in enumerate(self._table.state_items(JOBS, after=cursor or "", page_items=page_items)):
             if len(found) == limit or number == MAX_SCANNED:
                 return JobPage(tuple(found), last)
             job = Job.from_item(item)
@@ -148,17 +171,26 @@ class JobStore:
                 found.append(job)
         return JobPage(tuple(found), None)
 
-    def open_jobs(self) -> Iterator[Job]:
+    def open_jobs(self, on_unreadable: Callable[[CorruptionError], None] | None = None) -> Iterator[Job]:
         """Yield the jobs that have not ended, newest first. Cost: one Query a page, and one GetItem a job.
 
-        Marks that an interrupted write left are removed on the way.
+        Marks that an interrupted write left are removed on the way. A job that cannot be read is told, and the others
+        follow; without `on_unreadable` it raises CorruptionError.
         """
         for mark in self._table.state_items(OPEN_JOBS):
-            job = self.find(mark.key)
-            if job is not None and not job.state.has_ended:
+            try:
+                job = self.find(marked_job(mark))
+            except CorruptionError as err:
+                if on_unreadable is None:
+                    raise
+                on_unreadable(err)
+                continue
+            if job is None:
+                continue  # it is just being created: `delete` removes a job's marks before the job
+            if is_of_now(mark, job):
                 yield job
-            else:
-                self._drop(mark)
+            elif is_over(mark, job):
+                self._try_drop(mark)
 
     def pause(self, job_id: str, *, by: str = "") -> Job:
         """Pause a job, or ask its worker to. Raises JobNotFoundError, JobStateError."""
@@ -180,19 +212,30 @@ class JobStore:
         )
 
     def delete(self, job_id: str) -> None:
-        """Delete a job that has ended, and its log. Raises JobNotFoundError, JobStateError."""
-        job = self.get(job_id)
+        """Delete a job that has ended, its key and its log. Raises JobNotFoundError, JobStateError.
+
+        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item.
+        """
+        was_there = _retrying(LostRaceError)(lambda: self._delete(job_id))
+        # After the job: one that is tried again meanwhile keeps its lines, over which the next ones are written.
+        if not delete_lines(self._table, job_id) and not was_there:
+            raise JobNotFoundError(job_id)
+
+    def _delete(self, job_id: str) -> bool:
+        job = self.find(job_id)
+        if job is None:
+            return False
         changes.check_deletable(job)
-        delete_lines(self._table, job.id)
-        if job.key_hash and (key := self._table.state_item(JOB_KEYS, job.key_hash)) is not None:
-            self._drop(key)
-        item = job.to_item()
-        try:
-            self._table.delete_state(StateItem(item.partition, item.key, job.revision, item.data))
-        except LostRaceError:
-            # It was resumed, or somebody else deletes it: then there is nothing left to say.
-            if self.find(job_id) is not None:
-                raise
+        # Marks and key before the job: without a job nobody can tell any more that they are left over.
+        marks = self._table.state_items(OPEN_JOBS, after=job.id, page_items=10)
+        for mark in takewhile(lambda mark: marked_job(mark) == job.id, marks):
+            if is_over(mark, job):
+                self._drop(mark)
+        key = self._table.state_item(JOB_KEYS, job.key_hash) if job.key_hash else None
+        if key is not None and _content_of_key(key)[0] == job.id:  # else it was freed before, and is another job's now
+            self._table.delete_state(key)
+        self._table.delete_state(replace(job.to_item(), revision=job.revision))
+        return True
 
     def log(self, job_id: str, *, after: int = -1) -> list[LogLine]:
         """Return the kept lines of a job's log past a number. Cost: a GetItem, one Query. Raises JobNotFoundError."""
@@ -204,8 +247,7 @@ class JobStore:
 
         Cost: one GetItem and one PUT, or a transaction. Raises JobNotFoundError, and what `change` raises.
         """
-        calls = retrying(LostRaceError, attempts=ATTEMPTS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
-        return calls(lambda: self._update(job_id, change, say))
+        return _retrying(LostRaceError)(lambda: self._update(job_id, change, say))
 
     def _update(self, job_id: str, change: Change, say: str) -> Job:
         job = self.get(job_id)
@@ -216,40 +258,55 @@ class JobStore:
 
         Cost: one PUT, or a transaction. Raises LostRaceError if it has changed since it was read.
         """
-        after = replace(after, revision=before.revision, lines=before.lines + len(lines))
-        written = [after.to_item(), *items_of(after.id, before.lines, lines)]
-        if before.state.has_ended and not after.state.has_ended:
-            mark = self._table.state_item(OPEN_JOBS, after.id)
-            # Whoever removes the mark of an ended job removes the one that it read: this is a later one.
-            written.append(StateItem(OPEN_JOBS, after.id, 1 if mark is None else mark.revision + 1, b""))
+        opens = before.state.has_ended and not after.state.has_ended
+        after = replace(
+            after,
+            revision=before.revision,
+            lines=before.lines + len(lines),
+            openings=before.openings + opens,
+        )
+        written = [after.to_item(), *items_of(after.id, before.lines, lines), *([mark_of(after)] if opens else [])]
         try:
             self._table.put_state(*written)
         except OutcomeUnknownError:
             there = self._table.state_item(JOBS, after.id)
             if there is None or there != written[0]:
                 raise LostRaceError(f"job {after.id}: no answer came, and what is there is another") from None
-        if after.state.has_ended and (mark := self._table.state_item(OPEN_JOBS, after.id)) is not None:
-            self._drop(mark)
+        if after.state.has_ended:
+            self._try_drop(mark_of(after))
         return replace(after, revision=before.revision + 1)
 
     def _of_key(self, key_hash: str, digest: str) -> Job | None:
         item = self._table.state_item(JOB_KEYS, key_hash)
         if item is None:
             return None
-        try:
-            content = json.loads(item.data)
-            job_id, spec = str(content["job"]), content["spec"]
-        except (ValueError, TypeError, KeyError) as err:
-            raise CorruptionError(f"state item {JOB_KEYS} {item.key}", 0, f"malformed: {err}") from err
+        job_id, spec = _content_of_key(item)
         if spec != digest:
             raise IdempotencyError(job_id)
-        return self.get(job_id)
+        job = self.find(job_id)
+        if job is None:
+            # `delete` removes a job's key before the job, so this one does not show yet, or has just been deleted.
+            raise LostRaceError(f"job {job_id} of that idempotency key is just being written or deleted")
+        return job
 
     def _drop(self, item: StateItem) -> None:
         try:
             self._table.delete_state(item)
         except LostRaceError:
             return  # it was renewed, or removed by another: both are as well
+
+    def _try_drop(self, mark: StateItem) -> None:
+        with suppress(ColdstreamError):  # it does no harm, and whoever looks for work next removes it
+            self._table.delete_state(mark)
+
+
+def _content_of_key(item: StateItem) -> tuple[str, str]:
+    """Return the id of the job that was created with a key, and the digest of what it was to be."""
+    try:
+        content = json.loads(item.data)
+        return str(content["job"]), str(content["spec"])
+    except (ValueError, TypeError, KeyError) as err:
+        raise CorruptionError(f"state item {JOB_KEYS} {item.key}", 0, f"malformed: {err}") from err
 
 
 def _told(what: str, by: str) -> str:

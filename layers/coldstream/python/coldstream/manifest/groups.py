@@ -17,9 +17,11 @@ from coldstream.format.index import INDEX_HEADER_BYTES
 from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint, greatest
-from coldstream.units import MIB, Offset, TimestampMs
+from coldstream.units import KIB, MIB, Offset, TimestampMs
 
 DEFAULT_TARGET_BYTES = 512 * MIB
+MIN_TARGET_BYTES = 64 * KIB
+MAX_TARGET_BYTES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class ScanSlice:
     `byte_range` holds whole chunks in `encoding`. `first_offset` is the id of the first chunk and `first_timestamp` its
     time; `next_offset` is the offset after the last chunk; no chunk is later than `latest_timestamp`. `data_bytes` is
     the size of the chunks, and so the memory that reading them takes. With another encoding than `identity`, the bytes
-    of the object come on top.
+    of the object come on top. `erased` says that some messages of the object may be erased.
     """
 
     start: Offset
@@ -56,6 +56,7 @@ class ScanSlice:
     next_offset: Offset
     first_timestamp: TimestampMs
     latest_timestamp: TimestampMs
+    erased: bool = False
 
 
 def plan_scan(
@@ -198,4 +199,5 @@ def _steps(entry: FragmentEntry, start: Place) -> Iterator[ScanSlice]:
             next_offset=part.next_offset,
             first_timestamp=part.start.timestamp,
             latest_timestamp=entry.greatest_timestamp if is_last else part.last_timestamp,
+            erased=entry.erased,
         )

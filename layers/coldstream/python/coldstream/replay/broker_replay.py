@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coldstream.flow.pace import Pace
+from coldstream.format.amqp.message import Message
 from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Gap
 from coldstream.read.scan import ScanSlice
+from coldstream.replay.left_out import LeftOutMessages, LeftOutReason
 from coldstream.replay.read_ahead import read_ahead
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.retry import retry_while_progressing
@@ -20,7 +22,7 @@ from coldstream.replay.target import SendOptions
 from coldstream.replay.transform import MessageTransform
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.terminal.user_function import load_function
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 
 _TELL_EVERY_S = 0.5
 
@@ -54,9 +56,11 @@ class BrokerReplay(ABC):
         self.transform: MessageTransform | None = None
         if options.transform is not None:
             self.transform = load_function(options.transform, "transform")
+        self.window = options.window
         self.sent_to = context.request.start
         self._target_text = target_text
         self._told_at = 0.0
+        self._sent_timestamp: TimestampMs | None = None
 
     def run(self) -> ReplaySummary:
         """Publish the request; return once all is confirmed, or `should_stop` is true."""
@@ -85,6 +89,22 @@ class BrokerReplay(ABC):
     def keep(self) -> None:  # noqa: B027  not every target needs it
         """Keep how far the replay is, if the broker itself does not know."""
 
+    def leave_out(
+        self, first_offset: int, next_offset: int, reason: LeftOutReason, time: TimestampMs | None = None
+    ) -> None:
+        """Tell of messages that are left out, if anybody keeps account of them."""
+        if self.context.options.on_left_out is not None:
+            self.context.options.on_left_out(LeftOutMessages(Offset(first_offset), Offset(next_offset), reason, time))
+
+    def is_in_window(self, message: Message) -> bool:
+        """Tell whether a message is of the window; tell of one that is too late for it."""
+        if self.window is None:
+            return True
+        time = self.window.time_of(message)
+        if self.window.is_late(time):
+            self.leave_out(message.offset, message.offset + 1, LeftOutReason.LATE, time)
+        return self.window.takes_time(time)
+
     async def publish(self, start: Offset) -> None:
         """Read and send from an offset on, and wait for the confirms."""
         self.sent_to = start
@@ -99,8 +119,11 @@ class BrokerReplay(ABC):
                     case Gap():
                         if step not in self.summary.gaps:  # seen over an earlier connection, it is there already
                             self.summary.gaps.append(step)
+                            if context.options.on_gap is not None:
+                                context.options.on_gap(step)
                     case (part, chunks):
                         await self.send_slice(part, chunks, start)
+                        self._sent_timestamp = part.latest_timestamp
         if is_complete:
             self.sent_to = self.request.end  # also if a gap ends the request
         await self.flush()
@@ -122,7 +145,12 @@ class BrokerReplay(ABC):
         summary = self.summary
         self.context.on_progress(
             ReplayProgress(
-                self.request.start, self.request.end, summary.confirmed_to, summary.messages, summary.sent_bytes
+                self.request.start,
+                self.request.end,
+                summary.confirmed_to,
+                summary.messages,
+                summary.sent_bytes,
+                self._sent_timestamp,
             )
         )
 
@@ -130,7 +158,9 @@ class BrokerReplay(ABC):
         began = time.monotonic()
         what = f"{self.request.stream} into {self._target_text}"
         try:
-            await retry_while_progressing(self.connect_and_publish, lambda: self.summary.confirmed_to, what)
+            await retry_while_progressing(
+                self.connect_and_publish, lambda: self.summary.confirmed_to, what, self.should_stop
+            )
         finally:
             # Also after an error or an interrupt: the next run begins at what is kept.
             self.keep()

@@ -17,6 +17,7 @@ from coldstream.read.scan import ScanSlice
 from coldstream.replay.amqp091 import properties_bytes, to_amqp091
 from coldstream.replay.broker_replay import BrokerReplay, ReplayContext
 from coldstream.replay.exchange_publisher import ExchangePublisher
+from coldstream.replay.left_out import LeftOutReason
 from coldstream.replay.progress_file import ProgressFile
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
@@ -63,14 +64,22 @@ class _ExchangeReplay(BrokerReplay):
         super().__init__(context, summary, f"exchange {target.exchange!r}")
         self._target = target
         self._file = None if target.progress is None else ProgressFile(target.progress, request, target.exchange)
-        done_to = request.start if self._file is None else self._file.read()
+        done_to = context.options.resume_at or request.start
+        if self._file is not None:
+            done_to = self._file.read()
         self.summary.resumed_at = self.summary.confirmed_to = min(done_to, request.end)
         # Not connected, and replaced before the first use: a bad URI is an error here, before anything is sent.
         self._publisher = self._new_publisher()
 
     def _new_publisher(self) -> ExchangePublisher:
         target = self._target
-        return ExchangePublisher(target.broker, target.exchange, allow_unroutable=target.allow_unroutable)
+        on_unroutable = None if self.context.options.on_left_out is None else self._on_unroutable
+        return ExchangePublisher(
+            target.broker, target.exchange, allow_unroutable=target.allow_unroutable, on_unroutable=on_unroutable
+        )
+
+    def _on_unroutable(self, offset: Offset) -> None:
+        self.leave_out(offset, offset + 1, LeftOutReason.UNROUTABLE)
 
     async def connect_and_publish(self) -> None:
         self._publisher = publisher = self._new_publisher()
@@ -99,21 +108,29 @@ class _ExchangeReplay(BrokerReplay):
             for message in messages(chunk, source=part.key, from_offset=max(start, part.start)):
                 if message.offset >= part.end:
                     break
-                if message.offset % _LOOK_EVERY == 0:
+                # With a rate, a hundred messages may take minutes.
+                if message.offset % _LOOK_EVERY == 0 or self.pace.piece is not None:
                     if self.should_stop():
                         return
                     self.tell()
-                await self._send(message)
+                if not await self._send(message):
+                    return
                 # After the send: `safe_to` takes whatever is before `sent_to` and not open for confirmed.
                 self.sent_to = Offset(message.offset + 1)
         self.sent_to = part.end
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: Message) -> bool:
+        """Send a message, unless it is left out; return False if the replay was stopped before it was sent."""
+        if not self.is_in_window(message):
+            return True
         # An erased message has no routing key, and nothing to deliver.
-        raw = None if message.raw == ERASED_MESSAGE else transform_message(message, self.transform)
+        is_erased = message.raw == ERASED_MESSAGE
+        if is_erased:
+            self.leave_out(message.offset, message.offset + 1, LeftOutReason.ERASED)
+        raw = None if is_erased else transform_message(message, self.transform)
         if raw is None:
             self.summary.left_out += 1
-            return
+            return True
         sent = message if self.transform is None else in_place_of(message, raw)
         properties, body = to_amqp091(sent, self.request.stream.name)
         # Measuring takes an encoding of its own: only properties that could be too large are measured.
@@ -126,9 +143,14 @@ class _ExchangeReplay(BrokerReplay):
                     f" {self._publisher.max_properties_bytes}",
                 )
         await self.pace.wait(1, self.should_stop)
+        if self.pace.piece is not None and self.should_stop():
+            return False
+        if self.context.options.before_send is not None:
+            self.context.options.before_send()
         await self._publisher.send(message.offset, self._routing_key(sent), properties, body)
         self.summary.messages += 1
         self.summary.sent_bytes += len(raw)
+        return True
 
     def _routing_key(self, message: Message) -> str:
         try:

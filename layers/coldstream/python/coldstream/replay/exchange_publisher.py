@@ -45,10 +45,18 @@ class ExchangePublisher:
     every call raises: open another publisher, and go on from `safe_to`.
 
     A broker also confirms a message for which no queue is bound, and drops it. Such a message counts as not confirmed
-    and is an UnroutableError; with `allow_unroutable` it is only counted, in `unroutable`.
+    and is an UnroutableError; with `allow_unroutable` it is only counted, in `unroutable`, and with `on_unroutable` its
+    offset is told as well.
     """
 
-    def __init__(self, uri: str, exchange: str, *, allow_unroutable: bool = False) -> None:
+    def __init__(
+        self,
+        uri: str,
+        exchange: str,
+        *,
+        allow_unroutable: bool = False,
+        on_unroutable: Callable[[Offset], None] | None = None,
+    ) -> None:
         self._parameters = amqp_parameters(uri)
         self._parameters.client_properties = {"connection_name": "coldstream-replay", "product": "coldstream"}
         self._parameters.blocked_connection_timeout = CONFIRM_TIMEOUT_S
@@ -61,7 +69,8 @@ class ExchangePublisher:
         self._open_bytes = 0
         self._error: ColdstreamError | None = None
         self._news = asyncio.Event()
-        self._allow_unroutable = allow_unroutable
+        self._allow_unroutable = allow_unroutable or on_unroutable is not None
+        self._on_unroutable = on_unroutable
         self._dropped: Offset | None = None
         self.unroutable = 0
 
@@ -178,6 +187,8 @@ class ExchangePublisher:
     def _on_return(self, _: Channel, method: spec.Basic.Return, properties: BasicProperties, __: bytes) -> None:
         """Take back a message for which no queue is bound. Its confirm comes after, so `safe_to` stays before it."""
         self.unroutable += 1
+        if self._on_unroutable is not None:
+            self._on_unroutable(Offset(properties.headers[OFFSET_HEADER]))
         if self._allow_unroutable or self._dropped is not None:
             return
         self._dropped = Offset(properties.headers[OFFSET_HEADER])

@@ -17,8 +17,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 
-from coldstream.format.amqp.message import messages
-from coldstream.format.chunk import Chunk
+from coldstream.format.amqp.message import Message, messages
+from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.live.address import BrokerAddress
 from coldstream.live.connection import LiveConnection
@@ -26,6 +26,7 @@ from coldstream.live.publisher import Publisher
 from coldstream.read.scan import ScanSlice
 from coldstream.replay.broker_replay import BrokerReplay, ReplayContext
 from coldstream.replay.forward import Entry, Frame, Runs, chunk_entries, in_frames
+from coldstream.replay.left_out import LeftOutReason
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions, StreamTarget
@@ -36,9 +37,10 @@ from coldstream.units import Offset
 
 
 def publisher_name(request: ReplayRequest, target: StreamTarget, options: SendOptions) -> str:
-    """Return the reference to publish under: the same for the same source, start, routing key and transformation.
+    """Return the reference to publish under: the same for the same source, start, window, key and transformation.
 
-    It does not depend on the end, so a later request with a higher end adds what has come since.
+    It does not depend on the last offset, so a later request with a higher one adds what has come since. The end of a
+    time window is part of it: what lies after that is passed over, and another window must not take it for sent.
     """
     if target.publisher is not None:
         return target.publisher
@@ -47,6 +49,7 @@ def publisher_name(request: ReplayRequest, target: StreamTarget, options: SendOp
         str(request.start),
         str(target.routing_key or ""),
         options.transform or "",
+        *(() if options.window is None else (options.window.identity,)),
     )
     return f"coldstream-replay-{hashlib.sha256(chr(0).join(identity).encode()).hexdigest()[:16]}"
 
@@ -124,7 +127,13 @@ class _StreamReplay(BrokerReplay):
             reference = self.summary.publisher
             self._publishers = [await stack.enter_async_context(connection.publish(name, reference)) for name in names]
             # What every partition has is not read again. What only some have is read, and those drop it by its id.
-            start = max(self.request.start, Offset(min(publisher.sequence for publisher in self._publishers)))
+            resume_at = self.context.options.resume_at
+            if resume_at is None:
+                start = Offset(max(self.request.start, min(publisher.sequence for publisher in self._publishers)))
+            else:
+                # From there on all is read, also what the broker has: what is left out of it is to be told. And a
+                # broker forgets references after some time, while whoever says this remembers.
+                start = Offset(max(self.request.start, resume_at, self.summary.confirmed_to))
             if self._is_first:
                 self._is_first = False
                 self.summary.resumed_at = min(start, self.request.end)
@@ -158,7 +167,9 @@ class _StreamReplay(BrokerReplay):
     def _frames(self, part: ScanSlice, chunks: list[Chunk], start: Offset) -> Iterator[tuple[int, Frame]]:
         """Yield the frames of a slice, each with the number of its publisher."""
         max_bytes = self._publishers[0].max_frame_bytes
-        if self._place_of is None and self.transform is None:
+        chunks = [chunk for chunk in chunks if self._takes_chunk(chunk, part, start)]
+        if not self._is_decoded(part):
+            start = max(start, Offset(self._publishers[0].sequence))
             entries = (entry for chunk in chunks for entry in chunk_entries(chunk, start, part.end, source=part.key))
             yield from ((0, frame) for frame in in_frames(entries, max_bytes, self.pace.piece))
             return
@@ -169,6 +180,23 @@ class _StreamReplay(BrokerReplay):
         for number, entries_of_one in enumerate(waiting):
             yield from ((number, frame) for frame in in_frames(entries_of_one, max_bytes, self.pace.piece))
 
+    def _is_decoded(self, part: ScanSlice) -> bool:
+        """Tell whether each message has to be looked at; else entries are sent as they are."""
+        if self._place_of is not None or self.transform is not None:
+            return True
+        has_times = self.window is not None and self.window.by_message
+        return has_times or (part.erased and self.context.options.on_left_out is not None)
+
+    def _takes_chunk(self, chunk: Chunk, part: ScanSlice, start: Offset) -> bool:
+        """Tell whether messages of a chunk may be in the window."""
+        header = chunk.header
+        if self.window is None or self.window.by_message or header.type is not ChunkType.USER:
+            return True
+        if self.window.is_late(header.timestamp):
+            first, after = max(header.chunk_id, start), min(header.next_offset, part.end)
+            self.leave_out(first, after, LeftOutReason.LATE, header.timestamp)
+        return self.window.takes_time(header.timestamp)
+
     def _decoded_entries(self, chunk: Chunk, part: ScanSlice, start: Offset) -> Iterator[tuple[int, Entry]]:
         """Yield the transformed and routed messages of a chunk as entries, each with the number of its publisher."""
         place_of = self._place_of
@@ -176,12 +204,16 @@ class _StreamReplay(BrokerReplay):
         for message in messages(chunk, source=part.key, from_offset=start):
             if message.offset >= part.end:
                 break
+            if not self.is_in_window(message):
+                continue
             raw = transform_message(message, self.transform)
-            # An erased message has no routing key, and nothing to deliver. Without keys it goes as it is.
-            if raw is None or (place_of is not None and message.raw == ERASED_MESSAGE):
+            reason = self._why_not(message)
+            if raw is None or reason is not None:
                 # Counted once, also if a new connection reads it again.
                 self.summary.left_out += message.offset >= self._left_out_to
                 self._left_out_to = max(self._left_out_to, message.offset + 1)
+                if reason is not None:
+                    self.leave_out(message.offset, message.offset + 1, reason)
                 continue
             number = 0 if place_of is None else place_of(message)
             publishing_id = message.offset + 1
@@ -191,3 +223,13 @@ class _StreamReplay(BrokerReplay):
                 yield from ((number, entry) for entry in runs[number].add(publishing_id, raw))
         for number, run in enumerate(runs):
             yield from ((number, entry) for entry in run.cut())
+
+    def _why_not(self, message: Message) -> LeftOutReason | None:
+        """Tell why a message cannot be sent, None if it can."""
+        reports = self.context.options.on_left_out is not None
+        # An erased message has no routing key, and nothing to deliver. Without keys it goes as it is, unless somebody
+        # keeps account of what is missing.
+        if message.raw == ERASED_MESSAGE and (reports or self._place_of is not None):
+            return LeftOutReason.ERASED
+        key = self._target.routing_key
+        return LeftOutReason.NO_KEY if reports and key is not None and key.find(message) is None else None

@@ -8,18 +8,22 @@ from typing import Any
 
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.stream import StreamId
-from coldstream.units import Offset
+from coldstream.units import Offset, TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """How far a replay is: of the source's offsets from `start` to `end`, all before `done_to` are at the target."""
+    """How far a replay is: of the source's offsets from `start` to `end`, all before `done_to` are at the target.
+
+    `sent_timestamp` is that of the newest chunk of which something was sent, None before the first.
+    """
 
     start: Offset
     end: Offset
     done_to: Offset
     messages: int
     sent_bytes: int
+    sent_timestamp: TimestampMs | None = None
 
 
 @dataclass(slots=True)

@@ -8,8 +8,12 @@ from pathlib import Path
 
 from coldstream.format.amqp.message import Message
 from coldstream.live.address import BrokerAddress
+from coldstream.manifest.entry import Gap
 from coldstream.replay.arguments import ReplayArguments
+from coldstream.replay.left_out import LeftOutReport
 from coldstream.replay.routing import RoutingKey
+from coldstream.replay.window import TimeWindow
+from coldstream.units import Offset
 
 _PUBLISHED_KEY = RoutingKey("message_annotations", "x-routing-key")
 
@@ -62,10 +66,22 @@ class ExchangeTarget:
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """How to send: at most `rate` messages a second, each through the function `transform`, `module:function`."""
+    """How to send: at most `rate` messages a second, each through the function `transform`, `module:function`.
+
+    Only messages of the `window` are sent. All before `resume_at` is known to be at the target, whatever the broker
+    remembers, and all after it is read: also what the broker has, to tell what is left out of it. `on_gap` is told each
+    gap that is skipped. With `on_left_out`, messages that cannot be sent are reported to it and left out: erased ones,
+    those without a key in a super stream, and those that an exchange has no queue for.
+    `before_send` is called before anything is sent to a target that cannot tell what it has; it may raise.
+    """
 
     rate: float | None = None
     transform: str | None = None
+    window: TimeWindow | None = None
+    resume_at: Offset | None = None
+    on_gap: Callable[[Gap], None] | None = None
+    on_left_out: LeftOutReport | None = None
+    before_send: Callable[[], None] | None = None
 
 
 def find_target(arguments: ReplayArguments) -> StreamTarget | ExchangeTarget | None:

@@ -55,7 +55,8 @@ class Spent:
 class Meter:
     """Counts what a run uses. `should_stop` is asked before each request, too: a function's time may be running out.
 
-    `reserved` requests are counted from the start: they are sent whatever happens.
+    `reserved` requests are counted from the start: they are sent whatever happens. So is what `before` was used by
+    earlier runs that share the budget; the seconds are of this run alone.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Meter:
         budget: Budget,
         *,
         reserved: int = 0,
+        before: Spent = Spent(0, 0, 0),
         should_stop: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -70,8 +72,8 @@ class Meter:
         self._should_stop = should_stop
         self._clock = clock
         self._began = clock()
-        self._requests = reserved
-        self._data_bytes = 0
+        self._requests = before.requests + reserved
+        self._data_bytes = before.data_bytes
 
     @property
     def spent(self) -> Spent:

@@ -2,13 +2,16 @@
 
 {"version": 1, "deep": false, "began_at": ms, "streams_total": n, "streams_done": n, "after": registry key or null,
  "only": [incarnations] or null, "stage": "log", "reached": "...", "account": [revision, boundary, sums...] or null,
- "fragments": n, "unread": n, "unsettled": n, "counts": {"ObjectMissing": 1}, "findings": [...], "ended_at": ms}
+ "fragments": n, "unread": n, "unsettled": n, "counts": {"ObjectMissing": 1}, "mended": {"LinkBroken": 1},
+ "findings": [...], "ended_at": ms}
+
+An earlier release wrote no "mended".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -55,7 +58,7 @@ class PassPosition:
     """The state of one pass over an archive, or over the streams `only`.
 
     `after` is the key of the last stream that is done, in the registry, or its number among `only`. The counts are
-    those of the whole pass so far, over all of its runs.
+    those of the whole pass so far, over all of its runs; `mended` are of `counts`.
     """
 
     deep: bool
@@ -71,6 +74,7 @@ class PassPosition:
     unread: int = 0
     unsettled: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    mended: dict[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     ended_at: TimestampMs | None = None
 
@@ -83,14 +87,20 @@ class PassPosition:
             return 0.0
         return min(1.0, (self.streams_done + STAGES.index(self.stage) / len(STAGES)) / self.streams_total)
 
-    def with_findings(self, found: Sequence[Finding], *, fragments: int, unread: int, unsettled: int) -> Self:
-        """Return the position with what a part of a run has found."""
-        counts = dict(self.counts)
-        for finding in found:
-            counts[finding.damage] = counts.get(finding.damage, 0) + 1
+    def with_findings(
+        self,
+        found: Sequence[Finding],
+        mended: Sequence[Finding] = (),
+        *,
+        fragments: int,
+        unread: int,
+        unsettled: int,
+    ) -> Self:
+        """Return the position with what a part of a run has found, and has mended of that."""
         return replace(
             self,
-            counts=counts,
+            counts=_with(self.counts, found),
+            mended=_with(self.mended, mended),
             findings=(*self.findings, *found)[:KEPT_FINDINGS],
             fragments=self.fragments + fragments,
             unread=self.unread + unread,
@@ -116,6 +126,7 @@ class PassPosition:
                 "unread": self.unread,
                 "unsettled": self.unsettled,
                 "counts": self.counts,
+                "mended": self.mended,
                 "findings": [_finding_to_json(finding) for finding in self.findings],
                 "ended_at": self.ended_at,
             },
@@ -146,11 +157,19 @@ class PassPosition:
                 unread=value["unread"],
                 unsettled=value["unsettled"],
                 counts=value["counts"],
+                mended=value.get("mended", {}),
                 findings=tuple(map(_finding_from_json, value["findings"])),
                 ended_at=value["ended_at"],
             )
         except (ValueError, KeyError, TypeError, IndexError) as err:
             raise CorruptionError(source, 0, f"no position of a scrub: {err}") from err
+
+
+def _with(counts: Mapping[str, int], findings: Sequence[Finding]) -> dict[str, int]:
+    total = dict(counts)
+    for finding in findings:
+        total[finding.damage] = total.get(finding.damage, 0) + 1
+    return total
 
 
 def _finding_to_json(finding: Finding) -> list[Any]:

@@ -9,6 +9,7 @@ run is killed, the next one begins where the killed one began: checks change not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import sleep
@@ -16,7 +17,7 @@ from time import sleep
 from coldstream.errors import CorruptionError
 from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import StreamId
-from coldstream.scrub.budget import Budget, BudgetSpentError, Meter
+from coldstream.scrub.budget import Budget, BudgetSpentError, Meter, Spent
 from coldstream.scrub.counts_check import check_counts
 from coldstream.scrub.damage import Damage, Finding
 from coldstream.scrub.examiner import Examiner
@@ -99,8 +100,7 @@ class Scrubber:
         saved = self.table.cursor(name) if options.resume else None
         position = None if saved is None else PassPosition.from_bytes(saved, source=name)
         if position is None or position.ended_at is not None:
-            incarnations = None if only is None else tuple(stream.incarnation for stream in only)
-            position = PassPosition(options.deep, self.now(), incarnations)
+            position = self._begin(only, options)
         found = RunFindings(on_more)
         work = _Run(self, ScrubReads(self.table, self.objects, meter, pause=self.pause), only, options, position, found)
         try:
@@ -110,6 +110,35 @@ class Scrubber:
         finally:
             self.table.put_cursor(name, work.position.to_bytes())
         return work.report(meter, work.at)
+
+    def run_portion(
+        self,
+        only: Sequence[StreamId] | None,
+        options: ScrubOptions,
+        budget: Budget,
+        position: PassPosition | None,
+        *,
+        before: Spent = Spent(0, 0, 0),  # noqa: B008  it is frozen
+        should_stop: Callable[[], bool] = lambda: False,
+        on_fragments: Callable[[int], object] = lambda _: None,
+        on_more: Callable[[Finding, bool], object] = lambda _, __: None,
+    ) -> ScrubReport:
+        """Scrub as `run` does, from a position that the caller keeps; save none. The report has the next one.
+
+        The streams must be those that the pass began with. `before` is what earlier portions have used of the budget,
+        and the report's sums include it. If this raises, the portion is to be repeated.
+        """
+        meter = Meter(budget, before=before, should_stop=should_stop)
+        found = RunFindings(on_more)
+        reads = ScrubReads(self.table, self.objects, meter, pause=self.pause)
+        work = _Run(self, reads, only, options, position or self._begin(only, options), found)
+        with suppress(BudgetSpentError):
+            work.go(on_fragments)
+        return work.report(meter, work.at)
+
+    def _begin(self, only: Sequence[StreamId] | None, options: ScrubOptions) -> PassPosition:
+        incarnations = None if only is None else tuple(stream.incarnation for stream in only)
+        return PassPosition(options.deep, self.now(), incarnations)
 
     def run_part(self, stream: StreamId, part: ScrubPart, options: ScrubOptions) -> ScrubReport:
         """Scrub a part of one stream, without a budget, and save no position: several processes share a stream so.
@@ -319,7 +348,11 @@ class _Run:
         """
         checked = examiner.fragments
         self.position = self.position.with_findings(
-            examiner.findings, fragments=examiner.fragments, unread=examiner.unread, unsettled=examiner.unsettled
+            examiner.findings,
+            examiner.mended,
+            fragments=examiner.fragments,
+            unread=examiner.unread,
+            unsettled=examiner.unsettled,
         )
         self._move(reached=reached)
         self.found.take(examiner.findings, examiner.mended)

@@ -7,7 +7,8 @@
     page_response.py            pages on their way to slow clients
     stream_host.py              the streams that this process has open, and until when
       hosted_stream.py          one of them; host_archive.py, host_forks.py, expiry.py: what it may be besides
-    server.py                   uvicorn, and its orderly end
+    server.py                   its process, and its orderly end
 
-Begin with app.py. All state is in the archive: in the streams, their properties, and key-values (side_state.py).
+Begin with app.py. What other HTTP servers need, too, is in `web`. All state is in the archive: in the streams, their
+properties, and key-values (side_state.py).
 """

@@ -23,15 +23,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coldstream.errors import ColdstreamError, InvalidInputError
-from coldstream.serve.access_tokens import AccessTokens, Right, TokenHolder
-from coldstream.serve.browser_guard import check_browser
 from coldstream.serve.options import ServeOptions
 from coldstream.serve.protocol.stream_name import name_of_path
-from coldstream.serve.refusal import FORBIDDEN, NO_METHOD, NO_PATH, TOKEN_NEEDED, Refusal, refusal_of
-from coldstream.serve.request_limits import RequestLimits
+from coldstream.serve.refusal import STREAM_ERRORS
 from coldstream.serve.requests import StreamRequests
 from coldstream.serve.serve_metrics import ServeMetrics
 from coldstream.serve.stream_host import StreamHost
+from coldstream.web.access_tokens import AccessTokens, Right, TokenHolder
+from coldstream.web.browser_guard import OwnNames, check_browser
+from coldstream.web.refusal import FORBIDDEN, NO_METHOD, NO_PATH, TOKEN_NEEDED, Refusal, refusal_of
+from coldstream.web.request_limits import RequestLimits
 
 _LOG = logging.getLogger(__name__)
 _METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE"]
@@ -109,7 +110,7 @@ def _caller_of(
     address = TokenHolder(f"address {request.client.host if request.client is not None else 'unknown'}")
     if tokens is None:
         limits.admit(address.name)
-        check_browser(request, options)
+        check_browser(request, OwnNames(options.host_names, options.cors_origins))
         return address
     caller = tokens.caller_of(request.headers.get("authorization"))
     limits.admit((caller or address).name)
@@ -131,7 +132,7 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
         except asyncio.CancelledError:
             raise
         except Exception as err:  # noqa: BLE001  the last place where anything can be said of it
-            answer = refusal_of(err)
+            answer = refusal_of(err, STREAM_ERRORS)
             if answer.kind.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 is_expected = isinstance(err, ColdstreamError) and not isinstance(err, InvalidInputError)
                 _LOG.error(

@@ -12,19 +12,11 @@ from coldstream.serve.protocol.content_type import ContentType
 from coldstream.serve.protocol.json_messages import split_messages
 from coldstream.serve.protocol.offset_token import to_token
 from coldstream.serve.protocol.producer import EPOCH, SEQ, Judgement, ProducerRequest, ProducerState
-from coldstream.serve.refusal import (
-    CLOSED,
-    INVALID,
-    OUT_OF_ORDER,
-    READ_ONLY,
-    SEQUENCE_GAP,
-    STALE_PRODUCER,
-    TOO_LARGE,
-    Refusal,
-)
+from coldstream.serve.refusal import CLOSED, OUT_OF_ORDER, READ_ONLY, SEQUENCE_GAP, STALE_PRODUCER
 from coldstream.serve.stream_host import StreamHost
 from coldstream.streams.batch import MAX_BATCH_ENTRIES
 from coldstream.units import Offset
+from coldstream.web.refusal import INVALID, TOO_LARGE, Refusal
 
 NEXT_OFFSET, STREAM_CLOSED = "Stream-Next-Offset", "Stream-Closed"
 

@@ -12,10 +12,11 @@ from coldstream.serve.hosted_stream import HostedStream
 from coldstream.serve.protocol.content_type import BYTES, ContentType
 from coldstream.serve.protocol.lifetime import Lifetime
 from coldstream.serve.reading import first_offset, read_page
-from coldstream.serve.refusal import CONFLICT, GONE, INVALID, NO_STREAM, Refusal
+from coldstream.serve.refusal import CONFLICT, GONE, NO_STREAM
 from coldstream.serve.stream_host import StreamHost
 from coldstream.serve.stream_terms import ForkOrigin, StreamTerms, new_id
 from coldstream.units import Offset
+from coldstream.web.refusal import INVALID, Refusal
 
 _ATTEMPTS = 3
 

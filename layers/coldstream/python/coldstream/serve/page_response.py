@@ -14,8 +14,8 @@ from http import HTTPStatus
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from coldstream.serve.request_limits import RequestLimits
 from coldstream.units import KIB
+from coldstream.web.request_limits import RequestLimits
 
 _PIECE_BYTES = 64 * KIB
 

@@ -12,9 +12,10 @@ from coldstream.serve.hosted_stream import HostedStream
 from coldstream.serve.message_body import body_of
 from coldstream.serve.protocol.json_messages import check_message
 from coldstream.serve.protocol.offset_token import EndOfStream, to_token
-from coldstream.serve.refusal import ELSEWHERE, GONE, INVALID, NO_STREAM, Refusal
+from coldstream.serve.refusal import ELSEWHERE, GONE, NO_STREAM
 from coldstream.serve.stream_host import StreamHost
 from coldstream.units import Offset
+from coldstream.web.refusal import INVALID, Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from coldstream.errors import ColdstreamError, InvalidInputError, InvalidQueryError
-from coldstream.serve.access_tokens import Right, TokenHolder
 from coldstream.serve.appending import NEXT_OFFSET, STREAM_CLOSED, AppendRequest, append, messages_of
 from coldstream.serve.creating import CreateRequest, ForkRequest, create
 from coldstream.serve.hosted_stream import HostedStream
@@ -27,10 +26,12 @@ from coldstream.serve.protocol.live_cursor import next_cursor
 from coldstream.serve.protocol.offset_token import EndOfStream, parse_place, parse_token, to_token
 from coldstream.serve.protocol.stream_name import name_of_path
 from coldstream.serve.reading import MessagePage, find_start, read_page, wait_for_news, wait_for_page
-from coldstream.serve.refusal import CONFLICT, FORBIDDEN, INVALID, READ_ONLY, TOO_LARGE, TOO_SLOW, Refusal
-from coldstream.serve.request_limits import RequestLimits
+from coldstream.serve.refusal import CONFLICT, READ_ONLY
 from coldstream.serve.stream_host import StreamHost
 from coldstream.units import Offset, now_ms
+from coldstream.web.access_tokens import Right, TokenHolder
+from coldstream.web.refusal import FORBIDDEN, INVALID, TOO_LARGE, TOO_SLOW, Refusal
+from coldstream.web.request_limits import RequestLimits
 
 UP_TO_DATE, CURSOR = "Stream-Up-To-Date", "Stream-Cursor"
 _LONG_POLL, _EVENTS = "long-poll", "sse"

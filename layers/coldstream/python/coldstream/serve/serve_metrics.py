@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from coldstream.streams.metrics import GAUGES
 
 if TYPE_CHECKING:
-    from coldstream.serve.request_limits import RequestLimits
     from coldstream.serve.stream_host import StreamHost
+    from coldstream.web.request_limits import RequestLimits
 
 
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"})

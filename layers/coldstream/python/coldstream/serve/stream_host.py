@@ -26,11 +26,12 @@ from coldstream.errors import (
 from coldstream.serve.hosted_stream import HostedStream
 from coldstream.serve.options import ServeOptions
 from coldstream.serve.protocol.lifetime import Lifetime
-from coldstream.serve.refusal import ELSEWHERE, GONE, NO_STREAM, Refusal
+from coldstream.serve.refusal import ELSEWHERE, GONE, NO_STREAM
 from coldstream.serve.side_state import SideState
 from coldstream.serve.stream_terms import StreamTerms, source_id_of
 from coldstream.streams import DirectArchive, DirectStream, OpenMode, StreamClient
 from coldstream.units import TimestampMs, now_ms
+from coldstream.web.refusal import Refusal
 
 _LOG = logging.getLogger(__name__)
 _ATTEMPTS = 3

@@ -94,7 +94,8 @@ class StreamOverview:
     """A head, and the items that tell what is missing or held of its stream: without the log, whatever its size.
 
     `gaps`, in order, are the last ones; of the offsets before `gaps_from` there may be more that were not read.
-    `missing` are the losses, then the quarantines, each by first offset, and `is_missing_cut` says that there are more. All holds are there, by id, unless they alone fill a page; then `gaps_from` is past every offset.
+    `missing` are the losses, then the quarantines, each by first offset, and `is_missing_cut` says that there are more.
+    All holds are there, by id, unless they alone fill a page; then `gaps_from` is past every offset.
     """
 
     head: Head | None

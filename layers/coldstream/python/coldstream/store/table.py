@@ -147,6 +147,8 @@ class DynamoTable(DynamoReads):
             code = err.cause_response_code if getattr(err.cause, "response", None) else None
             if code == "ConditionalCheckFailedException":
                 raise LostRaceError(f"{call}: the condition does not hold") from err
+            if code == "TransactionConflictException":  # the SDK does not try again, and nothing was written
+                raise LostRaceError(f"{call}: another transaction is just writing it") from err
             raise _from_pynamodb(err, call) from err
         except ResponseParserError as err:  # PynamoDB does not wrap it
             raise from_aws(err, call, writes=True) from err

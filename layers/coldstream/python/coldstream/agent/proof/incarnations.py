@@ -23,7 +23,7 @@ from coldstream.agent.state_directory import StateDirectory
 from coldstream.errors import UnavailableError
 from coldstream.format.chunk import Chunk, ChunkHeader
 from coldstream.live.delivered import is_same
-from coldstream.manifest.spec import FIRST, AtOffset
+from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId, incarnation
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
@@ -42,7 +42,8 @@ class Anchor:
     That is after all that is known of it, or the chunk's own offset. `header` is the chunk's, if it is at hand. If it
     is not, `epoch` is of the chunk or of a later one; None is not known. `missed_from` is set if the incarnation is new
     and begins after the end of the newest one known: it is that end. It may be the same stream then, and retention may
-    have deleted what lies between because no agent was there.
+    have deleted what lies between because no agent was there. `is_midway` says that an incarnation that was never seen
+    is to be read from this chunk on, whatever the broker has before it.
     """
 
     chunk_id: ChunkId
@@ -51,6 +52,7 @@ class Anchor:
     header: ChunkHeader | None = None
     epoch: Epoch | None = None
     missed_from: Offset | None = None
+    is_midway: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -66,11 +68,18 @@ class Anchor:
 
 
 async def find_incarnation(
-    archive: ArchiveClient, broker: BrokerProver, vhost: str, name: str, *, state: StateDirectory
+    archive: ArchiveClient,
+    broker: BrokerProver,
+    vhost: str,
+    name: str,
+    *,
+    state: StateDirectory,
+    start: OffsetSpec = FIRST,
 ) -> tuple[StreamId, Anchor] | None:
     """Return the incarnation of a stream that the broker has now, and where to read on.
 
-    None if the stream is empty and was never seen. Raises NotFoundError if the broker has no such stream, and
+    A stream of which no incarnation was ever seen is read from `start` on. None if the stream is empty and was never
+    seen, or has nothing at `start` yet. Raises NotFoundError if the broker has no such stream, and
     UnavailableError while it cannot be told which incarnation this is.
     """
     first = await broker.probe(vhost, name, FIRST)
@@ -93,7 +102,12 @@ async def find_incarnation(
     if first is None:
         return None
     header = first.header
+    anchor: Anchor | None
     anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header, missed_from=missed_from)
+    if start != FIRST and not found:
+        anchor = await _midway(broker, vhost, name, start, first=anchor)
+        if anchor is None:
+            return None
     return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
 
 
@@ -107,6 +121,22 @@ def incarnation_of_first_chunk(vhost: str, name: str, chunk: Chunk) -> Incarnati
     checksum = crc32(f"{vhost}\0{name}".encode()) % _NS_IN_MS
     names = encode_names(vhost, name)
     return incarnation(f"{names}_{chunk.header.timestamp * _NS_IN_MS + checksum:019}")
+
+
+async def _midway(broker: BrokerProver, vhost: str, name: str, start: OffsetSpec, *, first: Anchor) -> Anchor | None:
+    """Return the anchor of the chunk at a start, `first` if it is that one, None if the broker does not have it yet."""
+    begun = await broker.probe(vhost, name, start)
+    if begun is None:
+        return None
+    header = begun.header
+    # A broker that is asked for what is past its end delivers whatever comes next.
+    if isinstance(start, AtOffset) and header.next_offset <= start.offset:
+        return None
+    if isinstance(start, AtTimestamp) and header.timestamp < start.timestamp:
+        return None
+    if header.chunk_id <= first.chunk_id:
+        return first
+    return Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header, is_midway=True)
 
 
 async def _has_anchor(broker: BrokerProver, vhost: str, name: str, anchor: Anchor, *, is_newest: bool) -> bool:

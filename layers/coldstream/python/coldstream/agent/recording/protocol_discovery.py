@@ -14,7 +14,8 @@ from coldstream.agent.options import AgentOptions
 from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.incarnations import Anchor, find_incarnation
 from coldstream.agent.proof.stream_listing import StreamListing
-from coldstream.agent.recording.recorder import StreamRecorder
+from coldstream.agent.recording.plan import FOREVER, RecordingPlan
+from coldstream.agent.recording.recorder import LOST, StreamRecorder
 from coldstream.agent.recording.spool import SegmentSpool
 from coldstream.agent.state_directory import StateDirectory
 from coldstream.agent.stream_file import RememberedStream
@@ -44,8 +45,12 @@ class ProtocolDiscovery:
         broker: BrokerProver,
         listing: StreamListing,
         metrics: AgentMetrics,
+        *,
+        plan: RecordingPlan = FOREVER,
     ) -> None:
         self._options = options
+        self._plan = plan
+        self._has_listed = False
         self._state = StateDirectory(options.state)
         self._archive = archive
         self._broker = broker
@@ -65,6 +70,11 @@ class ProtocolDiscovery:
     def refused(self) -> Mapping[tuple[str, str], str]:
         """The streams, by vhost and name, that the broker refuses to deliver, and why."""
         return self._refused
+
+    @property
+    def followed(self) -> frozenset[tuple[str, str]] | None:
+        """The streams, by vhost and name, that were found so far; None before the first list."""
+        return frozenset(self._tasks) if self._has_listed else None
 
     async def run(self, archivers: ArchiverPool) -> None:
         """Look for streams every `scan_s`, and follow each in a task of its own."""
@@ -100,6 +110,7 @@ class ProtocolDiscovery:
         try:
             names |= dict.fromkeys((stream.vhost, stream.name) for stream in await self._listing.known())
             self._problem = None
+            self._has_listed = True
         except ColdstreamError as err:
             self._problem = str(err)
         else:
@@ -123,14 +134,19 @@ class ProtocolDiscovery:
         while True:
             max_pause_s = MAX_DELAY_S
             try:
-                current = await find_incarnation(self._archive, self._broker, vhost, name, state=self._state)
+                current = await find_incarnation(
+                    self._archive, self._broker, vhost, name, state=self._state, start=self._plan.start(vhost, name)
+                )
                 self._refused.pop((vhost, name), None)
-                if current is not None:
+                if current is None:
+                    self._plan.watch.waits(vhost, name, "it has no message to begin with yet")
+                else:
                     stream, anchor = current
                     # The broker has one incarnation at a time, so what is here of the others gets nothing more.
                     archivers.end_stream(vhost, name, but=stream.incarnation)
                     backoff.reset()
-                    await self._record(archivers, stream, anchor)
+                    if await self._record(archivers, stream, anchor):
+                        return  # the plan's end; the entry in `_tasks` stays, so that no other task begins
             except InvalidNameError as err:
                 log.error("%r in vhost %r cannot be archived: %s", name, vhost, err)  # noqa: TRY400  no bug
                 # The entry in `_tasks` stays: another task would find the same name, and log the same error, at each
@@ -138,6 +154,7 @@ class ProtocolDiscovery:
                 return
             except NotFoundError:  # not declared yet, or deleted
                 self._refused.pop((vhost, name), None)
+                self._plan.watch.waits(vhost, name, "the broker has no such stream")
                 archivers.end_stream(vhost, name)
                 if (vhost, name) not in self._options.streams:
                     # The management API lists it again when it is declared again, and that starts another task.
@@ -151,8 +168,10 @@ class ProtocolDiscovery:
                 failures.report(err)
             await asyncio.sleep(min(backoff.next_delay_s(), max_pause_s))
 
-    async def _record(self, archivers: ArchiverPool, stream: StreamId, anchor: Anchor) -> None:
+    async def _record(self, archivers: ArchiverPool, stream: StreamId, anchor: Anchor) -> bool:
         """Record an incarnation until it ends, or until it has to be found out again which one the broker has.
+
+        Return whether it has come to the plan's end.
 
         Its archiver goes on after that, until `end_stream`: another look may find the same incarnation.
         """
@@ -161,7 +180,11 @@ class ProtocolDiscovery:
         await asyncio.to_thread(self._remember, stream, is_archived_now=incarnation in archivers)
         archiver = archivers.start(incarnation, self._pins(incarnation), is_backfill=False)
         if archiver is None:
-            return
+            return False
+        watch = self._plan.watch
+        if anchor.is_midway:
+            await watch.begins(stream, anchor.next_offset)
+        await watch.records(stream, anchor.next_offset)
         if archiver.disk.pins.is_ended:
             # The archiver removes the pins when it has finished, and would remove what is recorded meanwhile.
             raise UnavailableError(f"{stream} seemed to be deleted, and is still being archived to its end")
@@ -169,6 +192,7 @@ class ProtocolDiscovery:
         def on_lost(first_offset: Offset, next_offset: Offset, reason: str) -> None:
             log.warning("%s: offsets %d to %d were %s", stream, first_offset, next_offset - 1, reason)
             archiver.losses.note(first_offset, next_offset)
+            watch.lost(stream, first_offset, next_offset, reason)
             archiver.wake()
 
         if anchor.is_first:
@@ -177,6 +201,7 @@ class ProtocolDiscovery:
             archiver.losses.note(Offset(0), seen_to, unseen=True)
             if anchor.missed_from is not None:
                 archiver.losses.note(anchor.missed_from, anchor.next_offset)
+                watch.lost(stream, anchor.missed_from, anchor.next_offset, LOST)
         recorder = StreamRecorder(
             lambda: LiveConnection(self._options.broker, stream.vhost, name="coldstream agent"),
             stream,
@@ -188,9 +213,14 @@ class ProtocolDiscovery:
             segment_bytes=self._options.segment_bytes,
             every_ms=self._options.cut_every_ms,
             max_spool_bytes=self._options.max_spool_bytes,
+            end=self._plan.end,
+            on_recorded=lambda header: watch.recorded(stream, header),
         )
         await recorder.run()
         log.info("%s is not recorded any more", stream)
+        if recorder.has_ended:
+            watch.ended(stream, recorder.next_offset)
+        return recorder.has_ended
 
     def _pins(self, incarnation: Incarnation) -> StreamPins:
         return StreamPins(self._state.pins_of(incarnation), None)

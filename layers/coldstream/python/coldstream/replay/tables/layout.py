@@ -3,6 +3,7 @@
     {path}/stream={name}/date={YYYY-MM-DD}/{stream hash, 12}-{first offset of the span, 20}-{number, 4}.parquet
     {path}/_coldstream/{incarnation}/{first offset of the span, 20}.begun
     {path}/_coldstream/{incarnation}/{first offset of the span, 20}-{next offset, 20}.done
+    {path}/_coldstream/{incarnation}@{window hash, 12}/…    the marks of a replay of a time window
 
 Date and hour are those of the chunk's timestamp, in UTC. Names of streams are untrusted text: they are escaped, as Hive
 and Spark do it, so that none leaves its directory. No reader takes directories whose names begin with "_" for data.
@@ -94,9 +95,12 @@ def escape(value: str) -> str:
     return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", value)
 
 
-def file_stem(incarnation: Incarnation, first_offset: Offset) -> str:
-    """Return the beginning that the names of all files of a span, and of no other span, have in common."""
-    return f"{sha256(incarnation.encode()).hexdigest()[:12]}-{first_offset:020}-"
+def file_stem(incarnation: Incarnation, first_offset: Offset, window: str = "") -> str:
+    """Return the beginning that the names of all files of a span, and of no other span, have in common.
+
+    Spans of another time window are others: they have other messages of the same offsets.
+    """
+    return f"{_digest(incarnation + window)}-{first_offset:020}-"
 
 
 def file_name(stem: str, number: int, form: FileFormat) -> str:
@@ -109,9 +113,13 @@ def leftovers(names: Sequence[str], stem: str, kept: Sequence[str]) -> list[str]
     return [name for name in names if name.rpartition("/")[2].startswith(stem) and name not in set(kept)]
 
 
-def marks_directory(stream: StreamId) -> str:
-    """Return the directory of a stream's marks, with a slash at its end."""
-    return f"{MARKS}/{stream.incarnation}/"
+def marks_directory(stream: StreamId, window: str = "") -> str:
+    """Return the directory of a stream's marks, for a time window if there is one, with a slash at its end."""
+    return f"{MARKS}/{stream.incarnation}{f'@{_digest(window)}' if window else ''}/"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _value(column: PartitionColumn, stream: str, timestamp: TimestampMs) -> str:

@@ -37,14 +37,16 @@ class OffsetSpan:
 
 
 class Marks:
-    """The marks of one stream in a table. Cost of the constructor: a listing, and a read for each unfinished span.
+    """The marks of one stream, or of a time window of it.
+
+    Cost of the constructor: a listing, and a read for each unfinished span.
 
     `done` are the spans that the table has. `begun` are those of which it may have a part.
     """
 
-    def __init__(self, place: TableDirectory, stream: StreamId) -> None:
+    def __init__(self, place: TableDirectory, stream: StreamId, window: str = "") -> None:
         self._place = place
-        self._directory = marks_directory(stream)
+        self._directory = marks_directory(stream, window)
         begun: set[Offset] = set()
         self.done: list[OffsetSpan] = []
         for name in place.names(self._directory):

@@ -14,8 +14,8 @@ from coldstream.replay.request import ReplayRequest
 class TableReport:
     """What became of a request: what was read and written, and what the table had already.
 
-    `again` counts the spans that an interrupted run had begun, and `present` the offsets that the table had. `gaps`
-    were skipped.
+    `again` counts the spans that an interrupted run had begun, `present` the offsets that the table had, `read_bytes`
+    the chunks. `gaps` were skipped.
     """
 
     request: ReplayRequest
@@ -25,6 +25,7 @@ class TableReport:
     spans: int = 0
     again: int = 0
     present: int = 0
+    read_bytes: int = 0
     is_complete: bool = False
     gaps: list[Gap] = field(default_factory=list)
 

@@ -22,7 +22,7 @@ from coldstream.read.scan import ScanSlice, plan_scan
 from coldstream.replay.tables.layout import MARKS
 from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.write import Table, write_span
+from coldstream.replay.tables.write import Table, tell_left_out, write_span
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, Offset
 
@@ -52,16 +52,23 @@ def replay_to_table(
     *,
     span_bytes: int = SPAN_BYTES,
     on_offsets: Callable[[int], None] = lambda _: None,
+    on_gap: Callable[[Gap], None] = lambda _: None,
+    on_done: Callable[[Offset], None] = lambda _: None,
+    resume_at: Offset | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Write the rows of the report's request that the table lacks; call `claim_table` first.
 
     A span that an interrupted run had begun is written to its end, whatever is requested. `report` is kept up to date,
-    also if this raises, and `on_offsets` is called with the number of offsets dealt with. Returns between two spans
-    once `should_stop` is true. Raises GapError at a gap, unless gaps are skipped: what lies before the gap is in the
-    table then, and the next run looks at the gap again.
+    also if this raises, and `on_offsets` is called with the number of offsets dealt with, `on_gap` with each gap that
+    is passed over, and `on_done` with the offset before which all that is requested is in the table. All before
+    `resume_at` is known to be: after it, what the table has already is read once more, to tell what is left out of it.
+    Returns between two spans once `should_stop` is true. Raises GapError at a gap, unless gaps are skipped: what lies
+    before the gap is in the table then, and the next run looks at the gap again.
     """
-    _TableReplay(manifest, objects, table, report, span_bytes, on_offsets, should_stop).run()
+    _TableReplay(
+        manifest, objects, table, report, span_bytes, on_offsets, on_gap, on_done, resume_at, should_stop
+    ).run()
 
 
 @dataclass(slots=True)
@@ -72,17 +79,20 @@ class _TableReplay:
     report: TableReport
     span_bytes: int
     on_offsets: Callable[[int], None]
+    on_gap: Callable[[Gap], None]
+    on_done: Callable[[Offset], None]
+    resume_at: Offset | None
     should_stop: Callable[[], bool]
     marks: Marks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.marks = Marks(self.table.directory, self.report.request.stream)
+        self.marks = Marks(self.table.directory, self.report.request.stream, self.table.window_identity)
 
     def run(self) -> None:
         request = self.report.request
         for span in self.marks.begun:
             self._write_again(span)
-        at = request.start
+        at = request.start if self.resume_at is None else max(request.start, self.resume_at)
         while at < request.end:
             if self.should_stop():
                 return
@@ -92,8 +102,11 @@ class _TableReplay:
                 continue
             present = min(request.end, done.end) - at
             self.report.present += present
+            if self.resume_at is not None:
+                self._tell_left_out(at, min(request.end, done.end))
             self.on_offsets(present)
             at = done.end
+            self.on_done(min(at, request.end))
         self.report.is_complete = True
 
     def _add(self, start: Offset, end: Offset) -> Offset:
@@ -114,6 +127,7 @@ class _TableReplay:
                 return span.end
             self._write(span, step, again=False)
             at = span.end
+            self.on_done(at)
         return end
 
     def _write_again(self, span: OffsetSpan) -> None:
@@ -137,7 +151,16 @@ class _TableReplay:
         report.rows += written.rows
         report.files += len(written.files)
         report.spans += 1
+        report.read_bytes += written.read_bytes
         report.again += again
+
+    def _tell_left_out(self, start: Offset, end: Offset) -> None:
+        """Tell what is left out of a span that the table has: whoever wrote it may have died before it was counted."""
+        for step in plan_scan(self.manifest, self.report.request.stream, start, end, exactly=True):
+            if isinstance(step, Gap):
+                self._pass_over(step)
+            else:
+                tell_left_out(self.objects, self.table, step)
 
     def _planned(self, start: Offset, end: Offset) -> Iterator[list[ScanSlice] | Gap]:
         """Yield slices that are written as one span, and the gaps between them."""
@@ -162,3 +185,4 @@ class _TableReplay:
         if not request.skip_gaps:
             raise GapError(str(request.stream), gap.first_offset, gap.next_offset, gap.reason)
         self.report.gaps.append(gap)
+        self.on_gap(gap)

@@ -94,9 +94,14 @@ class AccessTokens:
     def caller_of(self, authorization: str | None) -> TokenHolder | None:
         """Return who has the token of an Authorization header; None if it has none, or one that is not known."""
         bearer = _BEARER.fullmatch(authorization or "")
-        if bearer is None:
-            return None
-        digest = sha256(bearer["token"].encode()).hexdigest()
+        return None if bearer is None else self.holder_of_token(bearer["token"])
+
+    def holder_of_token(self, token: str) -> TokenHolder | None:
+        """Return who has a token, None if it is not known."""
+        return self.holder_of_digest(sha256(token.encode(errors="surrogatepass")).hexdigest())
+
+    def holder_of_digest(self, digest: str) -> TokenHolder | None:
+        """Return who has the token with this SHA-256, None if it is not known."""
         # All are compared, each in constant time: how long it takes says nothing about any of them.
         found = [grant for grant in self.grants if compare_digest(grant.digest, digest)]
         return TokenHolder(f"token {found[0].name}", tuple(found)) if found else None

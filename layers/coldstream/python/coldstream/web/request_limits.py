@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from coldstream.serve.refusal import BUSY, TOO_MANY, Refusal
 from coldstream.units import MIB
+from coldstream.web.refusal import BUSY, TOO_MANY, Refusal
 
 MAX_CALLERS = 10_000
 """Callers whose requests are counted; of more, the one that was heard of least recently begins anew."""
