@@ -32,6 +32,8 @@ from coldstream.worker.worker import Worker
 from tests.support.segments import MemoryArchive
 from tests.worker.samples import SampleArchive
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 30.0
 STREAMS = 20
 SLOW_S = 0.01
