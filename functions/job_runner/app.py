@@ -10,7 +10,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.dispatch.job_queue import JobQueue, SqsJobQueue, job_of
-from coldstream.dispatch.job_slice import SliceOutcome, SliceReport, run_slice
+from coldstream.dispatch.job_slice import MessageOutcome, SliceReport, run_slice
 from coldstream.dispatch.settings import DispatchSettings
 from coldstream.errors import InvalidSettingError
 from coldstream.jobs.store import JobStore
@@ -45,7 +45,7 @@ def _tell(job_id: str, report: SliceReport) -> None:
         facts |= {"kind": job.kind, "state": job.state, "reason": job.reason, "done": job.progress.done}
     tell = logger.error if report.has_failed else logger.info
     tell("a slice", **facts)
-    metrics.add_metric("JobSlices", MetricUnit.Count, int(report.outcome is SliceOutcome.RAN))
+    metrics.add_metric("JobSlices", MetricUnit.Count, int(report.outcome is MessageOutcome.RAN))
     metrics.add_metric("JobFailures", MetricUnit.Count, int(report.has_failed))
 
 
