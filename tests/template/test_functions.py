@@ -30,6 +30,7 @@ def test_every_function_has_its_handler_and_is_called_by_something(template: Tem
         "UploadFunction",
         "ResolverFunction",
         "ApiFunction",
+        "ConsoleFunction",
         *SCHEDULED,
     }
     for function in template.functions:

@@ -63,8 +63,9 @@ def deploy(
         expressions = {f"Local{number}": value for number, value in enumerate(_expressions(template.functions))}
         body["Outputs"] = {**outputs, **{name: {"Value": value} for name, value in expressions.items()}}
         values = _create_stack(environment, stack_name, body, parameters)
-        resolved = iter([values[name] for name in expressions])
-        functions = tuple([_resolve(function, resolved, environment) for function in template.functions])
+        resolved = iter([values.get(name, "") for name in expressions])
+        found = [_resolve(function, resolved, environment) for function in template.functions]
+        functions = tuple([function for function in found if function is not None])
     except (BotoCoreError, ClientError, ResponseParserError, KeyError) as err:
         undeploy(stack_name, environment, elsewhere)
         raise UnavailableError(
@@ -134,18 +135,27 @@ def _create_elsewhere(service: Any, name: str, resource: Mapping[str, Any]) -> N
 def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression]:
     """Yield the expressions of each function, in the order in which `_resolve` takes their values."""
     for function in functions:
-        yield {"Fn::Sub": _ARN % function.name}
-        yield from function.environment.values()
-        for queue in function.queues:
-            yield queue.queue_arn
+        values = [*function.environment.values(), *(queue.queue_arn for queue in function.queues)]
+        if function.condition is not None:
+            # What a function refers to that is not there need not be there, either.
+            values = [{"Fn::If": [function.condition, value, ""]} for value in values]
+            yield {"Fn::If": [function.condition, {"Fn::Sub": _ARN % function.name}, ""]}
+        else:
+            yield {"Fn::Sub": _ARN % function.name}
+        yield from values
 
 
-def _resolve(function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
+def _resolve(
+    function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]
+) -> DeployedFunction | None:
+    """Return a function with the next values; None if its condition does not hold."""
     arn = next(values)
     variables = {name: next(values) for name in function.environment}
+    queue_arns = [next(values) for _ in function.queues]
+    if not arn:
+        return None
     queues = []
-    for queue in function.queues:
-        queue_arn = next(values)
+    for queue, queue_arn in zip(function.queues, queue_arns, strict=True):
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         queues.append(QueueConfig(url, queue_arn, queue.batch_size, queue.reports_failures))
     config = FunctionConfig(
