@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client history-checker durable-streams browser demo check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client history-checker durable-streams browser demo demo-console axe screenshots check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,6 +52,9 @@ durable-streams:  ## Fetch the conformance suite of the protocol that coldstream
 browser:  ## Install Debian's Chromium, if that is possible here
 	@scripts/install-browser
 
+axe:  ## Fetch axe-core, by which tests find what keeps people from using the console
+	@scripts/fetch-axe
+
 docker:  ## Install Debian's Docker engine if none answers and that is possible here
 	@scripts/install-docker
 
@@ -64,6 +67,12 @@ java:  ## Install Debian's Java, if that is possible here
 demo: setup broker  ## Archive a real broker's stream and read every message back
 	@$(BIN)/python scripts/demo.py
 
+demo-console: setup broker  ## Archive a real broker's streams, live, and show them in the console until Ctrl-C
+	@$(BIN)/python scripts/demo_console.py
+
+screenshots: setup browser  ## Make the pictures of docs/console.md again
+	@COLDSTREAM_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/console/test_browser.py -k picture
+
 # For the loop of change and test. `make test` has the rest.
 check: lint  ## Lint, and run the tests that need no server, in under 90 seconds
 	@$(BIN)/python -m pytest -q -n 3 -m "not server and not slow"
@@ -75,7 +84,7 @@ JOBS ?= 4
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
 LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
-test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client history-checker durable-streams browser  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
+test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client history-checker durable-streams browser axe  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 

@@ -29,6 +29,7 @@ from coldstream.operate.aws_stack import AwsStack
 from coldstream.operate.doctor import Doctor, StackPlace
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.secrets import read_secret
+from coldstream.store.settings import METRICS_NAMESPACE
 
 KEPT_S = 300
 """How long it may take until a token that was taken out of the secret is not taken any more."""
@@ -43,7 +44,7 @@ OPTIONS = ConsoleOptions(
     slice_s=1.5,
 )
 logger = Logger(service="console")
-metrics = Metrics(service="console")
+metrics = Metrics(namespace=METRICS_NAMESPACE, service="console")
 _made: dict[str, tuple[Mangum, float]] = {}
 
 

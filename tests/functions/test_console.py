@@ -58,7 +58,6 @@ def secret(monkeypatch: pytest.MonkeyPatch, aws: str, table_name: str, s3_object
     monkeypatch.setenv("COLDSTREAM_TABLE", table_name)
     monkeypatch.setenv("COLDSTREAM_BUCKET", s3_objects.bucket)
     monkeypatch.delenv("COLDSTREAM_LOCAL", raising=False)
-    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "archive")
     name = f"console-{table_name}"
     boto3.client("secretsmanager").create_secret(Name=name, SecretString=json.dumps({"tokens": LINES, "key": "k" * 64}))
     monkeypatch.setenv("COLDSTREAM_CONSOLE_SECRET", name)
