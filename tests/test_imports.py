@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 OUTSIDE = {
     "functions": STORE
-    | {"api", "archive", "console", "dispatch", "flow", "jobs", "resolve", "runtime", "upkeep"}
+    | {"api", "archive", "browse", "console", "dispatch", "flow", "jobs", "resolve", "runtime", "upkeep"}
     | UPKEEP,
     "spark": READ | {"compact", "terminal", "live", "replay", "rows"} | UPKEEP,
     "scripts": set(MAY_IMPORT) - {"api", "cli", "runtime"},

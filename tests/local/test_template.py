@@ -90,7 +90,7 @@ def test_what_is_left_for_cloudformation_has_nothing_of_sams_and_nothing_that_a_
     template = load_template(written(tmp_path, MINIMAL))
     assert set(template.body["Resources"]) == {"Bucket", "Queue"}
     assert set(template.outputs) == {"Name"}
-    assert template.api_outputs == ()
+    assert template.api_outputs == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ Outputs:
 """
     template = load_template(written(tmp_path, text))
     assert set(template.outputs) == {"Url"}
-    assert template.api_outputs == ("Url",)
+    assert template.api_outputs == {"Url": "Served"}
 
 
 @pytest.mark.parametrize("text", ["", "- a list", "Resources: {A: {}}", "Resources: [", "Resources: {A: 1}"])

@@ -95,6 +95,27 @@ def test_every_package_that_the_project_needs_is_one_that_functions_import() -> 
     assert needed <= packages_of_others()
 
 
-def test_every_package_that_functions_import_is_pinned_for_the_layer() -> None:
-    pins = re.findall(r"^([a-z0-9_-]+)==", (LAYER / "python/requirements.txt").read_text(), re.MULTILINE)
-    assert packages_of_others() - {name.replace("-", "_") for name in pins} == NOT_IN_THE_LAYER
+def pinned(path: Path) -> set[str]:
+    """List the packages of a file of pins, by the names that they are imported by."""
+    return {name.replace("-", "_") for name in re.findall(r"^([a-z0-9_-]+)==", path.read_text(), re.MULTILINE)}
+
+
+def test_every_package_that_functions_import_is_pinned_for_the_layer_or_the_function() -> None:
+    of_layer = pinned(LAYER / "python/requirements.txt")
+    of_functions = {name for path in (ROOT / "functions").glob("*/requirements.txt") for name in pinned(path)}
+    assert packages_of_others() - of_layer - of_functions == NOT_IN_THE_LAYER
+
+
+def test_what_a_function_brings_itself_is_imported_by_it_alone() -> None:
+    """Another function would find it missing only on Lambda."""
+    console = ROOT / "functions/console"
+    others = [path for path in handlers() if path.parent != console]
+    found, waiting = set[str](), list(others)
+    while waiting:
+        for name in imports(waiting.pop()):
+            parts = name.split(".")
+            parents = {".".join(parts[:end]) for end in range(1, len(parts) + 1)} & MODULES.keys() - found
+            waiting += [MODULES[parent] for parent in parents]
+            found |= parents
+    roots = {name.partition(".")[0] for path in (*others, *map(MODULES.__getitem__, found)) for name in imports(path)}
+    assert not roots & (pinned(console / "requirements.txt") - pinned(LAYER / "python/requirements.txt"))

@@ -21,7 +21,7 @@ from coldstream.units import TimestampMs, now_ms
 from coldstream.web.access_tokens import AccessTokens
 from tests.support.shown_archive import ShownArchive, shown_archive
 
-UNLIMITED = ConsoleOptions(requests_per_s=0)
+UNLIMITED = ConsoleOptions(requests_per_s=0, version="0.1.0")
 
 
 def access_of(

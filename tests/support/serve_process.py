@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,6 +43,14 @@ class ServeProcess:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
+
+    @contextmanager
+    def started(self) -> Iterator[Self]:
+        """Kill it at the end of the block; it was started before."""
+        try:
+            yield self
+        finally:
+            self.__exit__(None, None, None)
 
     def start(self) -> None:
         """Start it, and wait until it listens."""

@@ -32,6 +32,7 @@ def test_every_function_has_its_handler_and_is_called_by_something(template: Tem
         "ResolverFunction",
         "ApiFunction",
         "JobRunnerFunction",
+        "ConsoleFunction",
         *SCHEDULED,
     }
     for function in template.functions:

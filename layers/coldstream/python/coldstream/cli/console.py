@@ -131,6 +131,7 @@ def console(
     """
     import os
 
+    import coldstream
     from coldstream.cli.agent_client import check_agent_url, fetch_agent_status
     from coldstream.cli.named_brokers import named_brokers
     from coldstream.cli.quantities import duration_ms_of
@@ -144,6 +145,7 @@ def console(
     options = ConsoleOptions(
         host_names=tuple(host_name or ()),
         is_read_only=read_only,
+        version=coldstream.__version__,
         session_s=(duration_ms_of("session", session) or 0) // 1000,
     )
     tokens = None if token_file is None else AccessTokens.read(token_file)

@@ -27,6 +27,7 @@ class ConsoleOptions:
     max_download_bytes: int | None = None
     slice_bytes: int = 32 * MIB
     slice_s: float = 2.0
+    version: str = ""
 
     def __post_init__(self) -> None:
         """Raise InvalidSettingError for what cannot work."""

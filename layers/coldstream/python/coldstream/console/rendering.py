@@ -10,7 +10,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from coldstream import __version__
 from coldstream.console import words
 from coldstream.console.json_markup import json_markup
 from coldstream.console.page_request import PageRequest
@@ -46,7 +45,6 @@ def make_environment(static: Mapping[str, StaticFile]) -> Environment:
         "path_of": path_of,
         "site_sections": _SECTIONS,
         "themes": THEMES,
-        "version": __version__,
     }
     return made
 

@@ -63,8 +63,9 @@ def deploy(
         expressions = {f"Local{number}": value for number, value in enumerate(_expressions(template.functions))}
         body["Outputs"] = {**outputs, **{name: {"Value": value} for name, value in expressions.items()}}
         values = _create_stack(environment, stack_name, body, parameters)
-        resolved = iter([values[name] for name in expressions])
-        functions = tuple([_resolve(function, resolved, environment) for function in template.functions])
+        resolved = iter([values.get(name, "") for name in expressions])
+        found = [_resolve(function, resolved, environment) for function in template.functions]
+        functions = tuple([function for function in found if function is not None])
     except (BotoCoreError, ClientError, ResponseParserError, KeyError) as err:
         undeploy(stack_name, environment, elsewhere)
         raise UnavailableError(
@@ -134,13 +135,18 @@ def _create_elsewhere(service: Any, name: str, resource: Mapping[str, Any]) -> N
 def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression]:
     """Yield the expressions of each function, in the order in which `_resolve` takes their values."""
     for function in functions:
-        yield {"Fn::Sub": _ARN % function.name}
-        yield from function.environment.values()
+        values = [*function.environment.values()]
         for queue in function.queues:
-            yield queue.queue_arn
-            yield _as_text(queue.is_enabled)
+            values += [queue.queue_arn, _as_text(queue.is_enabled)]
         if function.schedule is not None:
-            yield function.schedule.state
+            values.append(function.schedule.state)
+        if function.condition is not None:
+            # What a function refers to that is not there need not be there, either.
+            values = [{"Fn::If": [function.condition, value, ""]} for value in values]
+            yield {"Fn::If": [function.condition, {"Fn::Sub": _ARN % function.name}, ""]}
+        else:
+            yield {"Fn::Sub": _ARN % function.name}
+        yield from values
 
 
 def _as_text(expression: Expression) -> Expression:
@@ -152,12 +158,18 @@ def _as_text(expression: Expression) -> Expression:
     return [_as_text(value) for value in expression] if isinstance(expression, list) else expression
 
 
-def _resolve(function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]) -> DeployedFunction:
+def _resolve(
+    function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]
+) -> DeployedFunction | None:
+    """Return a function with the next values; None if its condition does not hold."""
     arn = next(values)
     variables = {name: next(values) for name in function.environment}
+    of_queues = [(next(values), next(values)) for _ in function.queues]
+    state = "" if function.schedule is None else next(values)
+    if not arn:
+        return None
     queues = []
-    for queue in function.queues:
-        queue_arn, is_enabled = next(values), next(values)
+    for queue, (queue_arn, is_enabled) in zip(function.queues, of_queues, strict=True):
         if is_enabled == "false":
             continue
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
@@ -172,7 +184,7 @@ def _resolve(function: TemplateFunction, values: Iterator[str], environment: Map
         bool(function.apis),
         prefix=function.prefix,
     )
-    every_s = function.schedule.every_s if function.schedule is not None and next(values) == "ENABLED" else None
+    every_s = function.schedule.every_s if function.schedule is not None and state == "ENABLED" else None
     return DeployedFunction(function, replace(config, every_s=every_s), variables)
 
 

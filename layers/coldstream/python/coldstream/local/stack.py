@@ -183,9 +183,14 @@ class EmulatedStack:
         stack_name = f"coldstream-local-{uuid.uuid4().hex[:8]}"
         self._deployment = deploy(self._template, aws, stack_name=stack_name, parameters=self._parameters)
         self._start_functions(aws)
-        default = next((one for one in self._deployed() if one.config.http and not one.config.prefix), None)
-        url = self._addresses[default.config.name] if default is not None else ""
-        outputs = {**self._deployment.outputs, **dict.fromkeys(self._template.api_outputs, url)}
+        urls = {
+            api: self._addresses[one.config.name]
+            for one in self._deployed()
+            for api in one.function.apis
+            if not one.config.prefix
+        }
+        of_apis = {name: urls[api] for name, api in self._template.api_outputs.items() if api in urls}
+        outputs = {**self._deployment.outputs, **of_apis}
         self.environment = {**aws, **{_setting(name): value for name, value in outputs.items()}}
         self._stopping.clear()
         self._restarter = threading.Thread(
@@ -251,9 +256,15 @@ class EmulatedStack:
         known = urlsplit(self._addresses.get(config.name, "")).port
         if config.prefix or not config.http:
             return replace(config, port=known or 0)
-        others = {one.config.prefix: self._addresses.get(one.config.name) for one in self._deployed()}
-        forwards = {prefix: url for prefix, url in others.items() if prefix and url is not None}
-        return replace(config, port=known or self._port, forwards=forwards)
+        mine = next(one for one in self._deployed() if one.config.name == config.name)
+        forwards = {}
+        for one in self._deployed():
+            url = self._addresses.get(one.config.name)
+            if one.config.prefix and url is not None and set(one.function.apis) & set(mine.function.apis):
+                forwards[one.config.prefix] = url
+        # The port that was asked for is that of the first API, which is the resolver's.
+        first = next(one for one in self._deployed() if one.config.http and not one.config.prefix)
+        return replace(config, port=known or (self._port if first is mine else 0), forwards=forwards)
 
     def _path(self, *directories: Path) -> str:
         """Return a PYTHONPATH: `directories`, then the coldstream that runs now, then what was inherited."""

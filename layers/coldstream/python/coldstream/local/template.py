@@ -31,6 +31,7 @@ _LOCAL = frozenset(
         "AWS::Events::Rule",
         "AWS::S3::Bucket",
         "AWS::SQS::Queue",
+        "AWS::SecretsManager::Secret",
     }
 )
 _PROXY = re.compile(r"(?P<prefix>/[A-Za-z0-9_-]+)/\{proxy\+\}")
@@ -69,6 +70,7 @@ class TemplateFunction:
     """A function as the template declares it, globals merged in.
 
     `apis` are the HTTP APIs that have a route to it: the default one, or that of all paths below `prefix`.
+    With a `condition` of the template that does not hold, there is no such function.
     """
 
     name: str
@@ -82,6 +84,7 @@ class TemplateFunction:
     schedule: ScheduleSource | None
     apis: tuple[str, ...]
     prefix: str = ""
+    condition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,14 @@ class Template:
     """A template: its functions, and `body`, the part that CloudFormation creates on a laptop.
 
     `outputs` are expressions by name, without those that refer to something left out. CloudFormation cannot resolve the
-    ones named in `api_outputs`: they refer to the HTTP API that the stack serves itself.
+    ones named in `api_outputs`: each refers to the HTTP API whose name it has there, which the stack serves itself.
     """
 
     path: Path
     body: Mapping[str, Any]
     functions: tuple[TemplateFunction, ...]
     outputs: Mapping[str, Mapping[str, Any]]
-    api_outputs: tuple[str, ...]
+    api_outputs: Mapping[str, str]
 
 
 def find_template(path: Path | None = None) -> Path:
@@ -126,21 +129,23 @@ def load_template(path: Path) -> Template:
 def _template(path: Path, document: Mapping[str, Any]) -> Template:
     resources = document["Resources"]
     functions = tuple(_functions(path.parent, document.get("Globals", {}).get("Function", {}), resources))
-    prefixes = [function.prefix for function in functions if function.apis]
-    if len(prefixes) > len(set(prefixes)):
+    places = [(api, function.prefix) for function in functions for api in function.apis]
+    if len(places) > len(set(places)):
         raise InvalidSettingError("template", "two functions have the same route of an HTTP API; one can be served")
     kept = {name: resource for name, resource in resources.items() if _is_local(resource)}
     left_out = set(resources) - set(kept)
     _require_kept(functions, kept, resources, left_out)
     served = {api for function in functions for api in function.apis}
-    outputs, api_outputs = {}, []
+    outputs: dict[str, Mapping[str, Any]] = {}
+    api_outputs: dict[str, str] = {}
     for name, output in document.get("Outputs", {}).items():
         references = set(_references(output))
         if not references & (left_out - served):
             outputs[name] = output
-            api_outputs.extend([name] if references & served else [])
+            for api in references & served:
+                api_outputs[name] = api
     body = {section: document[section] for section in ("Parameters", "Mappings", "Conditions") if section in document}
-    return Template(path, {**body, "Resources": kept}, functions, outputs, tuple(api_outputs))
+    return Template(path, {**body, "Resources": kept}, functions, outputs, api_outputs)
 
 
 def _is_local(resource: Mapping[str, Any]) -> bool:
@@ -208,6 +213,7 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
             schedule=next(filter(None, (_schedule(event) for event in events)), None),
             apis=tuple(api for api, _ in routes),
             prefix=next((prefix for _, prefix in routes), ""),
+            condition=resource.get("Condition"),
         )
 
 
