@@ -63,6 +63,7 @@ class KillFigures:
     """What happened."""
 
     kills: int = 0
+    at_work: int = 0
     pauses: int = 0
     asked: int = 0
     published: int = 0
@@ -73,11 +74,11 @@ class KillFigures:
 
     def text(self) -> str:
         return (
-            f"{self.kills} kills, {self.pauses} workers stopped and continued after others took over, {self.asked} jobs"
-            f" paused and resumed, {self.takeovers} times a job taken; {self.published} messages published: all are in"
-            " the archive, the stream, the super stream and the table, once and in order;"
-            f" {self.doubled_in_queue} came to the queue again; {self.rounds} loads and exports that ended, all exact;"
-            f" {self.seconds:.0f} s"
+            f"{self.kills} kills, {self.at_work} of workers that had jobs; {self.pauses} workers stopped and continued"
+            f" after others took over; {self.asked} jobs paused and resumed; {self.takeovers} times a job taken;"
+            f" {self.published} messages published: all are in the archive, the stream, the super stream and the table,"
+            f" once and in order; {self.doubled_in_queue} came to the queue again; {self.rounds} loads and exports that"
+            f" ended, all exact; {self.seconds:.0f} s"
         )
 
 
@@ -87,10 +88,16 @@ class WorkerProcess:
     def __init__(self, environment: dict[str, str], state: Path, log: Path) -> None:
         command = [sys.executable, "-m", "coldstream", "worker", "--concurrency", "8", "--lease", f"{LEASE_S:g}s"]
         command += ["--poll", "300ms", "--state", str(state)]
+        self._log, self._log_from = log, log.stat().st_size if log.exists() else 0
         with log.open("ab") as file:
             self.process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
+
+    def has_taken_a_job(self) -> bool:
+        with self._log.open("rb") as file:
+            file.seek(self._log_from)
+            return any(b'"message": "job ' in line and b" begins" in line for line in file)
 
     def kill(self) -> None:
         self.process.kill()
@@ -237,7 +244,7 @@ class KillWorld:
     def _start(self, number: int) -> WorkerProcess:
         # Some have a directory that earlier workers had, and some a fresh one, as on another machine.
         state = self.directory / f"state-{number}-{self.rng.randrange(3)}"
-        return WorkerProcess(self.environment, state, self.directory / "workers.log")
+        return WorkerProcess(self.environment, state, self.directory / f"worker-{number}.log")
 
     def _end_workers(self) -> None:
         for worker in self.workers:
@@ -247,8 +254,12 @@ class KillWorld:
         """Kill workers at random so often, each of which is replaced at once; meanwhile ask jobs to pause, too."""
         began = time.monotonic()
         while self.figures.kills < kills:
-            time.sleep(self.rng.uniform(0.3, 2.0))
             number = self.rng.randrange(WORKERS)
+            # Now and then one that has just begun; else one that is at work.
+            if self.rng.random() < 0.85:
+                self._await_work(number)
+            time.sleep(self.rng.uniform(0, 2.0))
+            self.figures.at_work += self.workers[number].has_taken_a_job()
             if self.rng.random() < 0.15:
                 self._pause_worker(number)
             if self.rng.random() < 0.2:
@@ -265,6 +276,12 @@ class KillWorld:
         self._judge()
         self.figures.takeovers = sum(self.jobs.get(job.id).epoch for job in self.long)
         self.figures.seconds = time.monotonic() - began
+
+    def _await_work(self, number: int) -> None:
+        deadline = time.monotonic() + SETTLES_WITHIN_S
+        while not self.workers[number].has_taken_a_job():
+            assert time.monotonic() < deadline, "a worker takes no job"
+            time.sleep(0.05)
 
     def _pause_worker(self, number: int) -> None:
         """Stop a worker until others have its jobs, and let it go on for a moment: it must do no harm."""
