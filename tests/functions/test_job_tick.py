@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from coldstream.dispatch.dispatcher import Dispatcher
 from coldstream.dispatch.emr_jobs import EmrJobs, is_on_emr
 from tests.dispatch.emr import MemoryEmr
 from tests.dispatch.queues import MemoryJobQueue
@@ -29,10 +30,9 @@ def queue() -> MemoryJobQueue:
 @pytest.fixture
 def app(world: UpkeepWorld, queue: MemoryJobQueue, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = load_function("job_tick")
-    monkeypatch.setattr(module, "archive", lambda: SimpleNamespace(table=world.table, objects=world.objects))
-    monkeypatch.setattr(module, "queue", lambda: queue)
     emr = EmrJobs(world.jobs, world.table, MemoryEmr(), 3600)
-    monkeypatch.setattr(module, "emr", lambda: emr)
+    dispatcher = Dispatcher(world.jobs, world.table, world.clock, queue, emr)
+    monkeypatch.setattr(module, "dispatcher", lambda: dispatcher)
     return module
 
 
@@ -71,11 +71,3 @@ def test_short_of_time_it_leaves_the_rest_to_the_next(app: ModuleType, world: Up
         world.create("compact")
     assert called(app, remaining_ms=1)["sent"] == 1
     assert called(app)["sent"] == 3
-
-
-def test_without_queue_and_emr_it_opens_neither(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("JOBS_QUEUE", "EMR_APPLICATION", "EMR_ROLE", "EMR_SCRIPTS"):
-        monkeypatch.delenv(f"COLDSTREAM_{name}", raising=False)
-    module = load_function("job_tick")
-    monkeypatch.setattr(module, "archive", lambda: SimpleNamespace(table=None, objects=None))
-    assert (module.queue(), module.emr()) == (None, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coldstream.dispatch.dispatcher import Dispatcher
 from coldstream.dispatch.emr_jobs import EmrJobs
 from coldstream.dispatch.job_queue import message_of
 from coldstream.jobs.job import Job, JobState
@@ -85,9 +86,11 @@ def never_used_at_all(stack: Stack, role: str, requests: list[Request]) -> set[s
 def test_the_tick_may_make_every_call_that_it_makes(upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
     upkeep.archive(STREAM, *[Encoding.IDENTITY] * 2)
     app = upkeep.load("job_tick")
-    monkeypatch.setattr(app, "queue", MemoryJobQueue)
     emr, runs = MemoryEmr(), 0
-    monkeypatch.setattr(app, "emr", lambda: EmrJobs(store_of(upkeep), upkeep.table, emr, 3600))
+    store = store_of(upkeep)
+    runs_of = EmrJobs(store, upkeep.table, emr, 3600)
+    dispatcher = Dispatcher(store, upkeep.table, upkeep.now, MemoryJobQueue(), runs_of)
+    monkeypatch.setattr(app, "dispatcher", lambda: dispatcher)
     for spec in ({"kind": "compact"}, {"kind": "compact", "runner": "emr"}, {"kind": "store", "streams": ["*"]}):
         store_of(upkeep).create(parse_spec(spec))
     store_of(upkeep).create(parse_spec({"kind": "store", "streams": ["*"], "runner": "lambda"}))

@@ -65,6 +65,7 @@ def worker(
 
     from coldstream.cli.quantities import duration_ms_of
     from coldstream.cli.stores import open_archive
+    from coldstream.dispatch.dispatcher import Dispatcher
     from coldstream.jobs.store import JobStore
     from coldstream.web.json_log import log_as_json
     from coldstream.worker.brokers import BrokerBook
@@ -87,7 +88,7 @@ def worker(
     archive = open_archive(_connections(options))
     log_as_json()
     tools = WorkerTools.open(archive, brokers, options.state)
-    working = Worker(JobStore(archive.table), kinds_of(tools), options)
+    working = Worker(JobStore(archive.table), kinds_of(tools), options, dispatcher=Dispatcher.of_environment(archive))
     with ExitStack() as stack:
         if listening is not None:
             server = WorkerStatusServer(working.metrics, host=listening[0], port=listening[1])
