@@ -61,7 +61,7 @@ class Dispatcher:
         Cost: nothing without queue and EMR; else that of `size_of`, once for each run.
         """
         if job.spec.runner != "auto" or is_on_emr(job):
-            return job.spec.runner == Runner.WORKER and not is_on_emr(job)
+            return job.spec.runner == "worker" and not is_on_emr(job)
         run = f"{job.id} {job.runs}"
         if run not in self.chosen:
             if len(self.chosen) > MOST_JOBS:

@@ -7,7 +7,7 @@ coldstream_worker_messages_total{kind}           what its jobs have dealt with, 
 coldstream_worker_bytes_total{kind}
 coldstream_worker_failures_total{kind}
 coldstream_worker_skipped_total{kind}
-coldstream_worker_lag_seconds{kind,job}          of each job that goes on and says so
+coldstream_worker_lag_seconds{kind,job_id}          of each job that goes on and says so
 coldstream_worker_looked_seconds                 since the last look at the table that succeeded
 coldstream_worker_table_failures_total           looks that failed
 """
@@ -141,7 +141,7 @@ class WorkerMetrics:
         lines.append("# TYPE coldstream_worker_lag_seconds gauge")
         for run in running:
             if run.progress.lag_ms is not None:
-                labels = f'kind="{run.job.kind.value}",job="{run.job.id}"'
+                labels = f'kind="{run.job.kind.value}",job_id="{run.job.id}"'
                 lines.append(f"coldstream_worker_lag_seconds{{{labels}}} {run.progress.lag_ms / 1000:.3f}")
         lines += [
             "# TYPE coldstream_worker_looked_seconds gauge",

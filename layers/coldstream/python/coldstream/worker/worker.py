@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping
 
 from coldstream.dispatch.dispatcher import Dispatcher
-from coldstream.dispatch.runner import Runner
 from coldstream.errors import ColdstreamError, CorruptionError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs.attempt import KEEP_EVERY_S, Kind, LeaseWatch, acquire, run_attempt
@@ -135,7 +134,7 @@ class Worker:
 
     def _is_for_worker(self, job: Job) -> bool:
         if self._dispatcher is None:
-            return job.spec.runner in {"auto", Runner.WORKER}
+            return job.spec.runner in {"auto", "worker"}
         return self._dispatcher.is_for_worker(job)
 
     def _report_unreadable(self, err: CorruptionError) -> None:
