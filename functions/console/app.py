@@ -5,6 +5,7 @@ Tokens do that, from a secret that is read again every few minutes. Without any,
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from functools import partial
@@ -58,7 +59,14 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     except ColdstreamError:
         logger.exception("the console cannot be shown")
         return {"statusCode": 503, "headers": {"Content-Type": "text/plain"}, "body": "The console is not set up.\n"}
-    answer: dict[str, Any] = application(event, context)  # type: ignore[arg-type]  # both know what a context is
+    # Mangum takes the thread's loop, which only the main thread has by itself.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        answer: dict[str, Any] = application(event, context)  # type: ignore[arg-type]  # both know what a context is
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
     return answer
 
 
