@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resolve": STORE,
     "scrub": STORE | {"flow"},
     "runtime": STORE | {"archive", "resolve"},
-    "api": STORE | {"browse", "jobs", "resolve", "runtime"},
+    "api": STORE | {"browse", "dispatch", "jobs", "resolve", "runtime"},
     # Beside a broker.
     "live": MANIFEST,
     "management": READ,
@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rebuild": STORE | {"flow"},
     "replay": READ | {"terminal", "live", "routing", "rows"},
     "web": STORE | {"resolve"},
-    "console": READ | {"browse", "jobs", "web"},
+    "console": READ | {"browse", "dispatch", "jobs", "web"},
     "serve": STORE | {"resolve", "streams", "web"},
     "routing": MANIFEST,
     "shards": READ | {"archive", "terminal", "ingest", "live", "management", "queues", "replay", "routing"},
@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dispatch": STORE | {"flow", "jobs", "compact", "erase", "lifecycle", "scrub", "upkeep"},
     "queues": READ | {"archive", "ingest"},
     "worker": READ
-    | {"agent", "archive", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
+    | {"agent", "archive", "dispatch", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
     | {"routing", "rows", "upkeep"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ
     | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"browse", "console", "groups", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
+    | {"browse", "console", "dispatch", "groups", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
     | UPKEEP,
 }
 OUTSIDE = {

@@ -10,10 +10,9 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.dispatch.job_queue import JobQueue, SqsJobQueue, job_of
-from coldstream.dispatch.job_slice import SliceOutcome, SliceReport, run_slice
+from coldstream.dispatch.job_slice import MessageOutcome, SliceReport, run_slice
 from coldstream.dispatch.settings import DispatchSettings
 from coldstream.errors import InvalidSettingError
-from coldstream.jobs.job import JobState
 from coldstream.jobs.store import JobStore
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.settings import METRICS_NAMESPACE
@@ -44,11 +43,10 @@ def _tell(job_id: str, report: SliceReport) -> None:
     facts: dict[str, Any] = {"job": job_id, "outcome": report.outcome, "continued": report.is_continued}
     if job is not None:
         facts |= {"kind": job.kind, "state": job.state, "reason": job.reason, "done": job.progress.done}
-    has_failed = job is not None and (job.state is JobState.FAILED or bool(job.failed_runs and not job.cursor))
-    tell = logger.error if has_failed else logger.info
+    tell = logger.error if report.has_failed else logger.info
     tell("a slice", **facts)
-    metrics.add_metric("JobSlices", MetricUnit.Count, report.outcome is SliceOutcome.RAN)
-    metrics.add_metric("JobFailures", MetricUnit.Count, job is not None and job.state is JobState.FAILED)
+    metrics.add_metric("JobSlices", MetricUnit.Count, int(report.outcome is MessageOutcome.RAN))
+    metrics.add_metric("JobFailures", MetricUnit.Count, int(report.has_failed))
 
 
 @metrics.log_metrics
@@ -76,6 +74,7 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
             # Whatever it is, the message comes again, and at last to the dead-letter queue.
             logger.exception("failed", message_id=record["messageId"])
             failed.append({"itemIdentifier": record["messageId"]})
+            metrics.add_metric("JobSlices", MetricUnit.Count, 0)
             continue
         _tell(job_id, report)
     return {"batchItemFailures": failed}

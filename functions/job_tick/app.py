@@ -9,13 +9,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from coldstream.dispatch.emr_jobs import EmrJobs
-from coldstream.dispatch.emr_run import EmrServerless
-from coldstream.dispatch.job_queue import JobQueue, SqsJobQueue
-from coldstream.dispatch.runner import Runner
-from coldstream.dispatch.settings import DispatchSettings
-from coldstream.dispatch.tick import TickReport, gauges, tick
-from coldstream.jobs.store import JobStore
+from coldstream.dispatch.dispatcher import Dispatcher
+from coldstream.dispatch.tick import TickReport, gauges
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.settings import METRICS_NAMESPACE
 
@@ -27,32 +22,9 @@ metrics = Metrics(namespace=METRICS_NAMESPACE, service="jobs")
 
 
 @cache
-def archive() -> OpenArchive:
-    """Open the archive at the first event of this execution environment, which keeps its connections."""
-    return OpenArchive.of_environment()
-
-
-@cache
-def queue() -> JobQueue | None:
-    """Open the queue at the first event, if one is configured."""
-    url = DispatchSettings.from_environment().queue_url
-    return None if url is None else SqsJobQueue(url)
-
-
-@cache
-def emr() -> EmrJobs | None:
-    """Open EMR at the first event, if it is configured."""
-    settings, opened = DispatchSettings.from_environment().emr, archive()
-    if settings is None:
-        return None
-    store = JobStore(opened.table, opened.objects.clock)
-    return EmrJobs(store, opened.table, EmrServerless(settings, opened.settings), opened.settings.url_expiry_s)
-
-
-@cache
-def chosen() -> dict[str, Runner]:
-    """Return what this execution environment remembers of who runs what."""
-    return {}
+def dispatcher() -> Dispatcher:
+    """Open queue and EMR, so far as they are configured, at the first event. It remembers who runs what."""
+    return Dispatcher.of_environment(OpenArchive.of_environment())
 
 
 def _count(report: TickReport) -> None:
@@ -72,20 +44,15 @@ def _count(report: TickReport) -> None:
 @logger.inject_lambda_context
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001  a schedule's
     """Look at all open jobs, and return what was done about them."""
-    opened = archive()
-    clock = opened.objects.clock
-    report = tick(
-        JobStore(opened.table, clock),
-        opened.table,
-        clock(),
-        queue(),
-        emr(),
-        should_stop=lambda: context.get_remaining_time_in_millis() < STOP_BEFORE_MS,
-        chosen=chosen(),
-    )
+    report = dispatcher().tick(lambda: context.get_remaining_time_in_millis() < STOP_BEFORE_MS)
     for problem in report.problems:
         logger.warning(problem)
     _count(report)
-    done = {"sent": report.sent, "started": report.started, "followed": report.followed, "failed": report.failed}
+    done: dict[str, Any] = {
+        "sent": report.sent,
+        "started": report.started,
+        "followed": report.followed,
+        "failed": report.failed,
+    }
     logger.info("done", **done, states=report.states, problems=len(report.problems))
     return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -32,12 +33,23 @@ def asked(report: str) -> int:
     return int(told[1])
 
 
+def without_opaque_texts(source: Path, directory: Path) -> Path:
+    """Write a document without the parameters whose values only an earlier answer has: nobody else can make them."""
+    document = json.loads(source.read_text())
+    for path, methods in document["paths"].items():
+        for operation in methods.values() if path.startswith("/v1/stream") else ():
+            operation["parameters"] = [each for each in operation["parameters"] if each["name"] != "cursor"]
+    written = directory / source.name
+    written.write_text(json.dumps(document))
+    return written
+
+
 def test_nothing_is_found_in_the_api_of_jobs_and_streams(api: AskedApi, tmp_path: Path) -> None:
     api.archive.add("orders", 12, without=(4,))
     api.archive.add("bills", 3)
     api.permit(Permissions(), JobRights())
+    document = without_opaque_texts(ROOT / "docs/openapi-jobs.json", tmp_path)
     with served(api.invoke) as url:
-        document = ROOT / "docs/openapi-jobs.json"
         code, report = ask_schemathesis(document, url, "--max-examples", EXAMPLES, scope=SCOPE, directory=tmp_path)
     assert code == 0, report
     assert asked(report) > LEAST_ASKED

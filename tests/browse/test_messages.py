@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from coldstream.archive.missing import record_missing
+from coldstream.browse.limits import ViewLimits
 from coldstream.browse.message_listing import BeforeOffset, MessageListing, MessageQuery
 from coldstream.browse.message_view import MessageView
 from coldstream.browse.messages import list_messages, read_message
@@ -360,6 +361,11 @@ def test_a_stream_that_is_not_there_or_deleted_is_not_found() -> None:
 def test_a_page_that_is_too_large_is_refused(field: str, value: int) -> None:
     with pytest.raises(InvalidQueryError, match=field):
         replace(MessageQuery(FIRST), **{field: value})  # type: ignore[arg-type]
+
+
+def test_a_page_of_views_that_would_not_fit_into_memory_is_refused() -> None:
+    with pytest.raises(InvalidQueryError, match="limits"):
+        MessageQuery(FIRST, 500, limits=ViewLimits(body_bytes=4 << 20))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from coldstream.browse.limits import ViewLimits
 from coldstream.browse.names import StreamNames
 from coldstream.browse.predicate_text import parse_predicate
 from coldstream.browse.search import search_slice
@@ -291,6 +292,28 @@ def test_no_search_is_without_bounds(fields: dict[str, int]) -> None:
 def test_no_slice_is_without_bounds(bounds: tuple[int, float, int]) -> None:
     with pytest.raises(InvalidQueryError):
         SliceBounds(*bounds)
+
+
+def test_no_slice_holds_more_than_fits_into_memory() -> None:
+    archive = MessageArchive(colour)
+    archive.add(0, steady(3, 1))
+    large = query_of(archive, limits=ViewLimits(body_bytes=4 << 20))
+    with pytest.raises(InvalidQueryError, match="limits"):
+        search_slice(archive.table, archive.objects, large, bounds=SliceBounds(max_matches=200))
+
+
+def test_a_slice_looks_at_the_clock_within_a_chunk_of_sub_batches() -> None:
+    archive = MessageArchive(colour, lambda _: Compression.ZSTD)
+    archive.add(0, steady(9, 1))
+    ticks = iter(range(10_000))
+    one = search_slice(
+        archive.table, archive.objects, query_of(archive), bounds=SliceBounds(max_seconds=4), clock=lambda: next(ticks)
+    )
+    assert one.ended_by is SearchEnd.SLICE
+    assert 0 < one.progress.next_offset < 9
+    assert one.cursor is not None
+    rest = search_slice(archive.table, archive.objects, query_of(archive), one.cursor)
+    assert found_in([one, rest]) == [0, 3, 6]
 
 
 def test_a_forecast_of_a_million_fragments_takes_a_few_requests() -> None:

@@ -12,12 +12,13 @@ from coldstream.browse.coverage import GONE_AT_BROKER
 from coldstream.browse.drawing import join_by_place, join_neighbours
 from coldstream.browse.spans import BrokerOffsets, SpanKind, TimelineSpan
 from coldstream.browse.stream_timeline import StreamTimeline
-from coldstream.browse.timeline import read_timeline
-from coldstream.errors import InvalidQueryError, StreamNotFoundError
+from coldstream.browse.timeline import OTHER_AT_BROKER, read_timeline
+from coldstream.errors import InvalidQueryError, LostRaceError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Hold, Loss, Missing, Quarantine
 from coldstream.manifest.holding import plan_hold
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.memory.visibility import SeededVisibility
 from coldstream.store.ports import StreamOverview
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
@@ -138,13 +139,19 @@ def test_what_neither_the_archive_nor_the_broker_has_is_a_gap() -> None:
     assert found.coverage[1].reason == GONE_AT_BROKER
 
 
-@pytest.mark.parametrize(
-    "broker", [BrokerOffsets(), BrokerOffsets(problem="no answer"), BrokerOffsets(Offset(0), Offset(4))]
-)
+@pytest.mark.parametrize("broker", [BrokerOffsets(), BrokerOffsets(problem="no answer")])
 def test_a_broker_that_tells_nothing_new_changes_nothing(broker: BrokerOffsets) -> None:
     found = read_timeline(holed(0), ORDERS, broker=broker)
     assert shape(found.coverage) == [("archived", 0, 10)]
     assert found.broker == broker
+
+
+def test_a_broker_that_ends_before_the_archive_has_another_incarnation_and_is_not_drawn() -> None:
+    found = read_timeline(holed(0), ORDERS, broker=BrokerOffsets(Offset(0), Offset(4)))
+    assert shape(found.coverage) == [("archived", 0, 10)]
+    assert found.broker is not None
+    assert (found.broker.first_offset, found.broker.next_offset) == (None, None)
+    assert found.broker.problem == f"{OTHER_AT_BROKER}: it ends before offset 4"
 
 
 def test_holds_have_their_reason_and_reach_the_end_if_they_have_none() -> None:
@@ -325,3 +332,28 @@ def test_every_offset_of_a_random_stream_is_in_one_span(seed: int) -> None:
         for offset in range(span.first_offset, span.next_offset)
     }
     assert covered == archived
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_while_changes_show_by_half_every_offset_is_in_one_span_all_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    table = MemoryTable(SeededVisibility(seed))
+    fragments = [entry(first, first + 10) for first in range(0, 120, 10)]
+    rng.shuffle(fragments)
+    for number, one in enumerate(fragments):
+        for _ in range(20):  # refused while another change is being written
+            try:
+                commit(table, one)
+                break
+            except LostRaceError:
+                continue
+        if number == 0:
+            table.settle()  # before, there may be no stream yet
+        if number % 3 == 2:
+            record_missing(table, ORDERS, Loss(Offset(130 + number), Offset(131 + number), "why", NOW))
+        found = read_timeline(table, ORDERS, sleep=lambda _: None)
+        check_cover(found)
+    table.settle()
+    whole = read_timeline(table, ORDERS, sleep=lambda _: None)
+    assert not whole.is_changing
+    check_cover(whole)

@@ -6,7 +6,6 @@ import json
 import random
 import re
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 
@@ -17,10 +16,8 @@ from coldstream.browse.message_view import EntryPlace, MessageView, SectionRow
 from coldstream.browse.placed import PlacedMessage, placed_messages
 from coldstream.browse.sections_view import MAX_DECODED_BYTES
 from coldstream.browse.view_of import NOT_AMQP, view_of
-from coldstream.errors import BadCountError, BadLengthError, CorruptionError, InvalidQueryError
+from coldstream.errors import BadCountError, InvalidQueryError
 from coldstream.format.amqp.message import messages
-from coldstream.format.amqp.typed import typed_elements, typed_value
-from coldstream.format.amqp.values import decode
 from coldstream.format.chunk import Chunk, ChunkHeader, iter_chunks
 from coldstream.format.compression import Compression
 from coldstream.format.entry import SubBatch
@@ -383,18 +380,3 @@ def test_entries_that_contradict_the_header_of_their_chunk_are_damage() -> None:
     assert next(found).offset == 10
     with pytest.raises(BadCountError, match="records in a chunk"):
         next(found)
-
-
-def test_typed_elements_refuse_what_is_neither_a_list_nor_a_map() -> None:
-    with pytest.raises(CorruptionError, match="neither a list nor a map"):
-        list(typed_elements(b"\xa1\x01a", 0, 3, source="value"))
-    with pytest.raises(BadLengthError):
-        typed_value(b"\x40\x40", 0, 2, source="value")
-    with pytest.raises(BadLengthError):
-        list(typed_elements(b"\xd0\x00", 0, 2, source="value"))
-
-
-def test_typed_values_are_the_decoded_ones() -> None:
-    raw = b"\x98" + SOME_UUID.bytes
-    assert typed_value(raw, 0, 17, source="value").value == decode(raw, 0, 17, source="value")
-    assert isinstance(typed_value(raw, 0, 17, source="value").value, UUID)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +21,7 @@ from coldstream.jobs.log_lines import LogLine
 from coldstream.jobs.specs import JobKind, parse_spec
 from coldstream.jobs.store import JobStore
 from coldstream.units import TimestampMs
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Archive, Cli, body_of
 from tests.jobs.test_specs import LEAST
 from tests.support.previewing import SeveralStreams
 
@@ -267,3 +269,22 @@ def test_a_line_of_the_log_is_one_line(cli: Cli, scene: JobScene) -> None:
     scene.jobs.update(job.id, lambda there: there, say="two\nlines")
     assert len(cli("jobs", "logs", job.id).out.splitlines()) == 2
     assert json.loads(json.dumps(LogLine(0, TimestampMs(0), "x").text)) == "x"
+
+
+def test_commands_and_http_api_of_a_local_stack_see_the_same_jobs(archive: Archive, cli: Cli) -> None:
+    words = ("jobs", "create", "load", "--stream", "ord*", "--to-stream", "again")
+    (told,) = cli(*words, "--dry-run", "-o", "json").json
+    assert (told["matched_streams"], told["streams"][0]["name"]) == (1, "orders")
+    (job,) = cli(*words, "-o", "json").json
+    url = archive.stack.resolver_url
+    with urllib.request.urlopen(f"{url}/v1/jobs/{job['id']}", timeout=30) as response:
+        assert json.load(response) == job
+    pause = urllib.request.Request(f"{url}/v1/jobs/{job['id']}/pause", method="POST")
+    with urllib.request.urlopen(pause, timeout=30) as response:
+        assert json.load(response)["state"] == "paused"
+    assert "state             paused" in cli("jobs", "show", job["id"]).out.splitlines()
+    with urllib.request.urlopen(f"{url}/v1/stream/messages?vhost=/&name=orders&at=7&limit=1", timeout=30) as response:
+        (message,) = json.load(response)["messages"]
+    assert (message["offset"], message["body"]["text"]) == (7, body_of(7))
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{url}/v1/jobs/{UNKNOWN}", timeout=30)

@@ -13,7 +13,7 @@ from coldstream.dispatch.job_slice import (
     LAMBDA_PREFIX,
     LEASE_S,
     MARGIN_MS,
-    SliceOutcome,
+    MessageOutcome,
     SliceReport,
     is_over,
     run_slice,
@@ -76,7 +76,7 @@ def test_a_job_is_done_slice_by_slice_with_a_tiny_time_for_each(kind: str) -> No
     while lambdas.queue.sent:
         report = lambdas.invoke_next(remaining_ms=short_after(TINY[kind]))
         slices += 1
-        assert report.outcome is SliceOutcome.RAN
+        assert report.outcome is MessageOutcome.RAN
         assert slices < 200
     ended = lambdas.world.jobs.get(job.id)
     assert ended.state is JobState.SUCCEEDED, ended.reason
@@ -88,7 +88,7 @@ def test_a_job_that_fits_one_slice_sends_no_message() -> None:
     lambdas = Lambdas()
     lambdas.create()
     report = lambdas.invoke_next()
-    assert (report.outcome, report.is_continued) == (SliceOutcome.RAN, False)
+    assert (report.outcome, report.is_continued) == (MessageOutcome.RAN, False)
     assert report.job is not None
     assert report.job.state is JobState.SUCCEEDED
     assert lambdas.queue.sent == []
@@ -98,15 +98,15 @@ def test_messages_that_come_twice_late_or_for_nothing_do_no_harm() -> None:
     lambdas = Lambdas()
     job = lambdas.create()
     lambdas.queue.send(job.id)
-    assert lambdas.invoke_next().outcome is SliceOutcome.RAN
-    assert lambdas.invoke_next().outcome is SliceOutcome.GONE
-    assert lambdas.invoke("0000000000-nobody").outcome is SliceOutcome.GONE
-    assert lambdas.invoke("\n").outcome is SliceOutcome.GONE
+    assert lambdas.invoke_next().outcome is MessageOutcome.RAN
+    assert lambdas.invoke_next().outcome is MessageOutcome.GONE
+    assert lambdas.invoke("0000000000-nobody").outcome is MessageOutcome.GONE
+    assert lambdas.invoke("\n").outcome is MessageOutcome.GONE
     paused = lambdas.create()
     lambdas.world.jobs.pause(paused.id)
-    assert lambdas.invoke_next().outcome is SliceOutcome.NOT_DUE
+    assert lambdas.invoke_next().outcome is MessageOutcome.NOT_DUE
     lambdas.world.jobs.resume(paused.id)
-    assert lambdas.invoke(paused.id).outcome is SliceOutcome.RAN
+    assert lambdas.invoke(paused.id).outcome is MessageOutcome.RAN
 
 
 def test_jobs_of_other_kinds_and_other_runners_are_left_alone() -> None:
@@ -114,7 +114,7 @@ def test_jobs_of_other_kinds_and_other_runners_are_left_alone() -> None:
     load = lambdas.create("load", streams=["orders.1"], target={"type": "stream", "name": "again"})
     worker = lambdas.create("compact", runner="worker")
     for job in (load, worker):
-        assert lambdas.invoke_next().outcome is SliceOutcome.NOT_OURS
+        assert lambdas.invoke_next().outcome is MessageOutcome.NOT_OURS
         assert lambdas.world.jobs.get(job.id).state is JobState.CREATED
 
 
@@ -133,21 +133,21 @@ def test_two_invocations_at_once_run_it_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [report.outcome for report in reports].count(SliceOutcome.RAN) == 1
+    assert [report.outcome for report in reports].count(MessageOutcome.RAN) == 1
     assert lambdas.world.jobs.get(job.id).epoch == 1
 
 
 def test_a_second_invocation_in_the_midst_of_the_first_is_sent_away() -> None:
     lambdas = Lambdas()
     job = lambdas.create()
-    seen: list[SliceOutcome] = []
+    seen: list[MessageOutcome] = []
 
     def meanwhile(_: int, name: str, is_done: bool) -> None:  # noqa: FBT001  a callback
         if name == "complete_upload" and is_done:
             seen.append(lambdas.invoke(job.id).outcome)
 
     lambdas.invoke(job.id, calls=Calls(lambdas.world.table, lambdas.world.objects, meanwhile))
-    assert set(seen) == {SliceOutcome.TAKEN}
+    assert set(seen) == {MessageOutcome.TAKEN}
     assert lambdas.world.jobs.get(job.id).state is JobState.SUCCEEDED
 
 
@@ -164,9 +164,9 @@ def test_a_lambda_that_dies_is_taken_over_once_its_lease_is_over(kind: str, at: 
     with pytest.raises(Killed):
         lambdas.invoke(job.id, calls=Calls(lambdas.world.table, lambdas.world.objects, die))
     assert lambdas.world.jobs.get(job.id).state is JobState.RUNNING
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.TAKEN
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.TAKEN
     lambdas.world.clock.pass_ms(OVER_MS)
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.RAN
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.RAN
     ended = lambdas.world.jobs.get(job.id)
     assert ended.state is JobState.SUCCEEDED, ended.reason
     assert "is gone; lambda:test takes over" in lambdas.world.log(job.id)
@@ -185,7 +185,7 @@ def test_a_lambda_that_was_only_held_up_can_write_nothing_any_more() -> None:
             ended.append(report.job)
 
     report = lambdas.invoke(job.id, calls=Calls(lambdas.world.table, lambdas.world.objects, meanwhile))
-    assert (report.outcome, report.job) == (SliceOutcome.RAN, None)
+    assert (report.outcome, report.job) == (MessageOutcome.RAN, None)
     assert lambdas.world.jobs.get(job.id) == ended[0]
     assert ended[0].state is JobState.SUCCEEDED
     archive = next(one for one in lambdas.world.streams.values() if one.stream.name == "orders.0")
@@ -198,7 +198,7 @@ def test_the_lease_of_a_worker_is_never_over_for_a_lambda() -> None:
     job = lambdas.create()
     assert acquire(lambdas.world.jobs, job, "host-1", now=lambdas.world.clock) is not None
     lambdas.world.clock.pass_ms(10 * OVER_MS)
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.TAKEN
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.TAKEN
 
 
 def test_a_lease_is_over_after_its_time_and_a_margin() -> None:
@@ -220,7 +220,7 @@ def test_workers_that_die_of_a_job_again_and_again_fail_it() -> None:
         with pytest.raises(Killed):
             lambdas.invoke(job.id, calls=Calls(lambdas.world.table, lambdas.world.objects, die))
         lambdas.world.clock.pass_ms(OVER_MS)
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.TAKEN
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.TAKEN
     failed = lambdas.world.jobs.get(job.id)
     assert failed.state is JobState.FAILED
     assert "its worker died 2 times in a row without progress" in failed.reason
@@ -246,7 +246,7 @@ def test_a_queue_that_does_not_answer_leaves_a_job_that_goes_on_with_the_next_me
     with pytest.raises(UnavailableError):
         lambdas.invoke(job.id, remaining_ms=short_after(2))
     assert lambdas.world.jobs.get(job.id).state is JobState.WAITING
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.RAN
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.RAN
     assert lambdas.world.jobs.get(job.id).state is JobState.SUCCEEDED
 
 
@@ -264,7 +264,7 @@ def test_a_failed_attempt_waits_and_sends_nothing() -> None:
     assert report.job.state is JobState.WAITING
     assert not report.is_continued
     assert lambdas.queue.sent == []
-    assert lambdas.invoke(job.id).outcome is SliceOutcome.NOT_DUE
+    assert lambdas.invoke(job.id).outcome is MessageOutcome.NOT_DUE
 
 
 def test_every_kind_of_upkeep_runs_in_a_lambda() -> None:

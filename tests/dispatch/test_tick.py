@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coldstream.dispatch.emr_jobs import EmrJobs, is_on_emr
-from coldstream.dispatch.job_slice import SliceOutcome, run_slice
+from coldstream.dispatch.job_slice import MessageOutcome, run_slice
 from coldstream.dispatch.runner import Runner
 from coldstream.dispatch.tick import TickReport, gauges, tick
 from coldstream.errors import UnavailableError
@@ -259,4 +259,4 @@ def test_a_message_for_a_job_that_emr_has_is_sent_away() -> None:
         worker="x",
         remaining_ms=lambda: 900_000,
     )
-    assert report.outcome is SliceOutcome.NOT_OURS
+    assert report.outcome is MessageOutcome.NOT_OURS

@@ -32,6 +32,9 @@ NOT_TO_IMPORT = {
     "resolver": NOT_FOR_AN_ANSWER | {"awscrt", "ssl", "http.client", "concurrent.futures"},
     "upload": {"aws_lambda_powertools.event_handler", "coldstream.resolve", "coldstream.runtime.resolver_api"},
     **dict.fromkeys(("retention", "sweep", "garbage", "scrub", "erase"), NOT_FOR_UPKEEP),
+    **dict.fromkeys(("job_runner", "job_tick"), NOT_FOR_UPKEEP - {"pydantic"}),
+    "api": {"coldstream.cli", "starlette", "jinja2", "pyarrow", "rstream"},
+    "console": {"coldstream.cli", "aws_lambda_powertools.event_handler", "pyarrow", "rstream"},
 }
 
 IMPORT = """

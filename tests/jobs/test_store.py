@@ -10,6 +10,7 @@ import pytest
 
 from coldstream.errors import (
     ColdstreamError,
+    CorruptionError,
     IdempotencyError,
     InvalidQueryError,
     JobNotFoundError,
@@ -22,7 +23,7 @@ from coldstream.jobs import changes
 from coldstream.jobs.attempt import LeaseWatch, acquire
 from coldstream.jobs.job import JOBS, OPEN_JOBS, JobState, Wish
 from coldstream.jobs.log_lines import KEPT_LINES
-from coldstream.jobs.run import JobRun
+from coldstream.jobs.run import JobRun, LeftOut
 from coldstream.jobs.specs import JobKind, parse_spec
 from coldstream.jobs.store import JobStore
 from coldstream.manifest.state_item import StateItem
@@ -326,6 +327,30 @@ def test_a_pause_and_a_workers_progress_do_not_overwrite_each_other(store: JobSt
     found = store.get(job.id)
     assert (found.wish, found.cursor, found.progress.done) == (Wish.PAUSE, {"at": 5}, 5)
     assert run.should_stop()
+
+
+def test_what_is_left_out_before_the_cursor_is_written_with_it_and_counted_once(store: JobStore) -> None:
+    job = acquire(store, store.create(SPEC), "worker-1")
+    assert job is not None
+    run = JobRun(store, job)
+    gap = LeftOut("offsets 5 to 7", 3, "erased")
+    run.advance(cursor={"at": 8}, left_out=[gap])
+    run.advance(cursor={"at": 9}, left_out=[gap, LeftOut("offset 8", 1, "erased")])
+    assert run.skipped.count == 4
+    run.checkpoint()
+    found = store.get(job.id)
+    assert (found.cursor, found.skipped.count, len(found.skipped.named)) == ({"at": 9}, 4, 2)
+    assert sum("skipped" in line.text for line in store.log(job.id)) == 2
+
+
+def test_a_job_that_cannot_be_read_is_told_and_the_others_follow(store: JobStore, table: MemoryTable) -> None:
+    table.put_state(StateItem(JOBS, "0-bad", 1, b"{"), StateItem(OPEN_JOBS, "0-bad", 1, b""))
+    job = store.create(SCRUB)
+    told: list[CorruptionError] = []
+    assert [one.id for one in store.open_jobs(told.append)] == [job.id]
+    assert len(told) == 1
+    with pytest.raises(CorruptionError):
+        list(store.open_jobs())
 
 
 def test_a_log_keeps_its_last_thousand_lines(store: JobStore) -> None:

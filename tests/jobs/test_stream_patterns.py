@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.jobs.stream_patterns import match_streams, matches
+from coldstream.jobs.stream_patterns import match_streams
 from coldstream.lifecycle.deletion import delete_stream
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.store.keys import Keys
@@ -14,32 +14,6 @@ from tests.support.previewing import SeveralStreams
 @pytest.fixture
 def archive() -> SeveralStreams:
     return SeveralStreams()
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "means"),
-    [
-        ("orders", "orders", True),
-        ("orders", "Orders", False),
-        ("orders*", "orders", True),
-        ("orders*", "my-orders", False),
-        ("order?", "orders", True),
-        ("order?", "order", False),
-        ("*", "line\nbreak", True),
-        ("a[b]c", "a[b]c", True),
-        ("a[b]c", "abc", False),
-        ("a[b]*", "a[b]c", True),
-        ("*.*", "a.b", True),
-        ("*.*", "ab", False),
-        ("*ä*", "täglich", True),
-    ],
-)
-def test_only_star_and_question_mark_are_special(pattern: str, name: str, *, means: bool) -> None:
-    assert matches(pattern, name) is means
-
-
-def test_a_pattern_that_would_stall_a_careless_matcher_ends_at_once() -> None:
-    assert not matches("a*" * 120 + "b", "a" * 255)
 
 
 def test_streams_come_by_name_and_only_those_of_the_vhost(archive: SeveralStreams) -> None:

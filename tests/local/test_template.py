@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidSettingError
-from coldstream.local.template import find_template, load_document, load_template
+from coldstream.local.template import ScheduleSource, find_template, load_document, load_template
 
 MINIMAL = """
 Globals:
@@ -201,3 +201,31 @@ def test_a_rule_of_the_default_bus_is_passed_over_with_what_only_it_needs(tmp_pa
     path = written(tmp_path, MINIMAL.replace("\nResources:", f"\nResources:{rule.rstrip()}"))
     assert "OfAws" in load_document(path)["Resources"]
     assert "OfAws" not in load_template(path).body["Resources"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "every_s"), [("rate(1 minute)", 60), ("rate(15 minutes)", 900), ("rate(2 hours)", None)]
+)
+def test_a_schedule_of_minutes_is_run_and_one_of_hours_is_not(
+    tmp_path: Path, expression: str, every_s: int | None
+) -> None:
+    event = f"Properties: {{ ScheduleExpression: {expression}, State: DISABLED }}"
+    text = MINIMAL.replace("Type: Schedule\n", "Type: ScheduleV2\n")
+    text = text.replace("Properties: { Schedule: rate(1 day) }", event)
+    (function,) = load_template(written(tmp_path, text)).functions
+    assert function.schedule == (None if every_s is None else ScheduleSource(every_s, "DISABLED"))
+
+
+def test_variables_that_speak_of_something_optional_that_does_not_run_here_are_left_out(tmp_path: Path) -> None:
+    text = MINIMAL.replace("Type: AWS::SNS::Topic", "Type: AWS::SNS::Topic\n    Condition: HasTopic")
+    text = text.replace("SHARED: own,", 'SHARED: own, TOPIC: !If [HasTopic, !Ref Alarms, ""],')
+    (function,) = load_template(written(tmp_path, text)).functions
+    assert function.environment.keys() == {"SHARED", "BUCKET", "PREFIX"}
+
+
+def test_a_queue_says_whether_it_is_polled(tmp_path: Path) -> None:
+    text = MINIMAL.replace("!GetAtt Queue.Arn,", "!GetAtt Queue.Arn, Enabled: !If [HasJobs, true, false],")
+    for one, expected in ((MINIMAL, True), (text, {"Fn::If": ["HasJobs", True, False]})):
+        (function,) = load_template(written(tmp_path, one)).functions
+        (queue,) = function.queues
+        assert queue.is_enabled == expected

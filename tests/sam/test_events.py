@@ -18,6 +18,7 @@ from aws_lambda_powertools.utilities.parser.models import (
 )
 
 from coldstream.archive.events import event_of
+from coldstream.dispatch.job_queue import job_of, message_of
 from coldstream.local.template import TemplateFunction, load_template
 from coldstream.runtime.query import plain_query
 from tests.support.cloudformation import Stack
@@ -34,7 +35,7 @@ def read(event: str) -> Any:
 
 
 def of_functions(kind: str) -> list[tuple[TemplateFunction, str]]:
-    """List functions that a queue (`queues`) or an API (`apis`) calls, each with its events."""
+    """List functions that an API calls (`apis`), each with its events."""
     return [
         (function, event) for name, function in FUNCTIONS.items() if getattr(function, kind) for event in EVENTS[name]
     ]
@@ -47,10 +48,8 @@ def test_every_function_of_the_template_has_sample_events_and_every_event_a_func
     assert listed == sorted(path.name for path in (ROOT / "events").iterdir())
 
 
-@pytest.mark.parametrize(("function", "event"), of_functions("queues"))
-def test_a_queue_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(
-    function: TemplateFunction, event: str
-) -> None:
+@pytest.mark.parametrize("event", EVENTS["UploadFunction"])
+def test_an_upload_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(event: str) -> None:
     sample = read(event)
     SqsModel.model_validate(sample)
     (record,) = SQSEvent(sample).records
@@ -59,8 +58,18 @@ def test_a_queue_s_event_is_an_event_of_the_bus_in_a_message_of_the_queue(
     event_of(record.body)
 
 
-@pytest.mark.parametrize(("function", "event"), of_functions("queues"))
-def test_a_queue_s_event_is_one_that_the_template_lets_through(function: TemplateFunction, event: str) -> None:
+@pytest.mark.parametrize("event", EVENTS["JobRunnerFunction"])
+def test_a_job_runner_s_event_is_a_message_that_names_a_job(event: str) -> None:
+    sample = read(event)
+    SqsModel.model_validate(sample)
+    (record,) = SQSEvent(sample).records
+    assert record.md5_of_body == hashlib.md5(record.body.encode()).hexdigest()
+    assert message_of(job_of(record.body)) == record.body
+    assert record.event_source_arn.rpartition(":")[2] == Stack().properties("JobsQueue")["QueueName"]
+
+
+@pytest.mark.parametrize("event", EVENTS["UploadFunction"])
+def test_an_upload_s_event_is_one_that_the_template_lets_through(event: str) -> None:
     stack = Stack()
     (rule,) = stack.of_type("AWS::Events::Rule").values()
     (record,) = SQSEvent(read(event)).records

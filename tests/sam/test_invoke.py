@@ -13,9 +13,14 @@ from urllib.request import Request, urlopen
 import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from coldstream.dispatch.job_queue import job_of
+from coldstream.jobs.job import OPEN_JOBS, Job, JobState
+from coldstream.jobs.specs import parse_spec
+from coldstream.jobs.store import JobStore
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.shard_changes import first_map
 from coldstream.manifest.shard_map import Partition, ShardHash, ShardKind, ShardMap
+from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import incarnation
 from coldstream.runtime import resolving
 from coldstream.store.shard_maps import find_map
@@ -139,6 +144,19 @@ def test_the_resolver_is_served_as_an_api(sam: SamLocal, sharded: ShardMap, here
 def test_the_upkeep_answers_its_schedule(sam: SamLocal, uploaded: Any, function: str, answer: dict[str, Any]) -> None:
     found = sam.invoke(function, "scheduled")
     assert {name: found[name] for name in answer} == answer
+
+
+def test_the_job_runner_runs_the_job_of_its_message_and_the_tick_finds_nothing_left(
+    sam: SamLocal, uploaded: Any, table: DynamoTable
+) -> None:
+    job_id = job_of(sample("job")["Records"][0]["body"])
+    job = Job(job_id, parse_spec({"kind": "scrub", "deep": True}), TimestampMs(1), by="a test")
+    table.put_state(StateItem(OPEN_JOBS, job_id, 1, b""), job.to_item())
+    assert sam.invoke("JobRunnerFunction", "job") == HANDLED
+    done = JobStore(table).get(job_id)
+    assert done.state is JobState.SUCCEEDED, done.reason
+    assert done.progress.done == done.progress.total == len(table.log_from_offset(INCARNATION, Offset(0), 10).entries)
+    assert sam.invoke("JobTickFunction", "scheduled") == {"sent": 0, "started": 0, "followed": 0, "failed": 0}
 
 
 def sample(event: str) -> Any:

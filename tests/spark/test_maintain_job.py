@@ -13,6 +13,8 @@ from zlib import crc32
 import maintain
 import pytest
 
+from coldstream.erase.selection import Selection
+from coldstream.erase.value_digest import ValueDigest
 from coldstream.lifecycle.policies import set_policy
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.policy import Policy
@@ -254,3 +256,31 @@ def test_an_erasure_that_ended_at_a_damaged_fragment_goes_on_once_it_is_mended(
     assert (code, [one["is_done"] for one in told["erasures"]]) == (0, [True])
     assert all(entry.erased for entry in archived.log())
     assert job("erase", "--stream", "orders", "--resume") == (0, {"action": "erase", "erasures": []})
+
+
+def test_an_erasure_with_an_id_is_begun_once_and_its_report_is_left(archived: SmallFragments, job: Job) -> None:
+    offsets = f"{archived.log()[0].first_offset}:{archived.log()[1].next_offset}"
+    arguments = ("erase", "--stream", "orders", "--offsets", offsets, "--reason", "x", "--by", "ann", "--report", "r-1")
+    code, told = job(*arguments, "--erasure-id", "0123456789ab")
+    assert (code, told["id"], told["is_done"]) == (0, "0123456789ab", True)
+    report = archived.table.cursor("r-1")
+    assert report is not None
+    assert json.loads(report) == told
+    code, again = job(*arguments, "--erasure-id", "0123456789ab")
+    assert (code, again["id"], again["is_done"], again["messages"]) == (0, told["id"], True, told["messages"])
+    assert len(archived.table.erasures(ORDERS.incarnation)) == 1
+
+
+def test_digests_of_values_select_as_the_values_do(archived: SmallFragments, job: Job) -> None:
+    selection = Selection(key=ValueDigest.of("nobody")).to_text()
+    code, told = job("erase", "--stream", "orders", "--selection", selection, "--reason", "x", "--by", "ann")
+    assert (code, told["messages"], told["is_done"]) == (0, 0, True)
+    assert job("erase", "--stream", "orders", "--selection", selection, "--key", "x", "--reason", "x") == (2, None)
+
+
+def test_what_ended_a_run_is_in_its_report(archived: SmallFragments, job: Job) -> None:
+    assert job("scrub", "--stream", "gone", "--report", "r-2")[0] == 3
+    report = archived.table.cursor("r-2")
+    assert report is not None
+    (error,) = json.loads(report)["errors"]
+    assert "no stream 'gone'" in error

@@ -45,3 +45,8 @@ def test_a_restore_costs_requests_bytes_and_the_copies() -> None:
         for tier in (RestoreTier.EXPEDITED, RestoreTier.STANDARD)
     )
     assert expedited == standard
+
+
+def test_what_leaves_for_the_internet_is_paid_by_the_gigabyte() -> None:
+    assert prices.transfer_usd(10 * prices.GB) == pytest.approx(0.9)
+    assert prices.transfer_usd(0) == 0

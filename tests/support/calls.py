@@ -100,8 +100,10 @@ def _s3(operation: str, parameters: Mapping[str, Any], bucket: str) -> Iterator[
 def _dynamodb(operation: str, parameters: Mapping[str, Any], table: str) -> Iterator[Request]:
     if operation == "TransactWriteItems":
         for item in parameters["TransactItems"]:
-            (kind,) = item
-            yield Request("dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item", table)
+            ((kind, asked_of_one),) = item.items()
+            action = "dynamodb:ConditionCheckItem" if kind == "ConditionCheck" else f"dynamodb:{kind}Item"
+            leading = asked_of_one.get("Key", asked_of_one.get("Item"))["stream"]["S"]
+            yield Request(action, table, {"dynamodb:LeadingKeys": [leading]})
         return
     if operation == "BatchGetItem":
         for asked in parameters["RequestItems"].values():

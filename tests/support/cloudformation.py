@@ -36,6 +36,7 @@ EVERYTHING = {
     "JwtAudience": "coldstream",
     "AlarmEmail": "somebody@example.com",
     **DELETING,
+    "Jobs": "on",
     "WithSpark": "true",
     "SparkTablesBucket": "tables",
 }

@@ -34,12 +34,14 @@ UPKEEP = ("RetentionFunction", "SweepFunction", "GarbageFunction", "ScrubFunctio
 EVENTS = {
     "UploadFunction": ("upload", "lost"),
     "ResolverFunction": ("resolver", "super", "super_ranges"),
-    **dict.fromkeys(UPKEEP, ("scheduled",)),
+    "JobRunnerFunction": ("job",),
+    **dict.fromkeys((*UPKEEP, "JobTickFunction"), ("scheduled",)),
 }
 """The sample events of each function."""
 
 BUCKET = "archive"
 TABLE = "manifest"
+JOBS_QUEUE = "jobs"
 REGION = "eu-central-1"
 BUILD_TIMEOUT_S = 600
 INVOKE_TIMEOUT_S = 180
@@ -67,6 +69,8 @@ class EmulatedAws:
             "COLDSTREAM_BUCKET": BUCKET,
             "COLDSTREAM_TABLE": TABLE,
         }
+        sqs = client("sqs", self.environment)
+        self.environment["COLDSTREAM_JOBS_QUEUE"] = sqs.create_queue(QueueName=JOBS_QUEUE)["QueueUrl"]
         self.s3 = client("s3", self.environment)
         self.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         parameters = table_parameters(load_template(TEMPLATE).body["Resources"]["Table"])

@@ -19,6 +19,16 @@ START = st.one_of(END, st.sampled_from(["first", "last", "next"]))
 EVERY = st.integers(1, 999).map(lambda hours: f"every {hours}h")
 CRON = st.tuples(st.integers(0, 59), st.integers(0, 23)).map(lambda at: f"{at[0]} {at[1]} * * *")
 
+UNTIL = st.one_of(OFFSET, TIME)
+PLACE = st.one_of(UNTIL, st.sampled_from(["first", "last", "next"]))
+CONDITION = st.one_of(
+    st.integers(0, 10**6).map("size > {}".format),
+    st.integers(0, 200).map("offset >= {}".format),
+    st.sampled_from(["body", "properties.message_id", "app.region", "json:/user/id"]).map(
+        lambda field: f'{field} = "x"' if field != "body" else 'body ~ "error"'
+    ),
+)
+
 FORMATS = {
     "duration": DURATION,
     "interval": st.integers(1, 999).map(lambda seconds: f"{seconds}s"),
@@ -32,6 +42,10 @@ FORMATS = {
     "text": PRINTABLE,
     "name": NAME,
     "value": NAME,
+    "until": UNTIL,
+    "place": PLACE,
+    "page": st.one_of(PLACE, OFFSET.map("before:{}".format)),
+    "predicate": st.lists(CONDITION, min_size=1, max_size=3).map(" and ".join),
 }
 for name, strategy in FORMATS.items():
     schemathesis.openapi.format(f"coldstream-{name}", strategy)

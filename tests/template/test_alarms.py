@@ -80,7 +80,7 @@ def dashboard(stack: Stack) -> Any:
 
 def test_every_metric_is_one_that_the_functions_count_or_aws_does_for_a_resource_of_the_stack(stack: Stack) -> None:
     names = {stack.ref(name) for name in (*stack.of_type("AWS::Serverless::Function"), "ResolverApi", "Table")}
-    names |= {stack.ref("UploadQueue"), stack.ref("DeadLetterQueue")}
+    names |= {stack.ref(name) for name in ("UploadQueue", "DeadLetterQueue", "JobsDeadLetterQueue")}
     ours = emitted()
     for namespace, metric, dimension, value in looked_at(stack):
         if namespace in OF_AWS:
@@ -124,6 +124,9 @@ def test_everything_that_loses_or_delays_data_rings_an_alarm(stack: Stack) -> No
         ("SystemErrors", table),
         ("ThrottledRequests", table),
         ("Damages", "scrub"),
+        ("ApproximateNumberOfMessagesVisible", stack.ref("JobsDeadLetterQueue")),
+        ("JobFailures", "jobs"),
+        *(("Errors", stack.ref(f"{name}Function")) for name in ("JobRunner", "JobTick")),
         *(("Errors", stack.ref(f"{name}Function")) for name in UPKEEP),
     }
 
@@ -207,7 +210,7 @@ def test_an_alarm_ends_when_nothing_is_counted_any_more_but_those_that_stand_for
     for name, alarm in alarms(stack).items():
         missing.setdefault(alarm["TreatMissingData"], set()).add(name)
     of_queues = {name for name, alarm in alarms(stack).items() if alarm.get("Namespace") == "AWS/SQS"}
-    assert missing.pop("ignore") == of_queues == {"DeadLettersAlarm", "OldestEventAlarm"}
+    assert missing.pop("ignore") == of_queues == {"DeadLettersAlarm", "OldestEventAlarm", "JobDeadLettersAlarm"}
     assert missing.pop("breaching") == {"QuietAlarm"}
     assert missing.keys() == {"notBreaching"}
 

@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import pytest
 
 from coldstream.agent.archive import ArchiveClient
+from coldstream.api import serving
+from coldstream.api.job_rights import JobRights
+from coldstream.api.serving import ServedArchive
 from coldstream.archive.cluster_binding import claim
 from coldstream.archive.missing import record_loss
 from coldstream.archive.segment_lost import SegmentLost
@@ -23,6 +27,7 @@ from coldstream.errors import UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.ingest.announcer import SliceOutcome
 from coldstream.ingest.stage import find_rolled
+from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -35,6 +40,7 @@ from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import ByteRange, Offset, TimestampMs, now_ms
+from tests.support.asked_api import AskedApi, signed_by
 from tests.support.calls import recorded_calls
 from tests.support.cloudformation import Stack
 from tests.support.iam import Request
@@ -163,6 +169,40 @@ async def test_the_resolver_may_make_every_call_that_it_makes_and_its_urls_name_
     assert world.refused("ResolverRole", requests + reads) == []
     assert any(each.resource.endswith("/index/by-time") for each in requests)
     assert world.never_used("ResolverRole", requests + reads) == LAMBDAS
+
+
+async def test_the_api_may_make_every_call_that_it_makes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for segment in await world.stage_all():
+        world.uploader.upload(segment)
+    api = AskedApi()
+    api.served = ServedArchive(world.table, world.objects, Permissions(world.table), JobRights(), now_ms)
+    monkeypatch.setattr(serving, "served", lambda: api.served)
+    world.table.put_grant(Grant("arn:aws:iam::123456789012:user/reader", "*/*"))
+    api.authorizer = signed_by("arn:aws:iam::123456789012:user/reader")
+    stream = f"vhost={quote(STREAM.vhost, safe='')}&name={STREAM.name}"
+    with recorded_calls(world.arns) as requests:
+        spec = {"kind": "load", "streams": [STREAM.name], "start": "-1h", "target": {"type": "stream", "name": "again"}}
+        job = api("POST", "/v1/jobs", spec, headers={"Idempotency-Key": "k"}).headers["location"]
+        asked = [
+            api("POST", "/v1/jobs/preview", spec | {"streams": ["*"], "start": str(START)}),
+            api("POST", "/v1/jobs/preview", {"kind": "retention"}),
+            api("GET", "/v1/jobs"),
+            api("GET", job),
+            api("PATCH", job, {"rate": 5.0}),
+            *(api("POST", f"{job}/{verb}") for verb in ("pause", "resume", "cancel")),
+            api("GET", f"{job}/log"),
+            api("DELETE", job),
+            api("GET", "/v1/streams"),
+            api("GET", f"/v1/stream?{stream}"),
+            api("GET", f"/v1/stream/timeline?{stream}"),
+            api("GET", f"/v1/stream/messages?{stream}&at=timestamp:{START + 5}"),
+            api("GET", f"/v1/stream/search?{stream}&where=size%20%3E%200"),
+            api("GET", f"/v1/stream/search/forecast?{stream}&where=size%20%3E%200"),
+        ]
+    assert {reply.status for reply in asked} == {200, 204}
+    assert world.refused("ApiRole", requests) == []
+    assert any(each.resource.endswith("/index/by-time") for each in requests)
+    assert world.never_used("ApiRole", requests) == LAMBDAS
 
 
 def damaged(world: World, segment: SegmentRolled) -> SegmentRolled:

@@ -13,7 +13,8 @@ from tests.support.cloudformation import EVERYTHING, TEMPLATE, Stack
 
 ROOT = TEMPLATE.parent
 UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
-SCHEDULED = {f"{name}Function" for name in UPKEEP}
+JOBS = ("JobRunner", "JobTick")
+SCHEDULED = {"JobTickFunction", *(f"{name}Function" for name in UPKEEP)}
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,7 @@ def test_every_function_has_its_handler_and_is_called_by_something(template: Tem
         "UploadFunction",
         "ResolverFunction",
         "ApiFunction",
+        "JobRunnerFunction",
         "ConsoleFunction",
         *SCHEDULED,
     }
@@ -95,7 +97,7 @@ def test_every_function_has_a_log_of_its_own_that_ends_and_is_traced(stack: Stac
     for properties in stack.of_type("AWS::Serverless::Function").values():
         logs.add(properties["LoggingConfig"]["LogGroup"])
         assert {"Timeout", "MemorySize"} <= properties.keys()
-    assert logs == {stack.ref(f"{name}Logs") for name in ("Upload", "Resolver", "ApiFunction", *UPKEEP)}
+    assert logs == {stack.ref(f"{name}Logs") for name in ("Upload", "Resolver", "ApiFunction", *JOBS, *UPKEEP)}
     assert stack.document["Globals"]["Function"]["Tracing"] == "Active"
 
 
@@ -132,7 +134,8 @@ def test_what_a_run_leaves_is_for_the_next_run_and_not_for_a_retry(name: str, st
 def test_every_log_is_kept_for_as_long_as_the_operator_says() -> None:
     stack = Stack(**{**EVERYTHING, "LogRetentionDays": "90"})
     groups = stack.of_type("AWS::Logs::LogGroup")
-    assert set(groups) == {f"{name}Logs" for name in ("Upload", "Resolver", "ApiFunction", "Api", "Spark", *UPKEEP)}
+    names = ("Upload", "Resolver", "ApiFunction", "Api", "Spark", *JOBS, *UPKEEP)
+    assert set(groups) == {f"{name}Logs" for name in names}
     assert {properties["RetentionInDays"] for properties in groups.values()} == {"90"}
 
 
@@ -195,3 +198,49 @@ def test_every_api_is_throttled_and_logged() -> None:
         line = json.loads(properties["AccessLogSettings"]["Format"])
         assert {"requestId", "ip", "user", "path", "status"} <= line.keys()
         assert all(value.startswith("$context.") for value in line.values())
+
+
+def test_jobs_run_when_their_parameter_says_so_and_the_tick_comes_each_minute(template: Template) -> None:
+    states = {}
+    for value in Stack().document["Parameters"]["Jobs"]["AllowedValues"]:
+        stack = Stack(Jobs=value, JobConcurrency="7")
+        (event,) = stack.properties("JobTickFunction")["Events"].values()
+        (source,) = stack.properties("JobRunnerFunction")["Events"].values()
+        assert event["Properties"]["RoleArn"] == stack.arn("ScheduleRole")
+        assert source["Properties"]["ScalingConfig"] == {"MaximumConcurrency": "7"}
+        variables = stack.properties("JobRunnerFunction")["Environment"]["Variables"]
+        queue = variables["COLDSTREAM_JOBS_QUEUE"]
+        states[value] = (event["Properties"]["State"], source["Properties"]["Enabled"], bool(queue))
+    assert states == {"off": ("DISABLED", False, False), "on": ("ENABLED", True, True)}
+    assert Stack().parameters["Jobs"] == "off"
+    schedule = by_name(template, "JobTickFunction").schedule
+    assert schedule is not None
+    assert schedule.every_s == 60
+    assert by_name(template, "JobTickFunction").timeout_s < 60
+    assert [one.name for one in template.functions if one.schedule is not None] == ["JobTickFunction"]
+
+
+def test_the_queue_of_jobs_hides_a_message_six_times_as_long_as_a_slice_and_a_job_fails_alone(
+    template: Template, stack: Stack
+) -> None:
+    runner = by_name(template, "JobRunnerFunction")
+    (source,) = runner.queues
+    assert (source.batch_size, source.reports_failures) == (1, True)
+    queue = stack.properties("JobsQueue")
+    assert queue["VisibilityTimeout"] >= 6 * runner.timeout_s
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == stack.arn("JobsDeadLetterQueue")
+    assert queue["MessageRetentionPeriod"] > queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"]
+    allowed = stack.properties("JobsDeadLetterQueue")["RedriveAllowPolicy"]
+    assert allowed == {"redrivePermission": "byQueue", "sourceQueueArns": [stack.arn("JobsQueue")]}
+
+
+def test_the_tick_knows_emr_where_there_is_one(stack: Stack, whole: Stack) -> None:
+    names = ("COLDSTREAM_EMR_APPLICATION", "COLDSTREAM_EMR_ROLE", "COLDSTREAM_EMR_SCRIPTS")
+    variables = stack.properties("JobTickFunction")["Environment"]["Variables"]
+    assert {variables[name] for name in names} == {""}
+    variables = whole.properties("JobTickFunction")["Environment"]["Variables"]
+    assert [variables[name] for name in names] == [
+        whole.ref("SparkApplication"),
+        whole.arn("SparkJobRole"),
+        whole.outputs["SparkFiles"],
+    ]

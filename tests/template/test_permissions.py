@@ -14,6 +14,7 @@ import botocore.session
 import pytest
 
 from coldstream.archive.events import source_of
+from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS
 from coldstream.jobs.log_lines import partition_of
 from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.stream import Incarnation
@@ -26,6 +27,7 @@ INCARNATION = Incarnation("__orders_1763700000000000000")
 KEYS = Keys(EVERYTHING["Prefix"])
 HERE = f"{REGION}:{ACCOUNT}"
 UPKEEP = ("Retention", "Sweep", "Garbage", "Scrub", "Erase")
+JOB_FUNCTIONS = ("JobRunner", "JobTick")
 S3_ACTIONS = [
     "AbortMultipartUpload",
     "BypassGovernanceRetention",
@@ -72,6 +74,7 @@ S3_ACTIONS = [
 OTHER_NAMES = {
     "dynamodb": ["ConditionCheckItem", "PartiQLSelect"],
     "execute-api": ["Invoke", "ManageConnections"],
+    "iam": ["PassRole"],
     "lambda": ["InvokeFunction"],
 }
 """Actions of IAM whose names are not those of API operations."""
@@ -104,7 +107,7 @@ FRAGMENTS = "fragment, compacted fragment"
 STAGED = "staged segment, staged segment of a cluster"
 QUARANTINED = "segment in quarantine, reason of a quarantine"
 CONTROL = "control object, floor, loss"
-JOBS = "jobs, log of a job"
+OF_JOBS = "jobs, log of a job"
 
 MAY: Mapping[str, Mapping[str, set[str]]] = {
     "UploadRole": {
@@ -164,7 +167,10 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         **of_each(FRAGMENTS, {"s3:GetObject"}),
         **of_each("table, cursors", TABLE_READS | {"dynamodb:BatchGetItem"}),
         "index by time": TABLE_READS | {"dynamodb:BatchGetItem"},
-        **of_each(JOBS, TABLE_READS | {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"}),
+        **of_each(
+            f"keys of jobs, {OF_JOBS}",
+            TABLE_READS | {"dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"},
+        ),
         "log of the API": OWN_LOG,
         "traces": TRACES,
         "key by way of S3": {"kms:Decrypt"},
@@ -188,7 +194,7 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "log of Spark": OWN_LOG | {"logs:DescribeLogStreams"},
         "another log": {"logs:DescribeLogGroups"},
         **of_each(
-            ", ".join(f"log of {name}" for name in (*UPKEEP, "uploads", "the resolver", "the API")),
+            ", ".join(f"log of {name}" for name in (*UPKEEP, *JOB_FUNCTIONS, "uploads", "the resolver", "the API")),
             {"logs:DescribeLogGroups"},
         ),
         "key by way of S3": ENCRYPT,
@@ -251,12 +257,48 @@ MAY: Mapping[str, Mapping[str, set[str]]] = {
         "log of Erase": OWN_LOG,
         **OF_EVERY_FUNCTION,
     },
-    "ScheduleRole": {f"function of {name}": {"lambda:InvokeFunction"} for name in UPKEEP},
+    "JobRunnerRole": {
+        "bucket": LISTS,
+        **of_each(
+            FRAGMENTS,
+            {"s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:AbortMultipartUpload"},
+        ),
+        **of_each(
+            f"{STAGED}, {QUARANTINED}",
+            {"s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:AbortMultipartUpload"},
+        ),
+        **of_each(CONTROL, {"s3:GetObject", "s3:PutObject"}),
+        "binding to a cluster": {"s3:GetObject"},
+        "shard map": {"s3:GetObject", "s3:PutObject"},
+        **of_each("table, cursors", WHOLE_TABLE),
+        "index by time": TABLE_READS,
+        "queue of jobs": {
+            "sqs:ReceiveMessage",
+            "sqs:DeleteMessage",
+            "sqs:GetQueueAttributes",
+            "sqs:SendMessage",
+        },
+        "log of JobRunner": OWN_LOG,
+        **OF_EVERY_FUNCTION,
+    },
+    "JobTickRole": {
+        "bucket": {"s3:ListBucket"},
+        **of_each("table, states of queues", TABLE_READS),
+        **of_each(f"cursors, {OF_JOBS}", TABLE_READS | {"dynamodb:PutItem", "dynamodb:DeleteItem"}),
+        "queue of jobs": {"sqs:SendMessage", "sqs:GetQueueAttributes"},
+        "application of Spark": {"emr-serverless:StartJobRun"},
+        "run of Spark": {"emr-serverless:GetJobRun", "emr-serverless:CancelJobRun", "emr-serverless:TagResource"},
+        "role of Spark, for EMR": {"iam:PassRole"},
+        "log of JobTick": OWN_LOG,
+        "traces": TRACES,
+        "key by way of DynamoDB": {"kms:Decrypt"},
+    },
+    "ScheduleRole": {f"function of {name}": {"lambda:InvokeFunction"} for name in (*UPKEEP, "JobTick")},
     "SparkFailuresRole": {"alarm topic": {"sns:Publish"}, "key by way of SNS": ENCRYPT},
 }
 MAY["SparkJobRole"]["log of Spark"].add("logs:DescribeLogGroups")
 MAY = {
-    principal: {**of_each(f"states of queues, {JOBS}", may["table"]), **may} if "table" in may else may
+    principal: {**of_each(f"states of queues, keys of jobs, {OF_JOBS}", may["table"]), **may} if "table" in may else may
     for principal, may in MAY.items()
 }
 
@@ -286,6 +328,11 @@ def staged_by(cluster: str) -> str:
 def sent_as(*clusters: str) -> dict[str, str | list[str]]:
     """Return what AWS decides on a PutEvents with events of these clusters."""
     return {"events:source": [source_of(Cluster(cluster)) for cluster in clusters]}
+
+
+def passed_to(service: str) -> dict[str, str | list[str]]:
+    """Return what AWS decides on when a role is passed to a service."""
+    return {"iam:PassedToService": f"{service}.amazonaws.com"}
 
 
 def resources() -> dict[str, Request]:
@@ -332,7 +379,8 @@ def resources() -> dict[str, Request]:
         "table": Request("dynamodb", table, {"dynamodb:LeadingKeys": [INCARNATION]}),
         "cursors": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#cursors"]}),
         "states of queues": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#queue-archives"]}),
-        "jobs": Request("dynamodb", table, {"dynamodb:LeadingKeys": ["#jobs", "#open-jobs", "#job-keys"]}),
+        "jobs": Request("dynamodb", table, {"dynamodb:LeadingKeys": [JOBS, OPEN_JOBS]}),
+        "keys of jobs": Request("dynamodb", table, {"dynamodb:LeadingKeys": [JOB_KEYS]}),
         "log of a job": Request("dynamodb", table, {"dynamodb:LeadingKeys": [partition_of("0")]}),
         "index by time": Request("dynamodb", f"{table}/index/by-time"),
         "stream of the table": Request("dynamodb", f"{table}/stream/2026-11-21T00:00:00.000"),
@@ -347,6 +395,8 @@ def resources() -> dict[str, Request]:
         "default event bus": Request("events", f"arn:aws:events:{HERE}:event-bus/default"),
         "queue": Request("sqs", stack.arn("UploadQueue")),
         "dead-letter queue": Request("sqs", stack.arn("DeadLetterQueue")),
+        "queue of jobs": Request("sqs", stack.arn("JobsQueue")),
+        "dead-letter queue of jobs": Request("sqs", stack.arn("JobsDeadLetterQueue")),
         "another queue": Request("sqs", f"arn:aws:sqs:{HERE}:theirs"),
         "log of uploads": Request("logs", stack.arn("UploadLogs")),
         "log of the resolver": Request("logs", stack.arn("ResolverLogs")),
@@ -360,9 +410,17 @@ def resources() -> dict[str, Request]:
         "key by way of Secrets Manager": Request("kms", key, through("secretsmanager")),
         "key itself": Request("kms", key),
         "another key": Request("kms", f"arn:aws:kms:{HERE}:key/9z", through("s3")),
-        **{f"log of {name}": Request("logs", stack.arn(f"{name}Logs")) for name in UPKEEP},
-        **{f"function of {name}": Request("lambda", stack.arn(f"{name}Function")) for name in UPKEEP},
+        **{f"log of {name}": Request("logs", stack.arn(f"{name}Logs")) for name in (*UPKEEP, *JOB_FUNCTIONS)},
+        **{
+            f"function of {name}": Request("lambda", stack.arn(f"{name}Function")) for name in (*UPKEEP, *JOB_FUNCTIONS)
+        },
         "upload function": Request("lambda", stack.arn("UploadFunction")),
+        "application of Spark": Request("emr-serverless", stack.arn("SparkApplication")),
+        "run of Spark": Request("emr-serverless", f"{stack.arn('SparkApplication')}/jobruns/00run"),
+        "another application": Request("emr-serverless", f"arn:aws:emr-serverless:{HERE}:/applications/theirs"),
+        "role of Spark, for EMR": Request("iam", stack.arn("SparkJobRole"), passed_to("emr-serverless")),
+        "role of Spark, for others": Request("iam", stack.arn("SparkJobRole"), passed_to("ec2")),
+        "role of uploads, for EMR": Request("iam", stack.arn("UploadRole"), passed_to("emr-serverless")),
         "role of uploads": Request("iam", stack.arn("UploadRole")),
         "another role": Request("sts", f"arn:aws:iam::{ACCOUNT}:role/admin"),
         "alarm topic": Request("sns", stack.arn("AlarmTopic")),
@@ -410,6 +468,22 @@ def test_until_its_parameter_says_so_a_function_of_the_upkeep_changes_only_how_f
     }
     kept = {"Garbage": {"PutItem", "DeleteItem"}, "Scrub": {"PutItem"}}.get(name, set())
     assert changed == {("cursors", f"dynamodb:{action}") for action in kept}
+
+
+@pytest.mark.parametrize("name", JOB_FUNCTIONS)
+def test_without_jobs_their_functions_may_change_nothing(name: str) -> None:
+    granted = statements(f"{name}Role", Stack(**{**EVERYTHING, "Jobs": "off"}))
+    changed = {
+        (what, action)
+        for what, target in resources().items()
+        if target.action in {"s3", "dynamodb", "sqs", "emr-serverless", "iam"}
+        for action in actions(target.action)
+        if is_allowed(granted, Request(action, target.resource, target.context))
+        and not action.partition(":")[2].startswith(("Get", "List", "Query"))
+    }
+    # Its poller is off, too.
+    of_the_poller = {("queue of jobs", f"sqs:{action}") for action in ("ReceiveMessage", "DeleteMessage")}
+    assert changed == (of_the_poller if name == "JobRunner" else set())
 
 
 @pytest.mark.parametrize("kind", ["data/0.fragment", "control/stream.json"])
@@ -476,7 +550,7 @@ def test_functions_have_the_roles_that_are_written_out_and_no_policies_of_sams()
         "UploadFunction": everything().arn("UploadRole"),
         "ResolverFunction": everything().arn("ResolverRole"),
         "ApiFunction": everything().arn("ApiRole"),
-        **{f"{name}Function": everything().arn(f"{name}Role") for name in UPKEEP},
+        **{f"{name}Function": everything().arn(f"{name}Role") for name in (*UPKEEP, *JOB_FUNCTIONS)},
     }
     assert not any("Policies" in properties for properties in functions.values())
 
@@ -499,7 +573,7 @@ def test_only_the_service_that_runs_it_takes_a_role() -> None:
         "UploadRole": ({"Service": "lambda.amazonaws.com"}, None),
         "ResolverRole": ({"Service": "lambda.amazonaws.com"}, None),
         "ApiRole": ({"Service": "lambda.amazonaws.com"}, None),
-        **{f"{name}Role": ({"Service": "lambda.amazonaws.com"}, None) for name in UPKEEP},
+        **{f"{name}Role": ({"Service": "lambda.amazonaws.com"}, None) for name in (*UPKEEP, *JOB_FUNCTIONS)},
         "ScheduleRole": (
             {"Service": "scheduler.amazonaws.com"},
             {"StringEquals": {"aws:SourceAccount": ACCOUNT}},

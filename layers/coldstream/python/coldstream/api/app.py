@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 
-from coldstream.api import job_routes
+from coldstream.api import job_routes, stream_routes
 from coldstream.api.job_document import with_job_bodies
 from coldstream.api.serving import report_error
 from coldstream.runtime.openapi_document import document_of, text_of
@@ -20,11 +20,18 @@ PATHS = {
     "/v1/jobs/{job_id}/resume": "POST",
     "/v1/jobs/{job_id}/cancel": "POST",
     "/v1/jobs/{job_id}/log": "GET",
+    "/v1/streams": "GET",
+    "/v1/stream": "GET",
+    "/v1/stream/timeline": "GET",
+    "/v1/stream/messages": "GET",
+    "/v1/stream/search": "GET",
+    "/v1/stream/search/forecast": "GET",
 }
 """The paths, each with its methods."""
 
 app = APIGatewayHttpResolver(enable_validation=True)
 app.include_router(job_routes.router)
+app.include_router(stream_routes.router)
 make_strict(app, PATHS, report_error)
 
 

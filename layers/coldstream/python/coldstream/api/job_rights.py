@@ -54,6 +54,11 @@ class JobRights:
             what = "reading jobs" if right is JobRight.READ else "changing jobs"
             raise NotPermittedError(f"{what} is not permitted: a token needs the scope {right.value}")
 
+    def check_known(self, caller: Caller) -> None:
+        """Raise NotPermittedError for a caller that no authorizer has named, unless those may do all."""
+        if caller.authentication is Authentication.NONE and not self.admits_unknown:
+            raise NotPermittedError("nobody has said who calls")
+
     @staticmethod
     def _has_scope(caller: Caller, claim: str, right: JobRight) -> bool:
         scopes = caller.words(claim)

@@ -11,9 +11,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from coldstream.api.job_rights import JobRights, admits_unknown
+from coldstream.browse.catalogue import StreamCatalogue
+from coldstream.browse.names import StreamNames
 from coldstream.errors import ColdstreamError
 from coldstream.jobs.store import JobStore
-from coldstream.resolve.permissions import Permissions
+from coldstream.resolve.caller import Caller
+from coldstream.resolve.permissions import MayRead, Permissions
 from coldstream.resolve.problem import UNAVAILABLE, Problem, instance_of, problem_of
 from coldstream.store.open_archive import OpenArchive
 from coldstream.store.ports import ManifestTable, ObjectReads
@@ -36,9 +39,24 @@ class ServedArchive:
     rights: JobRights
     now: Callable[[], TimestampMs] = now_ms
     jobs: JobStore = field(init=False)
+    names: StreamNames = field(init=False)
+    catalogue: StreamCatalogue = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", JobStore(self.table, self.now))
+        object.__setattr__(self, "names", StreamNames(self.table))
+        # A function stands still between two requests: it reads the streams again while somebody waits.
+        object.__setattr__(self, "catalogue", StreamCatalogue(self.table, now=self.now, in_background=False))
+
+    def readable(self, caller: Caller) -> MayRead | None:
+        """Return a test of which streams a caller may read, None if that is every one. Raises NotPermittedError."""
+        self.rights.check_known(caller)
+        return self.permissions.of(caller)
+
+    def check_readable(self, caller: Caller, vhost: str, name: str) -> None:
+        """Raise NotPermittedError unless a caller may read a stream, whether or not that stream exists."""
+        self.rights.check_known(caller)
+        self.permissions.check(caller, vhost, name)
 
 
 @cache

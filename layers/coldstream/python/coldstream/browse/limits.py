@@ -11,7 +11,13 @@ MAX_SHOWN_BYTES = 4 * MIB
 """The most of one body that any view may hold."""
 
 MAX_PAGE_MESSAGES = 500
-MAX_UNPACKED_BYTES = 64 * MIB
+MAX_HELD_BYTES = 256 * MIB
+"""What all views of one answer may hold together, if every message is as large as their limits allow."""
+
+SECTIONS = 6
+"""Sections of a message at most, beside its body."""
+
+MAX_UNPACKED_BYTES = 32 * MIB
 """A sub-batch that unpacks to more is not unpacked for a view: its messages are told as such."""
 
 
@@ -34,6 +40,12 @@ class ViewLimits:
         ):
             if not 0 < value <= most:
                 raise InvalidQueryError(field, f"{value} is not from 1 to {most}")
+
+    def check_many(self, messages: int) -> None:
+        """Raise InvalidQueryError unless so many views of this size may be held together."""
+        held_bytes = messages * (self.body_bytes + SECTIONS * self.section_rows * self.value_characters)
+        if held_bytes > MAX_HELD_BYTES:
+            raise InvalidQueryError("limits", f"{messages} views of this size may take {held_bytes} bytes")
 
 
 IN_A_LIST = ViewLimits(body_bytes=KIB, value_characters=200, section_rows=50)

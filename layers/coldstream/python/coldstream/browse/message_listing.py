@@ -42,6 +42,7 @@ class MessageQuery:
             raise InvalidQueryError("limit", f"{self.limit} is not from 1 to {MAX_PAGE_MESSAGES}")
         if not 1 <= self.max_gets <= MAX_GETS:
             raise InvalidQueryError("max_gets", f"{self.max_gets} is not from 1 to {MAX_GETS}")
+        self.limits.check_many(self.limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ class StreamNames:
         """Return an incarnation of a stream, by default the newest that is not deleted.
 
         With `deleted` also a deleted one, if no other is there. Cost: nothing if it was found in the last ten seconds;
-        else a Query and a GetItem, a GetItem for a given incarnation, and a few more if the newest is deleted. Raises
-        InvalidNameError, StreamNotFoundError.
+        else a Query and two GetItems, one GetItem for a given incarnation, and a few more if the newest is deleted.
+        Raises InvalidNameError, StreamNotFoundError.
         """
         check_name("vhost", vhost)
         check_name("stream name", name)

@@ -35,6 +35,9 @@ from coldstream.units import MIB, Offset
 READ_BYTES = 4 * MIB
 """Chunks of one GET: what a slice holds in memory, and by what it may go past its bound."""
 
+CLOCK_MESSAGES = 256
+"""Messages after which a slice looks at the clock."""
+
 _DEFAULT_BOUNDS = SliceBounds()
 
 
@@ -55,6 +58,7 @@ def search_slice(
     a cursor of another search, StreamNotFoundError, CorruptionError for a damaged chunk, NotRestoredError,
     UnavailableError.
     """
+    query.limits.check_many(bounds.max_matches)
     meter = ReadMeter(table, objects)
     deadline = clock() + bounds.max_seconds
     if cursor is None:
@@ -147,6 +151,9 @@ class _Search:
                     ended_by = self._take(message, chunk, step)
             except CorruptionError:
                 unreadable += 1
+            # A sub-batch is unpacked whole, when its first message is asked for: that may take long.
+            if ended_by is None and (looked_at % CLOCK_MESSAGES == 0 or message.place.is_sub_batch):
+                ended_by = self._end_if_late(message)
             if ended_by is not None:
                 break
         self.progress = replace(
@@ -155,6 +162,12 @@ class _Search:
             unreadable=self.progress.unreadable + unreadable,
         )
         return ended_by
+
+    def _end_if_late(self, message: PlacedMessage) -> SearchEnd | None:
+        if self.clock() < self.deadline:
+            return None
+        self._reach(Offset(message.offset + 1))
+        return SearchEnd.SLICE
 
     def _take(self, message: PlacedMessage, chunk: Chunk, step: ScanSlice) -> SearchEnd | None:
         entry = self.meter.entry(step.key)

@@ -27,9 +27,9 @@ from coldstream.format.amqp.sections import (
     read_body,
 )
 from coldstream.format.amqp.typed import TypedValue, typed_elements, typed_value
-from coldstream.units import MIB
+from coldstream.units import KIB
 
-MAX_DECODED_BYTES = MIB
+MAX_DECODED_BYTES = 256 * KIB
 """A section, or a body of values, that is larger is not decoded: decoded values take many times their bytes."""
 
 _NAMES = {

@@ -25,6 +25,8 @@ READS = 3
 
 PAUSE_S = 0.05
 
+OTHER_AT_BROKER = "the broker has another incarnation of the stream, or its node lags"
+
 
 def read_timeline(
     table: ManifestReads,
@@ -45,6 +47,7 @@ def read_timeline(
         sleep(PAUSE_S * reads)
         overview, head = _read(table, stream)
         reads += 1
+    broker = None if broker is None else _of_this_stream(broker, head)
     end = end_of(overview, head, broker)
     others = len(overview.gaps) + len(overview.holds) + len(overview.missing)
     coverage = (
@@ -72,6 +75,17 @@ def _read(table: ManifestReads, stream: StreamId) -> tuple[StreamOverview, Head]
     if head is None or head.stream != stream:
         raise StreamNotFoundError(f"nothing of {stream}, incarnation {stream.incarnation}, is archived")
     return overview, head
+
+
+def _of_this_stream(broker: BrokerOffsets, head: Head) -> BrokerOffsets:
+    """Return a broker's offsets unless they are of another incarnation, whose offsets begin at 0 again.
+
+    Only committed chunks are archived, so a broker that ends before the archive has another stream of that name, or its
+    node lags behind the leader.
+    """
+    if broker.next_offset is None or broker.next_offset >= (head.next_offset or 0):
+        return broker
+    return BrokerOffsets(problem=f"{OTHER_AT_BROKER}: it ends before offset {broker.next_offset}")
 
 
 def _agrees(overview: StreamOverview, head: Head) -> bool:

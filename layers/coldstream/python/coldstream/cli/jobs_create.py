@@ -162,8 +162,10 @@ def create(
 
 
 def _create(archive: JobArchive, spec: JobSpec, *, by: str, key: str | None, wait: bool, output: Format) -> None:
+    from coldstream.dispatch.runner import check_creatable
     from coldstream.jobs.public import public_job
 
+    check_creatable(spec)
     created = archive.jobs.create_once(spec, by=by, idempotency_key=key)
     job = created.job
     if output is Format.JSON and not wait:

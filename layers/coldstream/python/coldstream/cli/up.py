@@ -57,6 +57,7 @@ def up(
         port=port,
         on_invocation=_report,
         log=sys.stderr if verbose else None,
+        with_jobs=True,
     )
     try:
         with stack:

@@ -46,11 +46,11 @@ def worker(
     metrics: Annotated[
         str,
         typer.Option(
-            help="Address of /metrics, /healthz and /readyz, such as 127.0.0.1:9479; - serves none. Whoever reaches it"
-            " may read it.",
+            help="Address of /metrics, /healthz and /readyz; a port alone is on the loopback, port 0 is any free one, -"
+            " serves none. Whoever reaches it may read it.",
             metavar="ADDRESS:PORT",
         ),
-    ] = "-",
+    ] = "127.0.0.1:0",
 ) -> None:
     """Run the archive's jobs: load, export, store and others.
 
@@ -65,6 +65,7 @@ def worker(
 
     from coldstream.cli.quantities import duration_ms_of
     from coldstream.cli.stores import open_archive
+    from coldstream.dispatch.dispatcher import Dispatcher
     from coldstream.jobs.store import JobStore
     from coldstream.web.json_log import log_as_json
     from coldstream.worker.brokers import BrokerBook
@@ -87,12 +88,13 @@ def worker(
     archive = open_archive(_connections(options))
     log_as_json()
     tools = WorkerTools.open(archive, brokers, options.state)
-    working = Worker(JobStore(archive.table), kinds_of(tools), options)
+    working = Worker(JobStore(archive.table), kinds_of(tools), options, dispatcher=Dispatcher.of_environment(archive))
     with ExitStack() as stack:
         if listening is not None:
             server = WorkerStatusServer(working.metrics, host=listening[0], port=listening[1])
             stack.enter_context(server)
-            typer.echo(f"coldstream worker: metrics at http://{listening[0]}:{server.port}/metrics")
+            shown = f"[{listening[0]}]" if ":" in listening[0] else listening[0]
+            typer.echo(f"coldstream worker: metrics at http://{shown}:{server.port}/metrics")
         _end_by_signals(working)
         working.run()
 
@@ -119,7 +121,7 @@ def _listen(text: str) -> tuple[str, int] | None:
 
     if text == "-":
         return None
-    host, _, port = text.rpartition(":")
+    host, _, port = f"127.0.0.1:{text}".rpartition(":") if text.isdigit() else text.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise InvalidSettingError("--metrics", f"{text[:80]!r} is not ADDRESS:PORT, such as 127.0.0.1:9479")
     return host.strip("[]"), int(port)

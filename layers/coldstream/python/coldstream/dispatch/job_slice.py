@@ -38,7 +38,7 @@ STOP_BEFORE_MS = 60_000
 """Time that is left when a slice begins nothing more: a step that is under way is given up, and begun anew."""
 
 
-class SliceOutcome(StrEnum):
+class MessageOutcome(StrEnum):
     """What became of a message."""
 
     RAN = "ran"
@@ -53,11 +53,15 @@ class SliceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What became of a message, and of the job if it ran: `job` is as it is then, None if another has it."""
+    """What became of a message, and of the job if it ran: `job` is as it is then, None if another has it.
 
-    outcome: SliceOutcome
+    `has_failed` tells that a run of it has ended by that, and failed.
+    """
+
+    outcome: MessageOutcome
     job: Job | None = None
     is_continued: bool = False
+    has_failed: bool = False
 
 
 def is_over(lease: Lease, now: TimestampMs) -> bool:
@@ -82,19 +86,19 @@ def run_slice(
     """
     job = store.find(job_id)
     if job is None or job.state.has_ended:
-        return SliceReport(SliceOutcome.GONE)
+        return SliceReport(MessageOutcome.GONE)
     if job.kind not in kinds or job.spec.runner not in {"auto", "lambda"}:
-        return SliceReport(SliceOutcome.NOT_OURS)
+        return SliceReport(MessageOutcome.NOT_OURS)
     is_dead = job.state is JobState.RUNNING
     if is_dead and (job.lease is None or not is_over(job.lease, store.now())):
-        return SliceReport(SliceOutcome.TAKEN)
+        return SliceReport(MessageOutcome.TAKEN)
     if not is_dead and not job.is_due(store.now()):
-        return SliceReport(SliceOutcome.NOT_DUE)
+        return SliceReport(MessageOutcome.NOT_DUE)
     began = boot_time_s()
     name = f"{LAMBDA_PREFIX}{worker}"
     taken = acquire(store, job, name, is_dead=is_dead, lease_s=LEASE_S, now=store.now)
     if taken is None:
-        return SliceReport(SliceOutcome.TAKEN)
+        return SliceReport(MessageOutcome.TAKEN)
     is_short = lambda: remaining_ms() < STOP_BEFORE_MS  # noqa: E731
     after = run_attempt(
         store,
@@ -108,7 +112,8 @@ def run_slice(
     is_continued = after is not None and after.state is JobState.WAITING and after.is_due(store.now())
     if is_continued:
         queue.send(job_id)
-    return SliceReport(SliceOutcome.RAN, after, is_continued)
+    has_failed = after is not None and after.failed_runs > job.failed_runs
+    return SliceReport(MessageOutcome.RAN, after, is_continued, has_failed)
 
 
 def _sliced(run: JobRun, kind: UpkeepKind, archive: UpkeepArchive, is_short: Callable[[], bool]) -> RunEnd:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from coldstream.dispatch.emr_arguments import not_for_emr
-from coldstream.errors import ColdstreamError, RunnerError
+from coldstream.errors import ColdstreamError, InvalidInputError, RunnerError
 from coldstream.jobs.specs import (
     CompactSpec,
     EraseSpec,
@@ -70,6 +70,14 @@ def check_runner(spec: JobSpec, available: AvailableRunners | None = None) -> No
                 "EMR Serverless is not configured: deploy with WithSpark=true and Jobs=on, or set COLDSTREAM_EMR_*, or"
                 " say worker"
             )
+
+
+def check_creatable(spec: JobSpec) -> None:
+    """Raise InvalidInputError for a job that its runner can never run, before it is created."""
+    try:
+        check_runner(spec)
+    except RunnerError as err:
+        raise InvalidInputError("runner", str(err)) from err
 
 
 def choose_runner(spec: JobSpec, size_bytes: int | None, available: AvailableRunners) -> Runner:

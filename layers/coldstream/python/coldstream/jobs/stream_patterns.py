@@ -1,15 +1,12 @@
-"""Which archived streams the patterns of a job mean: names, or patterns with * and ?.
-
-A name means its newest incarnation that is not deleted. In a pattern every other character means itself, brackets too.
-"""
+"""Which archived streams the names and patterns of a job mean: of each the newest incarnation that is not deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import islice
 
+from coldstream.jobs.name_patterns import NamePatterns, is_match
 from coldstream.manifest.stream import StreamId
 from coldstream.store.ports import ManifestReads
 from coldstream.store.streams import iter_streams, newest
@@ -27,16 +24,6 @@ class MatchedStreams:
     is_cut: bool = False
 
 
-def is_pattern(text: str) -> bool:
-    """Tell whether a text is a pattern, and no plain name."""
-    return "*" in text or "?" in text
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Tell whether a pattern, or a plain name, means the stream of that name."""
-    return fnmatchcase(name, pattern.replace("[", "[[]"))
-
-
 def match_streams(
     table: ManifestReads, vhost: str, patterns: Sequence[str], *, max_read: int = MAX_NAMES_READ
 ) -> MatchedStreams:
@@ -46,22 +33,23 @@ def match_streams(
     Query and a GetItem for each stream that matches only if it has several incarnations.
     """
     wanted = tuple(patterns) or ("*",)
+    given = NamePatterns.of(wanted)
     found: dict[str, StreamId] = {}
     is_cut = False
-    if any(map(is_pattern, wanted)):
+    if given.patterns:
         shown = list(islice(iter_streams(table), max_read + 1))
         is_cut = len(shown) > max_read
         by_name: dict[str, list[StreamId]] = {}
         for stream in shown[:max_read]:
-            if stream.vhost == vhost and any(matches(pattern, stream.name) for pattern in wanted):
+            if stream.vhost == vhost and given.pattern_of(stream.name) is not None:
                 by_name.setdefault(stream.name, []).append(stream)
         for name, streams in by_name.items():
             # A single incarnation is looked at by whoever reads its head: it may be deleted.
             live = streams[0] if len(streams) == 1 else newest(table, vhost, name)
             if live is not None:
                 found[name] = live
-    for name in wanted:
-        if not is_pattern(name) and name not in found and (live := newest(table, vhost, name)) is not None:
+    for name in given.names:
+        if name not in found and (live := newest(table, vhost, name)) is not None:
             found[name] = live
-    unmatched = tuple(one for one in wanted if not any(matches(one, name) for name in found))
+    unmatched = tuple(one for one in wanted if not any(is_match(one, name) for name in found))
     return MatchedStreams(tuple(found[name] for name in sorted(found)), unmatched, is_cut)

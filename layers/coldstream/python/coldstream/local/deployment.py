@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -135,7 +135,11 @@ def _create_elsewhere(service: Any, name: str, resource: Mapping[str, Any]) -> N
 def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression]:
     """Yield the expressions of each function, in the order in which `_resolve` takes their values."""
     for function in functions:
-        values = [*function.environment.values(), *(queue.queue_arn for queue in function.queues)]
+        values = [*function.environment.values()]
+        for queue in function.queues:
+            values += [queue.queue_arn, _as_text(queue.is_enabled)]
+        if function.schedule is not None:
+            values.append(function.schedule.state)
         if function.condition is not None:
             # What a function refers to that is not there need not be there, either.
             values = [{"Fn::If": [function.condition, value, ""]} for value in values]
@@ -145,17 +149,29 @@ def _expressions(functions: tuple[TemplateFunction, ...]) -> Iterator[Expression
         yield from values
 
 
+def _as_text(expression: Expression) -> Expression:
+    """Return an expression that comes to true or false as one that comes to text, as outputs are."""
+    if isinstance(expression, bool):
+        return str(expression).lower()
+    if isinstance(expression, dict):
+        return {name: _as_text(value) for name, value in expression.items()}
+    return [_as_text(value) for value in expression] if isinstance(expression, list) else expression
+
+
 def _resolve(
     function: TemplateFunction, values: Iterator[str], environment: Mapping[str, str]
 ) -> DeployedFunction | None:
     """Return a function with the next values; None if its condition does not hold."""
     arn = next(values)
     variables = {name: next(values) for name in function.environment}
-    queue_arns = [next(values) for _ in function.queues]
+    of_queues = [(next(values), next(values)) for _ in function.queues]
+    state = "" if function.schedule is None else next(values)
     if not arn:
         return None
     queues = []
-    for queue, queue_arn in zip(function.queues, queue_arns, strict=True):
+    for queue, (queue_arn, is_enabled) in zip(function.queues, of_queues, strict=True):
+        if is_enabled == "false":
+            continue
         url = client("sqs", environment).get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
         queues.append(QueueConfig(url, queue_arn, queue.batch_size, queue.reports_failures))
     config = FunctionConfig(
@@ -168,7 +184,8 @@ def _resolve(
         bool(function.apis),
         prefix=function.prefix,
     )
-    return DeployedFunction(function, config, variables)
+    every_s = function.schedule.every_s if function.schedule is not None and state == "ENABLED" else None
+    return DeployedFunction(function, replace(config, every_s=every_s), variables)
 
 
 def _create_stack(

@@ -1,8 +1,8 @@
 """One function in a process of its own, as on Lambda (`python -m`).
 
 The parent puts the function's code and layers on the process's path, and its variables into the environment. The
-function is called for the messages of its queues and for HTTP requests, one at a time. The process ends when its parent
-does, after the event at hand.
+function is called for the messages of its queues, by its schedule and for HTTP requests, one at a time. The process
+ends when its parent does, after the event at hand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coldstream.local.function_protocol import FunctionConfig, InvocationReport
 from coldstream.local.http_api import HttpApi
 from coldstream.local.invoker import Invoker
 from coldstream.local.poller import poll
+from coldstream.local.timer import call_every
 
 
 def main() -> None:
@@ -53,6 +54,9 @@ def main() -> None:
         )
         for queue in config.queues
     ]
+    if config.every_s is not None:
+        how = {"function": config.name, "invoke": invoke, "report": report, "stop": parent.gone}
+        threads.append(threading.Thread(target=call_every, args=(config.every_s,), kwargs=how))
     if api is not None:
         threads.append(threading.Thread(target=api.serve_forever))
     parent.send({"url": api.url if api is not None else None})

@@ -21,6 +21,8 @@ class QueueConfig:
 class FunctionConfig:
     """What the stack tells a process of its function. Code, layers and variables are in the process's environment.
 
+    `every_s` is how often a schedule calls it, None if none does.
+
     `http`: serve it over HTTP, at `port`; 0 is any free one. `prefix` is the path of its route, empty for the default
     route, whose function hands requests to the addresses of the others, `forwards`, by their prefixes.
     """
@@ -32,6 +34,7 @@ class FunctionConfig:
     memory_mb: int
     queues: tuple[QueueConfig, ...]
     http: bool
+    every_s: float | None = None
     port: int = 0
     prefix: str = ""
     forwards: Mapping[str, str] = field(default_factory=dict)

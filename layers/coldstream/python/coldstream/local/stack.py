@@ -42,9 +42,9 @@ class EmulatedStack:
     which end with this one, however that ends. A function's process that dies is restarted, as on Lambda, and its
     messages return to their queue.
 
-    `parameters` are the template's, by name; InvalidSettingError is raised for an unknown one. `port` is the
-    resolver's; 0 is any free one. `on_invocation` is called, in other threads, for each event that a function has
-    handled. What functions print goes to `log`.
+    `parameters` are the template's, by name; InvalidSettingError is raised for an unknown one. `with_jobs` has
+    functions run jobs, unless a parameter says otherwise. `port` is the resolver's; 0 is any free one. `on_invocation`
+    is called, in other threads, for each event that a function has handled. What functions print goes to `log`.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class EmulatedStack:
         on_invocation: Callable[[InvocationReport], None] = lambda _: None,
         log: IO[Any] | None = None,
         inherited: Mapping[str, str] | None = None,
+        with_jobs: bool = False,
     ) -> None:
         self._template = load_template(find_template(template))
-        self._parameters = dict(parameters or {})
+        jobs = {"Jobs": "on"} if with_jobs and "Jobs" in self._template.body.get("Parameters", {}) else {}
+        self._parameters = {**jobs, **(parameters or {})}
         unknown = set(self._parameters) - set(self._template.body.get("Parameters", {}))
         if unknown:
             raise InvalidSettingError("parameter", f"the template has no {', '.join(sorted(unknown))}")
@@ -97,7 +99,7 @@ class EmulatedStack:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The functions that run: those that a queue or an HTTP API calls."""
+        """The functions that run: those that a queue, a schedule or an HTTP API calls."""
         return tuple(deployed.config.name for deployed in self._deployed())
 
     def process_id(self, function: str) -> int:
@@ -228,7 +230,7 @@ class EmulatedStack:
 
     def _deployed(self) -> list[DeployedFunction]:
         deployed = self._deployment.functions if self._deployment is not None else ()
-        return [function for function in deployed if function.config.queues or function.config.http]
+        return [one for one in deployed if one.config.queues or one.config.http or one.config.every_s]
 
     def _run(self, deployed: DeployedFunction, aws: Mapping[str, str]) -> ChildProcess:
         """Start the process of a function with the variables that it has on AWS."""

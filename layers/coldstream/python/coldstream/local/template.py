@@ -1,9 +1,10 @@
 """template.yaml: its functions, what calls them, and the resources that CloudFormation creates.
 
-SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue or
-a route of an HTTP API calls, which is the default one or all paths below a prefix. Of CloudFormation's resources, a
-laptop keeps those that announcements and lookups need. The rest, such as roles, alarms and Spark, is left out; a
-template in which something kept refers to something left out is refused. Values stay expressions
+SAM's own resources (`AWS::Serverless::*`) are read here, as far as a laptop runs them: functions that an SQS queue, a
+schedule of minutes or a route of an HTTP API calls, which is the default one or all paths below a prefix. Of
+CloudFormation's resources, a laptop keeps those that announcements, lookups and jobs need. The rest, such as roles,
+alarms and Spark, is left out; a template in which something kept refers to something left out is refused, unless that
+is optional. Values stay expressions
 (`{"Ref": "Bucket"}`) until `deployment` resolves them.
 """
 
@@ -37,6 +38,8 @@ _PROXY = re.compile(r"(?P<prefix>/[A-Za-z0-9_-]+)/\{proxy\+\}")
 _PACKED = Path(__file__).resolve().parent / "sam"
 """Where a wheel has the template and the functions that it names."""
 
+_RATE = re.compile(r"rate\(([0-9]{1,4}) minutes?\)")
+
 _CHECKOUT = Path(__file__).resolve().parents[5]
 
 
@@ -44,12 +47,22 @@ _CHECKOUT = Path(__file__).resolve().parents[5]
 class QueueSource:
     """A queue whose messages call a function, up to `batch_size` at once.
 
-    `reports_failures`: the function's answer lists the messages that failed (`batchItemFailures`).
+    `reports_failures`: the function's answer lists the messages that failed (`batchItemFailures`). It is polled unless
+    `is_enabled` comes to false.
     """
 
     queue_arn: Expression
     batch_size: int
     reports_failures: bool
+    is_enabled: Expression = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSource:
+    """A schedule that calls a function every so many seconds, if its state is ENABLED."""
+
+    every_s: int
+    state: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,7 @@ class TemplateFunction:
     memory_mb: int
     environment: Mapping[str, Expression]
     queues: tuple[QueueSource, ...]
+    schedule: ScheduleSource | None
     apis: tuple[str, ...]
     prefix: str = ""
     condition: str | None = None
@@ -194,15 +208,34 @@ def _functions(root: Path, defaults: Mapping[str, Any], resources: Mapping[str, 
             layers=tuple(_packages(root / uri) for uri in _layer_uris(layers, resources)),
             timeout_s=properties.get("Timeout", 3),
             memory_mb=properties.get("MemorySize", 128),
-            environment={
-                **defaults.get("Environment", {}).get("Variables", {}),
-                **own.get("Environment", {}).get("Variables", {}),
-            },
+            environment=_variables(defaults, own, resources),
             queues=tuple(_queue(event["Properties"]) for event in events if event["Type"] == "SQS"),
+            schedule=next(filter(None, (_schedule(event) for event in events)), None),
             apis=tuple(api for api, _ in routes),
             prefix=next((prefix for _, prefix in routes), ""),
             condition=resource.get("Condition"),
         )
+
+
+def _variables(
+    defaults: Mapping[str, Any], own: Mapping[str, Any], resources: Mapping[str, Any]
+) -> dict[str, Expression]:
+    """Return a function's variables, without those that speak of an optional resource that a laptop does not run."""
+    variables = {
+        **defaults.get("Environment", {}).get("Variables", {}),
+        **own.get("Environment", {}).get("Variables", {}),
+    }
+    missing = {name for name, resource in resources.items() if "Condition" in resource and not _is_local(resource)}
+    return {name: value for name, value in variables.items() if not missing & set(_references(value))}
+
+
+def _schedule(event: Mapping[str, Any]) -> ScheduleSource | None:
+    """Return a schedule of minutes. What is called every few hours is left to commands."""
+    if event["Type"] != "ScheduleV2":
+        return None
+    expression = event["Properties"]["ScheduleExpression"]
+    match = _RATE.fullmatch(expression) if isinstance(expression, str) else None
+    return None if match is None else ScheduleSource(60 * int(match[1]), event["Properties"].get("State", "ENABLED"))
 
 
 def _layer_uris(layers: Iterable[Expression], resources: Mapping[str, Any]) -> Iterator[str]:
@@ -220,7 +253,7 @@ def _packages(layer: Path) -> Path:
 
 def _queue(event: Mapping[str, Any]) -> QueueSource:
     reports = "ReportBatchItemFailures" in event.get("FunctionResponseTypes", [])
-    return QueueSource(event["Queue"], event.get("BatchSize", 10), reports)
+    return QueueSource(event["Queue"], event.get("BatchSize", 10), reports, event.get("Enabled", True))
 
 
 def _route(function: str, event: Mapping[str, Any]) -> tuple[str, str]:

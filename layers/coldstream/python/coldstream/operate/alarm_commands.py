@@ -26,6 +26,10 @@ ALARM_COMMANDS: Mapping[str, str] = {
     "ScrubErrorsAlarm": "aws logs tail /aws/lambda/STACK-scrub --since 1d",
     "EraseErrorsAlarm": "aws logs tail /aws/lambda/STACK-erase --since 1d",
     "DamageAlarm": "coldstream scrub",
+    "JobDeadLettersAlarm": "aws logs tail /aws/lambda/STACK-job-runner --since 1d",
+    "JobFailuresAlarm": "coldstream jobs list --state failed",
+    "JobRunnerErrorsAlarm": "aws logs tail /aws/lambda/STACK-job-runner --since 1h",
+    "JobTickErrorsAlarm": "aws logs tail /aws/lambda/STACK-job-tick --since 1h",
 }
 """By the alarm's name in the template, which CloudWatch's name of it contains."""
 

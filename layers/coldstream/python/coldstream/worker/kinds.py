@@ -1,4 +1,4 @@
-"""Which function runs which kind of job in a worker, and which jobs are a worker's."""
+"""Which function runs which kind of job in a worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from coldstream.jobs.attempt import Kind
-from coldstream.jobs.job import Job
 from coldstream.jobs.run import JobRun, RunEnd
 from coldstream.jobs.specs import JobKind
 from coldstream.upkeep.kinds import UPKEEP_KINDS, UpkeepKind
@@ -14,8 +13,6 @@ from coldstream.worker.export import run_export
 from coldstream.worker.load import run_load
 from coldstream.worker.store import run_store
 from coldstream.worker.tools import WorkerTools
-
-RUNNERS = frozenset({"auto", "worker"})
 
 
 def kinds_of(tools: WorkerTools) -> Mapping[JobKind, Kind]:
@@ -31,8 +28,3 @@ def kinds_of(tools: WorkerTools) -> Mapping[JobKind, Kind]:
 def _run_upkeep(run: JobRun, *, kind: UpkeepKind, tools: WorkerTools) -> RunEnd:
     """Run a kind that needs AWS alone. Cost: three GETs, to see what the bucket can do, and what the kind costs."""
     return kind(run, tools.upkeep())
-
-
-def is_for_worker(job: Job) -> bool:
-    """Tell whether a job may be run by any worker: those for Lambda and EMR are started by others."""
-    return job.spec.runner in RUNNERS

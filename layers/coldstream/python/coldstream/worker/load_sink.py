@@ -175,6 +175,8 @@ class BrokerSink:
         except StreamNotFoundError as err:
             err.add_note(_DECLARE)
             raise
+        if summary.unroutable and isinstance(target, ExchangeTarget) and target.allow_unroutable:
+            run.say(f"{summary.unroutable} messages of {part.position.stream} were dropped: no queue is bound for them")
         return summary.is_complete
 
     def _leave_out(self, account: LoadAccount) -> Callable[[LeftOutMessages], None]:

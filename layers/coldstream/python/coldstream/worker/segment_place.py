@@ -7,8 +7,10 @@ attempt that died before it could say so; any other is somebody else's, and an e
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from contextlib import AbstractContextManager
+import time
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -18,6 +20,7 @@ from coldstream.errors import InvalidInputError, ObjectExistsError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.multipart import send
 from coldstream.ingest.slice import SegmentSlice
+from coldstream.replay.tables.directory import FORGOTTEN_S
 from coldstream.store.ports import ObjectStore
 from coldstream.units import MIB, Offset
 
@@ -57,8 +60,12 @@ class DirectoryPlace:
         self._root = root
 
     def spool(self) -> AbstractContextManager[str]:
-        """Return a directory below the root, so that a file is moved and never copied."""
+        """Return a directory below the root, so that a file is moved and never copied; delete forgotten ones."""
         self._root.mkdir(parents=True, exist_ok=True)
+        for old in self._root.glob(f"{_SPOOL}*"):
+            with suppress(FileNotFoundError):
+                if time.time() - old.stat().st_mtime > FORGOTTEN_S:
+                    shutil.rmtree(old, ignore_errors=True)
         return tempfile.TemporaryDirectory(prefix=_SPOOL, dir=self._root)
 
     def publish(self, name: str, file: Path) -> None:

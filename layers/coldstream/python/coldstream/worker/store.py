@@ -24,7 +24,7 @@ from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.recording.plan import RecordingPlan
 from coldstream.agent.recording.protocol_discovery import ProtocolDiscovery
 from coldstream.agent.rules import Rules
-from coldstream.errors import ColdstreamError, InvalidInputError, UnavailableError
+from coldstream.errors import ColdstreamError, InvalidInputError, InvalidSettingError, UnavailableError
 from coldstream.flow.bandwidth import BandwidthLimit
 from coldstream.jobs.name_patterns import NamePatterns
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd
@@ -77,7 +77,13 @@ def run_store(run: JobRun, tools: WorkerTools) -> RunEnd:
         listen_host="",
         unseen=None if spec.start == "first" else f"before the start of job {run.job.id}, or deleted by the broker",
     )
-    end = asyncio.run(_StoreAttempt(run, tools, spec, options).run_until_stopped())
+    try:
+        end = asyncio.run(_StoreAttempt(run, tools, spec, options).run_until_stopped())
+    except InvalidSettingError as err:
+        if err.field != "--state":
+            raise
+        # Another process took the directory since it was chosen: another attempt chooses another.
+        raise UnavailableError(str(err)) from err
     if isinstance(end, Finished):
         remove(directory)
     return end

@@ -12,6 +12,8 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 
+from coldstream.dispatch.dispatcher import Dispatcher
+from coldstream.dispatch.runner import Runner
 from coldstream.errors import ColdstreamError, CorruptionError, UnavailableError
 from coldstream.flow.boot_clock import boot_time_s
 from coldstream.jobs.attempt import KEEP_EVERY_S, Kind, LeaseWatch, acquire, run_attempt
@@ -20,7 +22,6 @@ from coldstream.jobs.run import JobRun, RunEnd
 from coldstream.jobs.specs import JobKind
 from coldstream.jobs.store import JobStore
 from coldstream.retry import Backoff
-from coldstream.worker.kinds import is_for_worker
 from coldstream.worker.metrics import WorkerMetrics
 from coldstream.worker.options import WorkerOptions
 
@@ -30,11 +31,17 @@ MAX_DELAY_S = 30.0
 
 JITTER = 0.25
 
+TICK_EVERY_S = 60.0
+"""How often a worker sees that the jobs of Lambdas and EMR go on, if its environment names them."""
+
 _LOG = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs jobs until `stop`, or with `once` until none is due. `run` is called once, in any thread."""
+    """Runs jobs until `stop`, or with `once` until none is due. `run` is called once, in any thread.
+
+    Without a dispatcher, it runs every job that does not ask for another runner.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class Worker:
         options: WorkerOptions,
         metrics: WorkerMetrics | None = None,
         *,
+        dispatcher: Dispatcher | None = None,
         keep_every_s: float = KEEP_EVERY_S,
         clock: Callable[[], float] = boot_time_s,
     ) -> None:
@@ -52,6 +60,8 @@ class Worker:
         self._kinds = {kind: run for kind, run in kinds.items() if kind in options.kinds}
         self._keep_every_s = keep_every_s
         self._clock = clock
+        self._dispatcher = dispatcher
+        self._ticked_at: float | None = None
         self._watch = LeaseWatch(clock)
         self._stopping = threading.Event()
         self._news = threading.Event()
@@ -73,6 +83,7 @@ class Worker:
                 self._news.clear()
                 pause_s = self.options.poll_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  not a secret
                 try:
+                    self._tick()
                     has_work = self._look()
                 except ColdstreamError as err:
                     self.metrics.table_failed(str(err))
@@ -90,6 +101,16 @@ class Worker:
                 thread.join()
             _LOG.info("worker %s has ended", self.options.name)
 
+    def _tick(self) -> None:
+        """See that the jobs of Lambdas and EMR go on, once a minute."""
+        now = self._clock()
+        is_soon = self._ticked_at is not None and now - self._ticked_at < TICK_EVERY_S
+        if self._dispatcher is None or not self._dispatcher.has_others or is_soon:
+            return
+        self._ticked_at = now
+        for problem in self._dispatcher.tick(self._stopping.is_set).problems:
+            _LOG.warning("%s", problem)
+
     def _look(self) -> bool:
         """Take what is due and there is room for; return whether anything runs, or was due and not taken.
 
@@ -99,18 +120,23 @@ class Worker:
         self._watch.keep_only({job.id for job in jobs})
         self.metrics.seen(jobs)
         now = self._store.now()
-        dead = [job for job in jobs if self._watch.is_dead(job) and job.id not in self._running]
-        due = [job for job in jobs if job.is_due(now) and job.id not in self._running]
-        # The oldest first: with newer ones always in front, it might wait for ever.
-        due.sort(key=lambda job: (job.next_at or job.created_at, job.created_at))
-        taken = 0
-        for job in [*dead, *due]:
+        # Of all jobs it is seen how their leases do, also of those that are not for this worker.
+        dead = {job.id for job in jobs if self._watch.is_dead(job)}
+        jobs = [job for job in jobs if job.kind in self._kinds and job.id not in self._running]
+        due = [job for job in jobs if job.id in dead or job.is_due(now)]
+        due = [job for job in due if self._is_for_worker(job)]
+        # First what a dead worker had, and then the oldest: with newer ones always in front, it might wait for ever.
+        due.sort(key=lambda job: (job.id not in dead, job.next_at or job.created_at, job.created_at))
+        for job in due:
             if len(self._running) >= self.options.concurrency or self._stopping.is_set():
                 break
-            if job.kind in self._kinds and is_for_worker(job):
-                taken += self._take(job, is_dead=job in dead)
-        mine = {job.id for job in due if job.kind in self._kinds and is_for_worker(job)}
-        return bool(self._running or taken or mine)
+            self._take(job, is_dead=job.id in dead)
+        return bool(self._running or due)
+
+    def _is_for_worker(self, job: Job) -> bool:
+        if self._dispatcher is None:
+            return job.spec.runner in {"auto", Runner.WORKER}
+        return self._dispatcher.is_for_worker(job)
 
     def _report_unreadable(self, err: CorruptionError) -> None:
         """Log a job that a later release wrote, or that is damaged; once."""
@@ -118,18 +144,17 @@ class Worker:
             self._unreadable.add(str(err))
             _LOG.error("a job cannot be read, and is left alone: %s", err)
 
-    def _take(self, job: Job, *, is_dead: bool) -> bool:
+    def _take(self, job: Job, *, is_dead: bool) -> None:
         began = self._clock()
         name, lease_s = self.options.name, self.options.lease_s
         taken = acquire(self._store, job, name, is_dead=is_dead, lease_s=lease_s, now=self._store.now)
         if taken is None:
-            return False
+            return  # another worker was faster, or it has ended by what was asked
         _LOG.info("job %s begins", job.id, extra=_facts(taken))
         thread = threading.Thread(target=self._run_job, args=(taken, began), name=f"job {job.id}")
         with self._lock:
             self._running[job.id] = thread
         thread.start()
-        return True
 
     def _run_job(self, job: Job, leased_since: float) -> None:
         ended: Job | None = None

@@ -102,13 +102,11 @@ async def find_incarnation(
     if first is None:
         return None
     header = first.header
-    anchor: Anchor | None
-    anchor = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header, missed_from=missed_from)
+    begun: Anchor | None
+    begun = Anchor(header.chunk_id, header.timestamp, Offset(header.chunk_id), header, missed_from=missed_from)
     if start != FIRST and not found:
-        anchor = await _midway(broker, vhost, name, start, first=anchor)
-        if anchor is None:
-            return None
-    return StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), anchor
+        begun = await _midway(broker, vhost, name, start, first=begun)
+    return None if begun is None else (StreamId(vhost, name, incarnation_of_first_chunk(vhost, name, first)), begun)
 
 
 def incarnation_of_first_chunk(vhost: str, name: str, chunk: Chunk) -> Incarnation:

@@ -11,6 +11,7 @@ from coldstream.console.job_form import KIND_WORDS, TARGET_NAMES, JobForm, form_
 from coldstream.console.page_request import FormFields, PageRequest
 from coldstream.console.site import Site
 from coldstream.console.typed_confirmation import FIELD, check_typed, word_to_create
+from coldstream.dispatch.runner import check_creatable
 from coldstream.errors import InvalidInputError
 from coldstream.jobs.preview import JobPreview, preview
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec
@@ -42,6 +43,7 @@ def create(site: Site, asked: PageRequest) -> Response:
     try:
         spec = parse_spec(given_by(form, asked.form))
         asked.visitor.check_change(spec)
+        check_creatable(spec)
         found = preview(site.archive.table, spec, asked.now)
     except InvalidInputError as err:
         return _page(site, asked, form.with_error(err), HTTPStatus.BAD_REQUEST)
