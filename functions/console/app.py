@@ -5,8 +5,10 @@ Tokens do that, from a secret that is read again every few minutes. Without any,
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -58,7 +60,18 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     except ColdstreamError:
         logger.exception("the console cannot be shown")
         return {"statusCode": 503, "headers": {"Content-Type": "text/plain"}, "body": "The console is not set up.\n"}
-    answer: dict[str, Any] = application(event, context)  # type: ignore[arg-type]  # both know what a context is
+    # Mangum takes the loop of its thread, so each request has a thread with one of its own.
+    with ThreadPoolExecutor(1, "console") as threads:
+        return threads.submit(_answered, application, event, context).result()
+
+
+def _answered(application: Mangum, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        answer: dict[str, Any] = application(event, context)  # type: ignore[arg-type]  # both know what a context is
+    finally:
+        loop.close()
     return answer
 
 

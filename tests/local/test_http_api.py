@@ -40,7 +40,11 @@ def test_a_request_without_query_string_has_no_parameters() -> None:
 
 def test_header_names_are_in_lower_case_and_equal_ones_joined() -> None:
     headers = (("Accept", "a"), ("X-Thing", "1"), ("accept", "b"))
-    assert http_event(Request("GET", "/", headers, b"", "::1"))["headers"] == {"accept": "a,b", "x-thing": "1"}
+    assert http_event(Request("GET", "/", headers, b"", "::1"))["headers"] == {
+        "accept": "a,b",
+        "x-thing": "1",
+        "x-forwarded-proto": "http",
+    }
 
 
 def test_a_body_of_text_is_text_and_any_other_base64() -> None:

@@ -99,6 +99,11 @@ class AgentProcess:
                 raise AssertionError(f"the agent did not start:\n{self.log.read_text()}")
             time.sleep(0.1)
 
+    @property
+    def url(self) -> str:
+        """The address that it listens on."""
+        return f"http://127.0.0.1:{self._port()}"
+
     def _port(self) -> int | None:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         ports = [line.rpartition(" ")[2] for line in lines if "listening on" in line]

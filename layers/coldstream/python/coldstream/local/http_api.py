@@ -38,7 +38,7 @@ _TEXT = ("text/", "application/json", "application/javascript", "application/xml
 def http_event(request: Request) -> dict[str, Any]:
     """Return the event that API Gateway makes of a request."""
     path, _, query = request.target.partition("?")
-    headers = _joined((name.lower(), value) for name, value in request.headers)
+    headers = {**_joined((name.lower(), value) for name, value in request.headers), "x-forwarded-proto": "http"}
     now = time.time()
     event: dict[str, Any] = {
         "version": "2.0",

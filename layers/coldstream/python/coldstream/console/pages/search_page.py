@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -74,7 +75,7 @@ def _run(site: Site, asked: PageRequest, stream: StreamId, fields: SearchFields,
 
 def _page(site: Site, asked: PageRequest, stream: StreamId, fields: SearchFields, **content: object) -> Response:
     given = {"forecast": None, "found": None, "run_link": None, **content}
-    return site.page(asked, "search.html", stream=stream, fields=fields, **given)
+    return site.page(asked, "search.html", HTTPStatus.OK, stream=stream, fields=fields, **given)
 
 
 def _fields(asked: PageRequest) -> SearchFields:
