@@ -264,6 +264,19 @@ def test_a_page_reads_nothing_until_what_it_shows_is_old() -> None:
     assert found.page(CatalogueQuery()).totals.streams == 4
 
 
+def test_a_defect_while_the_list_is_read_is_told_and_not_met_again_by_each_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, clock = filled(3), Clock()
+    found = catalogue(table, clock, refresh_s=30.0)
+    found.page(CatalogueQuery())
+    clock.now += 31
+    monkeypatch.setattr(table, "policies", lambda: 1 // 0)
+    assert "ZeroDivisionError" in str(found.page(CatalogueQuery()).problem)
+    monkeypatch.undo()
+    assert found.page(CatalogueQuery()).totals.streams == 3
+
+
 def test_ten_thousand_streams_are_a_hundred_and_twenty_requests_and_a_page_none() -> None:
     """What a page may take is a matter of requests and steps, not of how fast a machine is."""
     table, clock = MemoryTable(), Clock()

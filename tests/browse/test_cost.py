@@ -96,6 +96,15 @@ def test_of_a_stream_that_is_too_long_the_rest_is_taken_to_be_like_the_last(monk
     assert sum(one.fragments for one in found.shares) == 10
 
 
+def test_what_was_not_read_is_like_the_last_fragment_also_if_its_class_was_met_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coldstream.browse.cost.PAGE_ENTRIES", 2)
+    table = filled(None, StorageClass.GLACIER_IR, None, None, *[None] * 6)
+    found = stream_cost(table, ORDERS.incarnation, max_pages=2)
+    assert found.usd == pytest.approx(stream_cost(table, ORDERS.incarnation).usd)
+
+
 def test_a_page_that_ends_with_the_last_fragment_is_no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.browse.cost.PAGE_ENTRIES", 2)
     assert not stream_cost(filled(None, None, None, None), ORDERS.incarnation, max_pages=2).is_estimate

@@ -24,7 +24,8 @@ from coldstream.browse.predicate import (
 )
 from coldstream.browse.predicate_match import PredicateMatcher
 from coldstream.browse.predicate_text import MAX_CHARACTERS, MAX_CONDITIONS, parse_predicate
-from coldstream.errors import CorruptionError, InvalidQueryError, PredicateError
+from coldstream.browse.sections_view import MAX_DECODED_BYTES
+from coldstream.errors import BadLengthError, CorruptionError, InvalidQueryError, PredicateError
 from coldstream.units import Offset, TimestampMs
 from tests.support.amqp_samples import EVERY_SIMPLE_VALUE, SOME_UUID, encode, typed
 from tests.support.browsed import data_message
@@ -303,3 +304,17 @@ def test_an_amqp_value_is_compared_as_it_is_shown() -> None:
     assert holds("json:/a/1 = 2", encode(value={"a": [1, 2]}))
     assert holds('body ~ "two"', encode(sequence=[[1, "two"]]))
     assert not holds('body ~ "x"', encode(application_properties={"k": typed("UINT", 1)}))
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999"])
+def test_a_number_that_no_number_holds_is_refused_at_its_place(number: str) -> None:
+    with pytest.raises(PredicateError) as raised:
+        parse_predicate(f"app.a < {number}")
+    assert raised.value.position == 8
+
+
+def test_a_section_that_is_too_large_to_decode_makes_its_message_unreadable() -> None:
+    raw = encode(application_properties={"a": "x" * MAX_DECODED_BYTES}, body=b"x")
+    with pytest.raises(BadLengthError, match="too large to look into"):
+        holds("app.a exists", raw)
+    assert holds('body~"x"', raw)

@@ -13,6 +13,7 @@ Streams past `max_streams` are left out, and the page says so. A row takes about
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ from coldstream.errors import ColdstreamError
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.ports import ManifestReads
 from coldstream.units import TimestampMs
+
+_LOG = logging.getLogger(__name__)
 
 REFRESH_S = 30.0
 MAX_STREAMS = 200_000
@@ -111,6 +114,11 @@ class StreamCatalogue:
         except ColdstreamError as err:
             # The page shows what was read before, with this; the next one after a while tries again.
             self._problem, self._read_at = str(err), self._clock()
+            return None
+        except Exception as err:  # noqa: BLE001  it is logged whole
+            # A defect. Untold, it would end this thread, and each page would begin another that ends so.
+            self._problem, self._read_at = f"{type(err).__name__}: {err}", self._clock()
+            _LOG.exception("the list of streams could not be read")
             return None
 
     def _read(self) -> CatalogueIndex:

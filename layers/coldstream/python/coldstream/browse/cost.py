@@ -111,9 +111,11 @@ def stream_cost(table: ManifestReads, incarnation: Incarnation, max_pages: int =
     """Add up a stream's objects by storage class. Cost: a Query for every 1,000 fragments, `max_pages` at most."""
     shares: dict[StorageClass | None, ClassShare] = {}
     read, head = 0, None
+    last: StorageClass | None = None
     for number, page in enumerate(iter_pages(table, incarnation, Offset(0), PAGE_ENTRIES), start=1):
         for entry in page.entries:
-            before = shares.get(entry.storage_class, ClassShare(entry.storage_class, 0, 0, 0.0))
+            last = entry.storage_class
+            before = shares.get(last, ClassShare(last, 0, 0, 0.0))
             shares[entry.storage_class] = replace(
                 before,
                 fragments=before.fragments + 1,
@@ -127,7 +129,7 @@ def stream_cost(table: ManifestReads, incarnation: Incarnation, max_pages: int =
     if head is None and read:
         head = table.head(incarnation)
         if head is not None and head.fragments > read:
-            return _like_those_read(shares, read, head)
+            return _like_those_read(shares, last, read, head)
     found = tuple(shares.values())
     return StreamCost(found, sum(share.usd for share in found), read)
 
@@ -161,9 +163,10 @@ def _share_before(head: Head, moment: TimestampMs) -> float:
     return 1.0 if moment > last else (moment - first) / max(1, last - first)
 
 
-def _like_those_read(shares: dict[StorageClass | None, ClassShare], read: int, head: Head) -> StreamCost:
+def _like_those_read(
+    shares: dict[StorageClass | None, ClassShare], warmest: StorageClass | None, read: int, head: Head
+) -> StreamCost:
     """Add what was not read, as if it was in the class of the last fragment that was: classes only become warmer."""
-    warmest = next(reversed(shares))
     before = shares[warmest]
     known_bytes = sum(share.stored_bytes for share in shares.values())
     rest_bytes, rest = max(0, head.object_bytes - known_bytes), head.fragments - read

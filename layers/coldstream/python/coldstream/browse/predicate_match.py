@@ -23,8 +23,8 @@ from coldstream.browse.predicate import (
     Predicate,
     ValueCondition,
 )
-from coldstream.browse.sections_view import whole_body
-from coldstream.errors import BadMagicError
+from coldstream.browse.sections_view import MAX_DECODED_BYTES, whole_body
+from coldstream.errors import BadLengthError, BadMagicError
 from coldstream.format.amqp.sections import (
     APPLICATION_PROPERTIES,
     MESSAGE_ANNOTATIONS,
@@ -111,6 +111,7 @@ class _MessageFacts:
     def _value(self, section: FieldSection, name: str) -> Any:
         sections = self._located()
         if section not in self._values:
+            self._check_size(sections.get(_CODES[section], ()))
             self._values[section] = read_section(self._raw, sections, _CODES[section], source=self._source)
         found = self._values[section]
         if found is None:
@@ -119,6 +120,14 @@ class _MessageFacts:
             value = getattr(found, name)
             return _ABSENT if value is None else value
         return found.get(name, _ABSENT)
+
+    def _check_size(self, spans: tuple[int, ...]) -> None:
+        """Refuse a section whose decoded values would fill the memory; the search counts its message as unreadable."""
+        size = sum(spans[1::2]) - sum(spans[::2])
+        if size > MAX_DECODED_BYTES:
+            raise BadLengthError(
+                self._source, spans[0], "a section too large to look into", expected=MAX_DECODED_BYTES, found=size
+            )
 
     def _body_bytes(self) -> bytes:
         sections = self._located()

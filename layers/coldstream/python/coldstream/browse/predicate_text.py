@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
@@ -148,8 +149,10 @@ class _PredicateText:
             return self._string()
         began = self.at
         if (number := self._take(_NUMBER)) is not None:
-            is_whole = number.lstrip("-").isdigit()
-            return int(number) if is_whole else float(number)
+            value = int(number) if number.lstrip("-").isdigit() else float(number)
+            if not math.isfinite(value):
+                raise PredicateError(began, "the number is too large")
+            return value
         word = self._take(_WORD)
         if word not in _WORDS:
             raise PredicateError(began, "expected a text in double quotes, a number, true, false or null")
