@@ -6,6 +6,8 @@ from coldstream.errors import MissingExtraError
 
 EXTRAS = {
     "inotify_simple": "agent",
+    "jinja2": "console",
+    "mangum": "console",
     "mmh3": "shards",
     "moto": "local",
     "numpy": "replay",
