@@ -8,6 +8,7 @@ EXTRAS = {
     "inotify_simple": "agent",
     "jinja2": "console",
     "mangum": "console",
+    "markupsafe": "console",
     "mmh3": "shards",
     "moto": "local",
     "numpy": "replay",
