@@ -55,7 +55,7 @@ BELOW = {
     "routing": {"shards"},
     "rows": {"replay"},
     "browse": {"console", "replay"},
-    "console": {"console"},
+    "console": {"console", "serve"},
     "serve": {"serve"},
     "web": {"console", "serve"},
     "shards": {"shards"},

@@ -6,6 +6,9 @@ from coldstream.errors import MissingExtraError
 
 EXTRAS = {
     "inotify_simple": "agent",
+    "jinja2": "console",
+    "mangum": "console",
+    "markupsafe": "console",
     "mmh3": "shards",
     "moto": "local",
     "numpy": "replay",
