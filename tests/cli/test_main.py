@@ -45,7 +45,7 @@ TASKS = {
     "See and steer it in a browser": ("console",),
     "Use streams without a broker": ("serve",),
     "Shard streams": ("shards",),
-    "Run jobs": ("jobs",),
+    "Run jobs": ("worker", "jobs"),
     "Maintain the archive": ("compact", "replay", "access"),
     "Bound the archive, and delete from it": (
         "truncate",

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from coldstream.cli import shards, shards_options, shards_show
-from coldstream.cli.stores import OpenArchive
 from coldstream.shards.memory_broker import MemoryShardBroker
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.open_archive import OpenArchive
 from coldstream.store.settings import Settings
 from tests.cli.conftest import Cli
 

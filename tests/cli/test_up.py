@@ -52,7 +52,8 @@ def test_the_settings_it_prints_work_until_ctrl_c(tmp_path: Path) -> None:
         out, err = running.communicate(timeout=60)
     assert running.returncode == 0
     assert out == exports
-    assert "running: UploadFunction, ResolverFunction. Ctrl-C ends everything." in err
+    running_functions = "UploadFunction, ResolverFunction, ApiFunction, JobRunnerFunction, JobTickFunction"
+    assert f"running: {running_functions}. Ctrl-C ends everything." in err
     assert "UploadFunction  / orders, offsets 0 to " in err
     assert err.endswith("ended\n")
     assert not env_file.exists()

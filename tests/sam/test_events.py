@@ -35,9 +35,12 @@ def read(event: str) -> Any:
 
 
 def of_functions(kind: str) -> list[tuple[TemplateFunction, str]]:
-    """List functions that an API calls (`apis`), each with its events."""
+    """List functions that an API with IAM calls (`apis`), each with its events; the console's API asks nobody."""
     return [
-        (function, event) for name, function in FUNCTIONS.items() if getattr(function, kind) for event in EVENTS[name]
+        (function, event)
+        for name, function in FUNCTIONS.items()
+        if getattr(function, kind) and name != "ConsoleFunction"
+        for event in EVENTS[name]
     ]
 
 

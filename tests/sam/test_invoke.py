@@ -131,6 +131,17 @@ def test_the_resolver_is_served_as_an_api(sam: SamLocal, sharded: ShardMap, here
             assert json.load(problem)["type"] == "urn:coldstream:problem:invalid-query"
 
 
+def test_the_api_lists_the_jobs(sam: SamLocal, table: DynamoTable) -> None:
+    answer = sam.invoke("ApiFunction", "api")
+    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "application/json")
+    assert {"jobs", "cursor"} >= json.loads(answer["body"]).keys()
+
+
+def test_the_console_shows_nothing_without_its_tokens(sam: SamLocal, table: DynamoTable) -> None:
+    answer = sam.invoke("ConsoleFunction", "console")
+    assert (answer["statusCode"], answer["body"]) == (503, "The console is not set up.\n")
+
+
 @pytest.mark.parametrize(
     ("function", "answer"),
     [
@@ -150,7 +161,7 @@ def test_the_job_runner_runs_the_job_of_its_message_and_the_tick_finds_nothing_l
     sam: SamLocal, uploaded: Any, table: DynamoTable
 ) -> None:
     job_id = job_of(sample("job")["Records"][0]["body"])
-    job = Job(job_id, parse_spec({"kind": "scrub", "deep": True}), TimestampMs(1), by="a test")
+    job = Job(job_id, parse_spec({"kind": "scrub", "deep": True, "streams": ["tracking"]}), TimestampMs(1), by="a test")
     table.put_state(StateItem(OPEN_JOBS, job_id, 1, b""), job.to_item())
     assert sam.invoke("JobRunnerFunction", "job") == HANDLED
     done = JobStore(table).get(job_id)

@@ -34,6 +34,8 @@ UPKEEP = ("RetentionFunction", "SweepFunction", "GarbageFunction", "ScrubFunctio
 EVENTS = {
     "UploadFunction": ("upload", "lost"),
     "ResolverFunction": ("resolver", "super", "super_ranges"),
+    "ApiFunction": ("api",),
+    "ConsoleFunction": ("console",),
     "JobRunnerFunction": ("job",),
     **dict.fromkeys((*UPKEEP, "JobTickFunction"), ("scheduled",)),
 }
@@ -119,6 +121,8 @@ class SamLocal:
             )
             ours = {key: value for key, value in self._environment.items() if key.startswith("COLDSTREAM_")}
             variables.update(endpoint, **ours)
+        # SAM CLI serves every API of a template at one port, and this one's default route would be the resolver's.
+        del document["Resources"]["ConsoleFunction"]["Properties"]["Events"]
         shared = document["Globals"]["Function"]["Environment"]["Variables"]
         shared.update({"COLDSTREAM_BUCKET": BUCKET, "COLDSTREAM_TABLE": TABLE, "COLDSTREAM_PREFIX": ""})
         self.template.write_text(json.dumps(document))

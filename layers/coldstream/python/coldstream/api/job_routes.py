@@ -15,7 +15,7 @@ from coldstream.api import serving
 from coldstream.api.job_bodies import JobBody, JobLogBody, JobsBody, PreviewBody
 from coldstream.api.job_rights import JobRight
 from coldstream.api.request_body import json_object, no_body
-from coldstream.dispatch.runner import check_creatable
+from coldstream.dispatch.runner import check_runner
 from coldstream.errors import InvalidInputError, JobStateError
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.preview import preview
@@ -111,7 +111,7 @@ def create_job(
     with _permitted(JobRight.WRITE, "create-job") as line:
         spec = parse_spec(json_object(router.current_event.raw_event))
         line.fields |= _told(spec)
-        check_creatable(spec)
+        check_runner(spec)
         created = serving.served().jobs.create_once(spec, by=_by(), idempotency_key=key)
         line.fields |= {"job": created.job.id, "new": created.is_new}
         status = HTTPStatus.CREATED if created.is_new else HTTPStatus.OK

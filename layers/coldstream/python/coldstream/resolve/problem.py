@@ -27,6 +27,7 @@ from coldstream.errors import (
     ObjectNotFoundError,
     OutcomeUnknownError,
     RouteNotFoundError,
+    RunnerError,
     StreamNotFoundError,
     UnavailableError,
 )
@@ -81,6 +82,7 @@ ROUTE_NOT_FOUND = ProblemKind("route-not-found", HTTPStatus.NOT_FOUND, "The API 
 JOB_NOT_FOUND = ProblemKind("job-not-found", HTTPStatus.NOT_FOUND, "The archive has no such job")
 NOT_FOUND = ProblemKind("not-found", HTTPStatus.NOT_FOUND, "There is no such thing")
 GAP = ProblemKind("gap", HTTPStatus.NOT_FOUND, "These offsets are not archived")
+WRONG_RUNNER = ProblemKind("wrong-runner", HTTPStatus.CONFLICT, "The runner that is asked for cannot run the job")
 JOB_STATE = ProblemKind("job-state", HTTPStatus.CONFLICT, "The job is in a state in which that cannot be done")
 OTHER_REQUEST = ProblemKind(
     "idempotency-key-reused", HTTPStatus.CONFLICT, "The idempotency key was given for another request"
@@ -107,6 +109,7 @@ _KINDS: tuple[tuple[type[ColdstreamError], ProblemKind], ...] = (
     (ObjectNotFoundError, INTERNAL),
     (NotFoundError, NOT_FOUND),
     (GapError, GAP),
+    (RunnerError, WRONG_RUNNER),
     (JobStateError, JOB_STATE),
     (IdempotencyError, OTHER_REQUEST),
     (NotRestoredError, NOT_RESTORED),
