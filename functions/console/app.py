@@ -16,6 +16,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from mangum import Mangum
+from starlette.applications import Starlette
 
 from coldstream.browse.catalogue import StreamCatalogue
 from coldstream.browse.health import HealthSources, read_health
@@ -47,7 +48,7 @@ OPTIONS = ConsoleOptions(
 )
 logger = Logger(service="console")
 metrics = Metrics(namespace=METRICS_NAMESPACE, service="console")
-_made: dict[str, tuple[Mangum, float]] = {}
+_made: dict[str, tuple[Starlette, float]] = {}
 
 
 @metrics.log_metrics
@@ -60,28 +61,28 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     except ColdstreamError:
         logger.exception("the console cannot be shown")
         return {"statusCode": 503, "headers": {"Content-Type": "text/plain"}, "body": "The console is not set up.\n"}
-    # Mangum takes the loop of its thread, so each request has a thread with one of its own.
+    # Mangum takes the loop of its thread, or makes one that nobody closes: each request has a thread with its own.
     with ThreadPoolExecutor(1, "console") as threads:
         return threads.submit(_answered, application, event, context).result()
 
 
-def _answered(application: Mangum, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def _answered(application: Starlette, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        answer: dict[str, Any] = application(event, context)  # type: ignore[arg-type]  # both know what a context is
+        answer: dict[str, Any] = Mangum(application, lifespan="off")(event, context)  # type: ignore[arg-type]  # both know what a context is
     finally:
         loop.close()
     return answer
 
 
-def _application() -> Mangum:
+def _application() -> Starlette:
     """Return the application, made again once its tokens are old."""
     made = _made.get("console")
     if made is None or time.monotonic() >= made[1]:
         access = FunctionAccess.read(os.environ, read_secret)
         application = make_console(_archive(), OPTIONS, access.tokens, access.key)
-        made = Mangum(application, lifespan="off"), time.monotonic() + KEPT_S
+        made = application, time.monotonic() + KEPT_S
         _made["console"] = made
     return made[0]
 

@@ -22,8 +22,14 @@ def test_sam_validates_and_lints_the_template(sam: SamLocal) -> None:
 
 
 def test_a_function_is_built_from_its_handler_alone(sam: SamLocal) -> None:
-    for function in EVENTS:
+    for function in EVENTS.keys() - {"ConsoleFunction"}:
         assert [path.name for path in (sam.directory / function).iterdir()] == ["app.py"]
+
+
+def test_the_console_is_built_with_what_only_it_needs(sam: SamLocal) -> None:
+    names = {path.name for path in (sam.directory / "ConsoleFunction").iterdir()}
+    assert {"app.py", "jinja2", "mangum", "starlette"} <= names
+    assert not {"boto3", "pydantic", "coldstream"} & names
 
 
 def test_the_layer_is_small(sam: SamLocal) -> None:
