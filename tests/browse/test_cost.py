@@ -13,7 +13,6 @@ from coldstream.browse.cost import (
     get_cost,
     query_cost,
     stream_cost,
-    total_of_reads,
 )
 from coldstream.manifest.entry import Head, StorageClass
 from coldstream.manifest.policy import Policy
@@ -140,7 +139,7 @@ def test_costs_add_up() -> None:
     rng = random.Random(1)
     costs = [query_cost(rng.randrange(1, 5), entries=rng.randrange(100)) for _ in range(9)]
     costs += [get_cost(rng.randrange(5), rng.randrange(1 << 30)) for _ in range(9)]
-    found = total_of_reads(costs)
+    found = sum(costs, ReadCost())
     assert found.requests == sum(one.queries + one.gets for one in costs)
     assert found.usd == pytest.approx(sum(one.usd for one in costs))
     assert found.read_bytes == sum(one.read_bytes for one in costs)

@@ -7,7 +7,7 @@ came in evenly. `stream_cost` adds up the entries instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coldstream.manifest.entry import FragmentEntry, Head, StorageClass
@@ -143,11 +143,6 @@ def query_cost(queries: int = 1, *, entries: int = 0, others: int = 0) -> ReadCo
 def get_cost(gets: int, read_bytes: int, storage_class: StorageClass | None = None) -> ReadCost:
     """Return what GETs of objects in a storage class cost."""
     return ReadCost(gets=gets, read_bytes=read_bytes, usd=gets_usd(gets, read_bytes, storage_class))
-
-
-def total_of_reads(costs: Iterable[ReadCost]) -> ReadCost:
-    """Add up costs."""
-    return sum(costs, ReadCost())
 
 
 def stored_usd(entry: FragmentEntry) -> float:
