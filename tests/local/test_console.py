@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-import httpx
+from pathlib import Path
 
+import httpx
+import pytest
+
+from coldstream.errors import UnavailableError
 from coldstream.local.stack import EmulatedStack
 
 
-def test_the_console_is_served_beside_the_resolver() -> None:
-    with EmulatedStack(parameters={"Console": "on"}) as stack:
-        url = stack.environment["COLDSTREAM_CONSOLE_URL"]
-        assert url != stack.resolver_url
-        page = httpx.get(f"{url}/streams", timeout=60)
-        assert "Nothing is archived yet" in page.text
-        style = page.text.partition('rel="stylesheet" href="')[2].partition('"')[0]
-        assert "--accent" in httpx.get(url + style, timeout=60).text
-        sent = {"kind": "scrub", "step": "create"}
-        made = httpx.post(f"{url}/jobs/new", data=sent, headers={"Origin": url}, timeout=60)
-        assert made.status_code == 303
-        assert httpx.get(f"{url}/jobs", headers={"Host": "evil.example"}, timeout=60).status_code == 421
+def test_the_console_is_served_beside_the_resolver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As a developer may have it set: moto warns of the console's secret, which it does not know.
+    monkeypatch.setenv("PYTHONWARNINGS", "error::UserWarning")
+    log = tmp_path / "log"
+    try:
+        with log.open("w") as to, EmulatedStack(parameters={"Console": "on"}, log=to) as stack:
+            check_console(stack)
+    except UnavailableError as err:
+        err.add_note(log.read_text())
+        raise
+
+
+def check_console(stack: EmulatedStack) -> None:
+    url = stack.environment["COLDSTREAM_CONSOLE_URL"]
+    assert url != stack.resolver_url
+    page = httpx.get(f"{url}/streams", timeout=60)
+    assert "Nothing is archived yet" in page.text
+    style = page.text.partition('rel="stylesheet" href="')[2].partition('"')[0]
+    assert "--accent" in httpx.get(url + style, timeout=60).text
+    sent = {"kind": "scrub", "step": "create"}
+    made = httpx.post(f"{url}/jobs/new", data=sent, headers={"Origin": url}, timeout=60)
+    assert made.status_code == 303
+    assert httpx.get(f"{url}/jobs", headers={"Host": "evil.example"}, timeout=60).status_code == 421
 
 
 def test_without_the_parameter_there_is_none() -> None:

@@ -11,17 +11,17 @@ from coldstream.read.fetch_pool import FetchPool
 from coldstream.read.http import ClosedError
 
 
-def fetch_threads() -> int:
-    return sum(thread.name.startswith("coldstream-fetch") for thread in threading.enumerate())
+def fetch_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("coldstream-fetch")}
 
 
 def test_a_thousand_readers_take_no_more_threads_than_one() -> None:
     before = fetch_threads()
     pool = FetchPool(4)
-    assert fetch_threads() == before
+    assert fetch_threads() <= before
     shares = [pool.share() for _ in range(1000)]
     assert [share.submit(int, "7").result(5) for share in shares] == [7] * 1000
-    assert fetch_threads() == before + 6
+    assert len(fetch_threads() - before) == 6
     pool.close()
 
 

@@ -80,7 +80,7 @@ def deploy(
 
 def undeploy(stack_name: str, environment: Mapping[str, str], elsewhere: Mapping[str, str]) -> None:
     """Delete a stack and everything in it, as far as the endpoints still answer."""
-    with suppress(BotoCoreError, ClientError):
+    with suppress(BotoCoreError, ClientError, ResponseParserError):
         cloudformation = client("cloudformation", environment)
         for resource in cloudformation.list_stack_resources(StackName=stack_name)["StackResourceSummaries"]:
             if resource["ResourceType"] == "AWS::S3::Bucket":
@@ -89,7 +89,7 @@ def undeploy(stack_name: str, environment: Mapping[str, str], elsewhere: Mapping
         cloudformation.delete_stack(StackName=stack_name)
     for name, resource_type in elsewhere.items():
         service = client(ELSEWHERE[resource_type], environment)
-        with suppress(BotoCoreError, ClientError):
+        with suppress(BotoCoreError, ClientError, ResponseParserError):
             if resource_type == "AWS::S3::Bucket":
                 _empty(service, name)
                 service.delete_bucket(Bucket=name)
