@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "read": STORE | {"flow", "resolve"},
     "consumer": READ | {"groups", "live"},
     "streams": READ | {"archive", "lifecycle"},
+    "gateway": READ | {"groups", "live", "streams", "web"},
     # Jobs.
     "rows": BASE | {"format"},
     "lifecycle": STORE | {"flow"},
@@ -71,7 +72,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": READ
     | {"jobs"}
     | {"agent", "archive", "compact", "terminal", "consumer", "ingest", "live", "local", "replay"}
-    | {"browse", "console", "dispatch", "groups", "queues", "routing", "serve", "shards", "streams", "web", "worker"}
+    | {
+        "browse",
+        "console",
+        "dispatch",
+        "gateway",
+        "groups",
+        "queues",
+        "routing",
+        "serve",
+        "shards",
+        "streams",
+        "web",
+        "worker",
+    }
     | UPKEEP,
 }
 OUTSIDE = {

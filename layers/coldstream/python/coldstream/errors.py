@@ -18,6 +18,7 @@
     │   ├── MediaTypeError         a request's body is of another media type than the API takes
     │   ├── OtherClusterError      a stream that another cluster announced first
     │   └── ReservedNameError      a sharded stream has this name; only `coldstream shards` changes those
+    ├── BadFrameError              a frame that breaks the stream protocol; its connection ends
     ├── NotFoundError              the thing asked for does not exist
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
     │   ├── LogicalNameError       no sharded stream has this name
@@ -186,6 +187,10 @@ class OtherClusterError(InvalidInputError):
 
 class ReservedNameError(InvalidInputError):
     """A name is that of a sharded stream, or of one of its partitions, and only `coldstream shards` changes those."""
+
+
+class BadFrameError(ColdstreamError):
+    """A frame that breaks the stream protocol. The connection it came from has to end."""
 
 
 class NotFoundError(ColdstreamError):

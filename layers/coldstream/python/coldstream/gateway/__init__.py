@@ -1,0 +1,4 @@
+"""The gateway: a proxy of the stream protocol that serves from the archive what the broker has no longer.
+
+`frames/` has the protocol as values. Nothing else in the package makes or parses frames.
+"""
