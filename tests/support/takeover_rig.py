@@ -56,7 +56,7 @@ class RigClient:
     async def drained(self) -> None:
         await self.has_drained.wait()
 
-    def close(self, code: Code, reason: str) -> None:  # noqa: ARG002
+    def close(self, code: Code, reason: str) -> None:
         self.close_code = code
 
     def receive(self, frame: bytes) -> None:
@@ -186,7 +186,9 @@ class TakeoverRig:
             return True
         if key & ANSWER and key & ~ANSWER in ANSWERED:
             correlation_id = Answer.from_body(frame[4:]).correlation_id
-            if (waiting := self.link.waiting.pop(correlation_id, None)) is not None:
+            waiting = self.link.waiting.pop(correlation_id, None)
+            if waiting is not None:
+                assert waiting[1].KEY == key, "the proxy looks for another answer"
                 if not waiting[0].done():
                     waiting[0].set_result(frame)
                 return True

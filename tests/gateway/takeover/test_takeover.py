@@ -64,7 +64,7 @@ def test_each_chunk_comes_once_and_in_order_across_the_border(
         rig.broker.dispatch()
         await rig.run()
         assert rig.client.chunks[7] == user_chunks(log.history, start)
-        assert rig.takeover._receivers[7].flow._is_live  # type: ignore[attr-defined]  # noqa: SLF001
+        assert rig.takeover._receivers[7].flow._is_live  # type: ignore[attr-defined]
         rig.close()
 
     asyncio.run(scenario())

@@ -9,11 +9,10 @@ needed. Upstream: rabbit_stream_reader.erl (handle_frame_post_auth: subscribe, u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 
-from coldstream.errors import ColdstreamError, UnavailableError
+from coldstream.errors import UnavailableError
 from coldstream.format.chunk import ChunkHeader
-from coldstream.gateway.frames.answers import Answer, StreamStatsAnswer
+from coldstream.gateway.frames.answers import StreamStatsAnswer, SubscribeAnswer, UnsubscribeAnswer
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import StreamStats, Subscribe, Unsubscribe
 from coldstream.gateway.ports import BrokerLink, Verdict
@@ -92,18 +91,16 @@ class BrokerView:
 
     async def _ask(self, number: int, question: ChunkQuestion, stream: str, spec: OffsetSpec) -> ChunkHeader | None:
         properties = dict([EVERY_CHUNK])
-        calls: tuple[Coroutine[None, None, Answer], ...] = (
-            self._link.request(lambda one: Subscribe(one, number, stream, spec, 1, properties), Answer),
-            self._link.request(lambda one: Unsubscribe(one, number), Answer),
+        begun, ended = await asyncio.gather(
+            self._link.request(lambda one: Subscribe(one, number, stream, spec, 1, properties), SubscribeAnswer),
+            self._link.request(lambda one: Unsubscribe(one, number), UnsubscribeAnswer),
+            return_exceptions=True,
         )
-        begun, ended = await asyncio.gather(*calls, return_exceptions=True)
         for answer in (ended, begun):
-            if isinstance(answer, ColdstreamError):
-                raise answer  # without an answer the subscription may be there: its id is never used again
             if isinstance(answer, BaseException):
-                raise answer
+                raise answer  # without an answer the subscription may be there: its id is never used again
+        assert not isinstance(begun, BaseException)
         self._ids.release(number)
-        assert isinstance(begun, Answer)
         if begun.code != Code.OK:
             raise refusals.refusal(begun.code, f"a subscription to {stream!r}")
         if question.head is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from coldstream.consumer.retrylog import RetryLog
 from coldstream.errors import GapError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.gateway.frames.deliver import deliver_head
@@ -13,10 +12,13 @@ from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.options import GapPolicy
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.manifest.stream import Incarnation
+from coldstream.retry import Backoff
 from coldstream.units import KIB, Offset
 
 log = logging.getLogger(__name__)
 
+_FIRST_DELAY_S = 0.1
+_MAX_DELAY_S = 10.0
 _TURN_BYTES = 256 * KIB
 """After so much, the other connections have their turn, even if the client takes all at once."""
 
@@ -31,7 +33,7 @@ class ArchiveServer:
         self._policy = parts.options.policy_of(flow.stream)
         self._figures = parts.figures
         self._credited = credited
-        self._retry_log = RetryLog(f"stream {flow.stream!r} in the archive")
+        self._backoff = Backoff(_FIRST_DELAY_S, _MAX_DELAY_S)
 
     async def serve(self, incarnation: Incarnation, end: Offset, version: int) -> None:
         """Send the client what is archived from the expected offset up to `end`, as its credits allow.
@@ -51,7 +53,10 @@ class ArchiveServer:
                 except UnavailableError as err:
                     if not err.retryable:
                         raise
-                    await self._retry_log.pause(err)
+                    log.warning(
+                        "subscription %d to %r waits for the archive: %s", self._flow.number, self._flow.stream, err
+                    )
+                    await asyncio.sleep(self._backoff.next_delay_s())
                 else:
                     if self._begin == begin:
                         return
@@ -95,7 +100,7 @@ class ArchiveServer:
                         chunk = await anext(aiter(reading))
                     except StopAsyncIteration:
                         return
-                self._retry_log.recovered()
+                self._backoff.reset()
                 turn_bytes += self._send(chunk, version)
                 if turn_bytes >= _TURN_BYTES:
                     turn_bytes = 0

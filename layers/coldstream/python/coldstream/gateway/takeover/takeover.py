@@ -7,7 +7,14 @@ import logging
 
 from coldstream.errors import BadFrameError, ClosedLinkError, ColdstreamError, UnavailableError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.frames.answers import Answer, ConsumerUpdate, CreditAnswer, MetadataUpdate, plain_answer
+from coldstream.gateway.frames.answers import (
+    Answer,
+    ConsumerUpdate,
+    CreditAnswer,
+    MetadataUpdate,
+    UnsubscribeAnswer,
+    plain_answer,
+)
 from coldstream.gateway.frames.frame import LENGTH_BYTES
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Credit, Subscribe, Unsubscribe
@@ -221,7 +228,7 @@ class Takeover:
 
     async def _end_quietly(self, number: int) -> None:
         try:
-            await self._broker.request(lambda one: Unsubscribe(one, number), Answer)
+            await self._broker.request(lambda one: Unsubscribe(one, number), UnsubscribeAnswer)
         except (UnavailableError, ClosedLinkError) as err:
             # Chunks may still come for this id: it stays reserved.
             log.warning("subscription %d does not end at the broker: %s", number, err)
