@@ -13,7 +13,7 @@ from coldstream.gateway.alone.logins import NoPasswords, PasswordCheck
 from coldstream.gateway.alone.opening import opened_alone
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
-from coldstream.gateway.alone.permissions import ALL, Permissions
+from coldstream.gateway.alone.permissions import ALL, StreamPermissions
 from coldstream.gateway.alone.server import AloneServer
 from coldstream.gateway.frames.answers import Answer, OpenAnswer
 from coldstream.gateway.frames.frame import Frame, key_of
@@ -69,7 +69,7 @@ async def running_alone(
     *,
     history: History | None = None,
     passwords: PasswordCheck | None = None,
-    permissions: Permissions = ALL,
+    permissions: StreamPermissions = ALL,
     options: AloneOptions | None = None,
 ) -> AsyncIterator[RunningAlone]:
     """Run a server for the duration of the block."""

@@ -10,7 +10,7 @@ import pytest
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.entry import iter_entries
 from coldstream.gateway.alone.options import AloneOptions
-from coldstream.gateway.alone.permissions import Permissions
+from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.frames.answers import SequenceAnswer
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import (
@@ -146,7 +146,7 @@ async def test_filter_values_are_read_over(archive: DirectArchive) -> None:
 
 
 async def test_publishers_are_refused_as_by_a_broker(archive: DirectArchive) -> None:
-    rules = Permissions.parse(["guest * orders rw", "guest * locked r"])
+    rules = StreamPermissions.parse(["guest * orders rw", "guest * locked r"])
     async with running_alone(archive, permissions=rules) as alone, alone.client() as client:
         assert await create(client, "other") == Code.ACCESS_REFUSED
         assert await declare(client, "locked") == Code.ACCESS_REFUSED

@@ -12,7 +12,7 @@ from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.logins import Logins, PasswordCheck
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
-from coldstream.gateway.alone.permissions import READ_ALL, Permissions
+from coldstream.gateway.alone.permissions import READ_ALL, StreamPermissions
 from coldstream.gateway.alone.publishing import PublishBudget
 from coldstream.gateway.alone.super_streams import SuperStreams
 from coldstream.gateway.figures import GatewayFigures
@@ -28,7 +28,7 @@ async def opened_alone(
     history: History,
     passwords: PasswordCheck,
     *,
-    permissions: Permissions = READ_ALL,
+    permissions: StreamPermissions = READ_ALL,
     options: AloneOptions = AloneOptions(),  # noqa: B008  frozen
     streams: StreamOptions = StreamOptions(),  # noqa: B008  frozen
     figures: GatewayFigures | None = None,

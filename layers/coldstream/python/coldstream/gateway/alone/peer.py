@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coldstream.gateway.alone.options import AloneOptions
-from coldstream.gateway.alone.permissions import Permissions
+from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.ports import ClientLink
@@ -32,7 +32,7 @@ class AlonePeer:
     link: PausableLink
     address: str
     options: AloneOptions
-    permissions: Permissions
+    permissions: StreamPermissions
     figures: GatewayFigures
     user: str = ""
     vhost: str = ""

@@ -37,13 +37,13 @@ class PermissionRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class StreamPermissions:
     """All rules. `READ_ALL` and `ALL` are those without a file."""
 
     rules: tuple[PermissionRule, ...]
 
     @classmethod
-    def parse(cls, lines: Iterable[str]) -> Permissions:
+    def parse(cls, lines: Iterable[str]) -> StreamPermissions:
         """Read a file of permissions. Raises InvalidSettingError, which names the line."""
         rules = []
         for number, line in enumerate(lines, 1):
@@ -61,7 +61,7 @@ class Permissions:
         return cls(tuple(rules))
 
     @classmethod
-    def read(cls, path: Path) -> Permissions:
+    def read(cls, path: Path) -> StreamPermissions:
         """Read a file of permissions. Raises InvalidSettingError, also if everybody may write it."""
         try:
             if path.stat().st_mode & stat.S_IWOTH:
@@ -84,5 +84,5 @@ class Permissions:
                 yield rule
 
 
-READ_ALL = Permissions((PermissionRule(_EVERYBODY, "*", "*", Right.READ),))
-ALL = Permissions((PermissionRule(_EVERYBODY, "*", "*", Right.READ | Right.WRITE),))
+READ_ALL = StreamPermissions((PermissionRule(_EVERYBODY, "*", "*", Right.READ),))
+ALL = StreamPermissions((PermissionRule(_EVERYBODY, "*", "*", Right.READ | Right.WRITE),))
