@@ -70,9 +70,6 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:] == ["uvloop"]:
-        import uvloop
+    import uvloop
 
-        uvloop.run(_serve())
-    else:
-        asyncio.run(_serve())
+    uvloop.run(_serve())

@@ -13,6 +13,7 @@ import sys
 import threading
 from itertools import accumulate
 
+from bench.load import FIRST_TIMESTAMP
 from bench.stream_client import amqp_message
 from coldstream.format.writer import make_chunk
 from coldstream.gateway.frames.answers import OpenAnswer, PeerPropertiesAnswer, SaslHandshakeAnswer, plain_answer
@@ -28,7 +29,7 @@ class FrameServer:
     """Serves each connection in a thread of its own."""
 
     def __init__(self, chunks: int, messages: int) -> None:
-        frames = [_deliver(number * messages, messages) for number in range(chunks)]
+        frames = deliver_frames(chunks, messages)
         self._ends = [0, *accumulate(map(len, frames))]
         self._frames = memoryview(b"".join(frames))
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
@@ -75,14 +76,19 @@ def _answer(key: int, frame: bytes) -> bytes | None:
             return plain_answer(Key(key), correlation_id, Code.OK)
 
 
-def _deliver(first_offset: int, messages: int) -> bytes:
-    _, chunk = make_chunk(
-        [amqp_message(BODY_BYTES)] * messages,
-        chunk_id=ChunkId(first_offset),
-        timestamp=TimestampMs(1_763_700_000_000),
-        epoch=Epoch(1),
-    )
-    return deliver_head(1, 0, 0, len(chunk)) + chunk
+def deliver_frames(chunks: int, messages: int) -> list[bytes]:
+    """Return the Deliver frames of a stream, each with so many messages."""
+    entries = [amqp_message(BODY_BYTES)] * messages
+    frames = []
+    for number in range(chunks):
+        _, chunk = make_chunk(
+            entries,
+            chunk_id=ChunkId(number * messages),
+            timestamp=TimestampMs(FIRST_TIMESTAMP + number),
+            epoch=Epoch(1),
+        )
+        frames.append(deliver_head(1, 0, 0, len(chunk)) + chunk)
+    return frames
 
 
 if __name__ == "__main__":

