@@ -81,9 +81,12 @@ class LeanConnection:
                 return body
 
     def _exactly(self, size_bytes: int) -> bytes:
-        found = self.socket.recv(size_bytes, socket.MSG_WAITALL)
-        if len(found) != size_bytes:
-            raise CannotMeasureError("the connection was closed")
+        found = b""
+        while len(found) < size_bytes:
+            part = self.socket.recv(size_bytes - len(found))
+            if not part:
+                raise CannotMeasureError("the connection was closed")
+            found += part
         return found
 
 
