@@ -6,6 +6,7 @@ It prints its port. Each chunk of bytes that is received is written on, and a fu
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from typing import cast
 
@@ -70,6 +71,9 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    import uvloop
-
-    uvloop.run(_serve())
+    try:
+        loop_factory = importlib.import_module("uvloop").new_event_loop
+    except ModuleNotFoundError:
+        loop_factory = None
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_serve())
