@@ -49,5 +49,4 @@ class AlonePeer:
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
-        self.figures.bytes_to_clients_total += len(frame)
         self.link.send(frame)

@@ -1,4 +1,4 @@
-"""`GatewayListener`: listens for clients and keeps their connections, whatever is behind them: a broker or the archive."""
+"""`GatewayListener`: listens for clients and keeps their connections, to a broker or to the archive."""
 
 from __future__ import annotations
 
