@@ -7,7 +7,8 @@ grow. The others are what is true now.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from typing import Self
 
 
 @dataclass(slots=True)
@@ -49,3 +50,28 @@ class GatewayFigures:
     memory_budget_bytes: int = 0
     lag_offsets: int = 0
     """How far the cold subscription that is furthest behind is from the archive's tail."""
+
+    def add_totals(self, other: GatewayFigures) -> None:
+        """Add the totals of a process that has ended, and nothing of what was true only while it ran."""
+        for each in fields(self):
+            if each.name.endswith("_total"):
+                self._add(each.name, other)
+
+    def add(self, other: GatewayFigures) -> None:
+        """Add another process's counts. The lag is the greater one."""
+        lag_offsets = max(self.lag_offsets, other.lag_offsets)
+        for each in fields(self):
+            self._add(each.name, other)
+        self.lag_offsets = lag_offsets
+
+    def _add(self, name: str, other: GatewayFigures) -> None:
+        setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def to_dict(self) -> dict[str, int | dict[str, int]]:
+        """Return the counts by name, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: dict[str, int | dict[str, int]]) -> Self:
+        """Return what `to_dict` was made of."""
+        return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in given.items()})  # type: ignore[arg-type]
