@@ -35,7 +35,7 @@ def main() -> int:
         supervisor = Supervisor(
             options,
             start=start_word_child,
-            on_ready=lambda at: typer.echo(f"{at.port} {admin.port}"),
+            on_ready=lambda at: typer.echo(f"{at.port} {admin.address.port}"),
         )
         admin = stack.enter_context(GatewayAdmin(supervisor, None, HostPort("127.0.0.1", 0)))
         try:

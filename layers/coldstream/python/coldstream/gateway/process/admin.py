@@ -47,9 +47,10 @@ class GatewayAdmin:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="admin", daemon=True)
 
     @property
-    def port(self) -> int:
-        """The port that the server listens on."""
-        return int(self._server.server_address[1])
+    def address(self) -> HostPort:
+        """The address that the server listens at."""
+        host, port = self._server.server_address[:2]
+        return HostPort(str(host), int(port))
 
     def __enter__(self) -> Self:
         self._thread.start()
