@@ -139,7 +139,7 @@ wheel: setup tools  ## Build the wheel into dist, with the agent's bill of mater
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@$(BIN)/python scripts/sbom.py agent --to dist/agent.cdx.json
 
-sbom: setup tools  ## Write the bills of materials of layer, agent and Spark jobs into build/sbom (CycloneDX)
+sbom: setup tools  ## Write the bills of materials of layer, agent, gateway and Spark jobs into build/sbom (CycloneDX)
 	@$(BIN)/python scripts/sbom.py
 
 generate: setup  ## Generate docs/openapi*.json and docs/*.schema.json from the code

@@ -10,12 +10,13 @@ import asyncio
 import os
 import socket
 import sys
+from typing import cast
 
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.channel import ColdRow
 from coldstream.gateway.process.child import run_child
-from coldstream.gateway.process.child_process import ChildProcess
+from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import listen_at
 from coldstream.gateway.process.options import GatewayOptions
 
@@ -26,11 +27,10 @@ class Talk(asyncio.Protocol):
         self.lingers = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.served.open.append(self)
         self.served.figures.connections_total += 1
-        transport.write(f"{self.served.number}\n".encode())
+        self.transport.write(f"{self.served.number}\n".encode())
 
     def data_received(self, data: bytes) -> None:
         for word in data.split():
@@ -81,8 +81,8 @@ class WordServer:
             talk.transport.abort()
 
 
-def start_word_child(number: int, options: GatewayOptions) -> ChildProcess:
-    return ChildProcess(number, options, "tests.support.gateway_child")
+def start_word_child(number: int, options: GatewayOptions) -> GatewayProcess:
+    return GatewayProcess(number, options, "tests.support.gateway_child")
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ def main() -> int:
     log_as_json()
     options = GatewayOptions(
         HostPort("127.0.0.1", 0),
-        alone=AloneSide(auth_command="true"),
+        alone=AloneSide(auth_command=("true",)),
         processes=int(processes),
         drain_s=float(drain_s),
         advertise=HostPort(rest[0], 1) if rest else None,

@@ -121,7 +121,7 @@ def gateway(
     users: Annotated[
         _File,
         typer.Option(
-            help="Who may connect: a line for each user, with a name and what `coldstream gateway hash-password` says.",
+            help="Who may connect: a line for each user, as `coldstream gateway hash-password` prints it.",
             metavar="FILE",
             show_default=False,
             rich_help_panel=_ALONE,
@@ -131,7 +131,7 @@ def gateway(
         str | None,
         typer.Option(
             help="A program that tells who may connect: it reads a name and a password, a line each, and exits with 0"
-            " for yes.",
+            " for yes, 1 for no.",
             metavar="COMMAND",
             show_default=False,
             rich_help_panel=_ALONE,
@@ -140,21 +140,21 @@ def gateway(
     permissions: Annotated[
         _File,
         typer.Option(
-            help="Who may do what with which streams. Default: every user may read all.",
+            help="Who may do what: lines of USER VHOSTS STREAMS r|w|rw, with patterns. Default: every user may read"
+            " everything, and with --create write, too.",
             metavar="FILE",
             show_default=False,
             rich_help_panel=_ALONE,
         ),
     ] = None,
     create: Annotated[
-        list[str] | None,
+        bool,
         typer.Option(
-            help="Streams that clients may create and publish to, without a broker. May be repeated. Default: none.",
-            metavar="PATTERN",
-            show_default=False,
+            "--create",
+            help="Clients may create streams and publish to them, without a broker, as far as --permissions says.",
             rich_help_panel=_ALONE,
         ),
-    ] = None,
+    ] = False,
     memory: Annotated[
         str,
         typer.Option(
@@ -224,7 +224,7 @@ def gateway(
     options = GatewayOptions(
         listen=HostPort.parse("--listen", listen),
         broker=None if archive_only and not broker else _broker(broker, broker_ca, broker_name, is_tls=broker_tls),
-        alone=_alone(users, auth_command, permissions, create, is_alone=archive_only),
+        alone=_alone(users, auth_command, permissions, is_creating=create, is_alone=archive_only),
         tls=tls,
         advertise=None if advertise is None else HostPort.parse("--advertise", advertise),
         nodes=tuple(map(NodeAddress.parse, node or ())),
@@ -252,24 +252,25 @@ def _broker(broker: list[str] | None, broker_ca: Path | None, broker_name: str |
 
 
 def _alone(
-    users: Path | None,
-    auth_command: str | None,
-    permissions: Path | None,
-    create: list[str] | None,
-    *,
-    is_alone: bool,
+    users: Path | None, auth_command: str | None, permissions: Path | None, *, is_creating: bool, is_alone: bool
 ) -> AloneSide | None:
+    import shlex
+
     from coldstream.errors import InvalidSettingError
     from coldstream.gateway.process.options import AloneSide
 
     if is_alone:
+        try:
+            command = tuple(shlex.split(auth_command)) if auth_command is not None else ()
+        except ValueError as err:
+            raise InvalidSettingError("--auth-command", str(err)) from err
         return AloneSide(
             None if users is None else users.absolute(),
-            auth_command,
+            command,
             None if permissions is None else permissions.absolute(),
-            tuple(create or ()),
+            is_creating,
         )
-    given = {"--users": users, "--auth-command": auth_command, "--permissions": permissions, "--create": create}
+    given = {"--users": users, "--auth-command": auth_command, "--permissions": permissions, "--create": is_creating}
     for option, value in given.items():
         if value:
             raise InvalidSettingError(option, "is for --archive-only: in front of a broker, that decides")

@@ -19,6 +19,7 @@ from coldstream.cli.doctor import doctor
 from coldstream.cli.erase import erase
 from coldstream.cli.garbage import garbage
 from coldstream.cli.gateway import gateway
+from coldstream.cli.gateway_password import hash_password
 from coldstream.cli.gateway_status import status as gateway_status
 from coldstream.cli.group import DEBUG, PROGRAM, Command, CommandGroup
 from coldstream.cli.history import history
@@ -78,6 +79,7 @@ agent_app.command("status", cls=Command, epilog=exits.HELP)(status)
 gateway_app = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
 gateway_app.callback(invoke_without_command=True, epilog=exits.HELP)(gateway)
 gateway_app.command("status", cls=Command, epilog=exits.HELP)(gateway_status)
+gateway_app.command("hash-password", cls=Command, epilog=exits.HELP)(hash_password)
 
 _BOUND = "Bound the archive, and delete from it"
 _MEND = "Check the archive, and mend it"

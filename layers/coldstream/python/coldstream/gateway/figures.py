@@ -7,7 +7,7 @@ grow. The others are what is true now.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 
@@ -69,7 +69,8 @@ class GatewayFigures:
 
     def to_dict(self) -> dict[str, int | dict[str, int]]:
         """Return the counts by name, for JSON."""
-        return asdict(self)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, given: dict[str, int | dict[str, int]]) -> Self:

@@ -2,7 +2,7 @@
 
     options.py       what may be set; addresses.py, gap_rules.py: values of it
     supervisor.py    the parent: takes the port, starts children, passes signals on, drains
-      child_process.py, backoff.py, cores.py   one child as the parent sees it; when to start one again; how many
+      gateway_process.py, cores.py   one child as the parent sees it; how many
     channel.py       what the parent and a child tell each other
     child.py         a child: an event loop with a server, until it is to end
       wiring.py      the server that the options mean

@@ -49,14 +49,15 @@ class AloneSide:
     """Archive-only mode: who may connect, and what they may do."""
 
     users: Path | None = None
-    auth_command: str | None = None
+    auth_command: tuple[str, ...] = ()
+    """A program and its arguments."""
     permissions: Path | None = None
-    create: tuple[str, ...] = ()
-    """Patterns of the streams that clients may create and publish to."""
+    is_creating: bool = False
+    """Whether clients may create streams, and publish."""
 
     def __post_init__(self) -> None:
         """Raise InvalidSettingError unless there is exactly one way to know who somebody is."""
-        if (self.users is None) == (self.auth_command is None):
+        if (self.users is None) == (not self.auth_command):
             raise InvalidSettingError("--users", "or --auth-command is needed with --archive-only, and not both")
 
 

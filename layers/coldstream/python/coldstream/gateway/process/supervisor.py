@@ -25,14 +25,21 @@ from dataclasses import dataclass, field, replace
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.addresses import HostPort
-from coldstream.gateway.process.backoff import Backoff
-from coldstream.gateway.process.child_process import ChildProcess
+from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import hold_address
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.service_notice import notify_supervisor
+from coldstream.retry import Backoff
 
 KILL_AFTER_S = 5.0
 """Beyond the time to drain: a child that has not ended then hangs."""
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+"""Before a child that ended is started again: the pause doubles while children end soon after they began."""
+
+STEADY_S = 60.0
+"""After so long, a child's end has nothing to do with its beginning."""
 
 SILENT_S = 60.0
 """A child that has not reported for so long hangs: it is killed, and started again."""
@@ -46,9 +53,9 @@ class _Slot:
     """The place of a child, whichever process is in it."""
 
     number: int
-    child: ChildProcess | None = None
+    child: GatewayProcess | None = None
     start_at: float = 0.0
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
 
 
 class Supervisor:
@@ -58,7 +65,7 @@ class Supervisor:
         self,
         options: GatewayOptions,
         *,
-        start: Callable[[int, GatewayOptions], ChildProcess] = ChildProcess,
+        start: Callable[[int, GatewayOptions], GatewayProcess] = GatewayProcess,
         on_ready: Callable[[HostPort], None] = lambda _: None,
     ) -> None:
         self._start = start
@@ -82,7 +89,7 @@ class Supervisor:
         """The options, with the port that was taken."""
         return self._options
 
-    def children(self) -> list[ChildProcess]:
+    def children(self) -> list[GatewayProcess]:
         """Return the children that run."""
         with self._lock:
             return [slot.child for slot in self._slots if slot.child is not None]
@@ -158,12 +165,14 @@ class Supervisor:
             return
         if child.failed is not None and not self._was_ready:
             raise InvalidSettingError(*child.failed)
-        pause_s = slot.backoff.after(ran_s)
+        if ran_s >= STEADY_S:
+            slot.backoff.reset()
+        pause_s = slot.backoff.next_delay_s()
         slot.start_at = time.monotonic() + pause_s
         self.restarts += 1
         _LOG.error(
             "a process has ended, and is started again",
-            extra={"child": slot.number, "status": status, "reason": child.failed, "pause_s": pause_s},
+            extra={"child": slot.number, "status": status, "reason": child.failed, "pause_s": round(pause_s, 3)},
         )
 
     def _say_ready(self) -> None:

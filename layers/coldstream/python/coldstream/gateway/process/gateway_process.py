@@ -14,7 +14,7 @@ REAP_WITHIN_S = 5.0
 """A child whose channel has ended has nothing left to do."""
 
 
-class ChildProcess:
+class GatewayProcess:
     """A running child. It is in a group of its own, so that Ctrl-C reaches the parent alone, which passes it on."""
 
     def __init__(self, number: int, options: GatewayOptions, module: str = "coldstream.gateway.process.child") -> None:
