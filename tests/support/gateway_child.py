@@ -67,7 +67,10 @@ class WordServer:
     def open_connections(self) -> int:
         return len(self.open)
 
-    def refresh(self) -> None:
+    def reload(self) -> None:
+        self.transports = list(self.open)
+
+    def coldest(self, count: int) -> tuple[ColdRow, ...]:
         self.figures.connections = len(self.open)
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:

@@ -155,6 +155,16 @@ def gateway(
             rich_help_panel=_ALONE,
         ),
     ] = False,
+    super_stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Names of super streams: the archived streams NAME-0, NAME-1 and so on are the partitions of NAME. May"
+            " be repeated. Sharded streams that the archive has a map of need none.",
+            metavar="PATTERN",
+            show_default=False,
+            rich_help_panel=_ALONE,
+        ),
+    ] = None,
     memory: Annotated[
         str,
         typer.Option(
@@ -224,7 +234,7 @@ def gateway(
     options = GatewayOptions(
         listen=HostPort.parse("--listen", listen),
         broker=None if archive_only and not broker else _broker(broker, broker_ca, broker_name, is_tls=broker_tls),
-        alone=_alone(users, auth_command, permissions, is_creating=create, is_alone=archive_only),
+        alone=_alone(users, auth_command, permissions, super_stream, is_creating=create, is_alone=archive_only),
         tls=tls,
         advertise=None if advertise is None else HostPort.parse("--advertise", advertise),
         nodes=tuple(map(NodeAddress.parse, node or ())),
@@ -252,7 +262,13 @@ def _broker(broker: list[str] | None, broker_ca: Path | None, broker_name: str |
 
 
 def _alone(
-    users: Path | None, auth_command: str | None, permissions: Path | None, *, is_creating: bool, is_alone: bool
+    users: Path | None,
+    auth_command: str | None,
+    permissions: Path | None,
+    super_stream: list[str] | None,
+    *,
+    is_creating: bool,
+    is_alone: bool,
 ) -> AloneSide | None:
     import shlex
 
@@ -269,8 +285,10 @@ def _alone(
             command,
             None if permissions is None else permissions.absolute(),
             is_creating,
+            tuple(super_stream or ()),
         )
     given = {"--users": users, "--auth-command": auth_command, "--permissions": permissions, "--create": is_creating}
+    given["--super-stream"] = super_stream
     for option, value in given.items():
         if value:
             raise InvalidSettingError(option, "is for --archive-only: in front of a broker, that decides")

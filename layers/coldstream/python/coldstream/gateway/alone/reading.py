@@ -110,9 +110,10 @@ class AloneSubscription:
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
-            if self._peer.options.on_gap is GapRule.ERROR:
+            rule = self._peer.options.gap_rule_of(self.stream.name)
+            self._peer.figures.gaps_total[rule.value] += 1
+            if rule is GapRule.ERROR:
                 raise
-            self._peer.figures.gaps_total["skip"] += 1
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
             return

@@ -53,12 +53,13 @@ class GatewayChild:
         """Serve until it is over, then drain."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, signal.SIG_IGN)  # a certificate that is not read yet need not be read again
         loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
         served = await self._open(self._options, self._figures)
         # The parent says nothing after the options: what can be read is its end.
         loop.add_reader(self._channel.fileno(), self._is_over.set)
         self._say(ChildMessage(is_listening=True))
+        loop.add_signal_handler(signal.SIGHUP, served.reload)
         helpers = [asyncio.create_task(self._report(served)), asyncio.create_task(self._ask_archive(served))]
         try:
             await self._is_over.wait()
@@ -87,14 +88,9 @@ class GatewayChild:
 
     async def _report(self, served: Served) -> None:
         while True:
-            served.refresh()
-            self._say(
-                ChildMessage(
-                    report=ChildReport(
-                        self._figures, resident_bytes(), served.coldest(COLDEST_ROWS), self._archive_problem
-                    )
-                )
-            )
+            coldest = served.coldest(COLDEST_ROWS)
+            report = ChildReport(self._figures, resident_bytes(), coldest, self._archive_problem)
+            self._say(ChildMessage(report=report))
             await asyncio.sleep(REPORT_EVERY_S)
 
     async def _ask_archive(self, served: Served) -> None:

@@ -54,6 +54,8 @@ class AloneSide:
     permissions: Path | None = None
     is_creating: bool = False
     """Whether clients may create streams, and publish."""
+    super_streams: tuple[str, ...] = ()
+    """Patterns of names: archived streams NAME-0, NAME-1 and so on are the partitions of a super stream NAME."""
 
     def __post_init__(self) -> None:
         """Raise InvalidSettingError unless there is exactly one way to know who somebody is."""

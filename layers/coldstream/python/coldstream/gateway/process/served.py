@@ -1,4 +1,7 @@
-"""What a child runs: something that listens, counts and drains. `wiring.py` makes the one that the options mean."""
+"""What a child runs: something that listens, counts and drains.
+
+`served_proxy.py` and `served_alone.py` are the two; `wiring.py` makes the one that the options mean.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ class Served(Protocol):
     def open_connections(self) -> int:
         """How many are open."""
 
-    def refresh(self) -> None:
-        """Bring figures up to date that nobody counts as they change."""
+    def reload(self) -> None:
+        """Read the certificate again."""
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
-        """Return the cold subscriptions that are furthest behind."""
+        """Return the cold subscriptions that are furthest behind, and bring the lag in the figures up to date."""
 
     async def archive_problem(self) -> str | None:
         """Ask the archive something cheap, within a bound; return why it doesn't answer, None if it does."""
