@@ -35,7 +35,8 @@ PACKAGES = (
 )
 LEFT_OUT = (
     *("__main__.py", "agent/", "api/", "browse/", "cli/", "console/", "dispatch/", "gateway/", "ingest/", "jobs/"),
-    *("local/", "management/", "operate/", "queues/", "runtime/", "serve/", "shards/", "streams/", "upkeep/", "web/", "worker/"),
+    *("local/", "management/", "operate/", "queues/", "runtime/", "serve/", "shards/", "streams/", "upkeep/", "web/"),
+    "worker/",
 )
 """Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 

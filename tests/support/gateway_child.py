@@ -13,8 +13,8 @@ import sys
 from typing import cast
 
 from coldstream.errors import InvalidSettingError
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.channel import ColdRow
 from coldstream.gateway.process.child import run_child
 from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import listen_at
@@ -68,10 +68,8 @@ class WordServer:
         return len(self.open)
 
     def reload(self) -> None:
-        self.transports = list(self.open)
-
-    def coldest(self, count: int) -> tuple[ColdRow, ...]:
-        self.figures.connections = len(self.open)
+        for talk in self.open:
+            talk.transport.write(b"again\n")
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         return (ColdRow("127.0.0.1:1", "/", "заказы", 5, 7),)[:count]

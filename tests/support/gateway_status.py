@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.channel import ChildReport, ColdRow
+from coldstream.gateway.process.channel import ChildReport
 from coldstream.gateway.process.status import GatewayStatus, ProcessStatus
 from coldstream.units import TimestampMs
 

@@ -17,7 +17,7 @@ from tests.support.broker import Broker
 
 
 @contextmanager
-def answering(body: bytes, hangs_up: bool = True) -> Iterator[HostPort]:
+def answering(body: bytes, *, hangs_up: bool = True) -> Iterator[HostPort]:
     """Have a server that says the same to everybody who has asked something."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         is_over = threading.Event()

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.addresses import HostPort
 from coldstream.gateway.process.channel import (
     MAX_MESSAGE_BYTES,
     ChildMessage,
     ChildReport,
-    ColdRow,
     channel_pair,
     receive_options,
     send_options,

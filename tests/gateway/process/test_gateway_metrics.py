@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from coldstream.gateway.figures import GatewayFigures
+from coldstream.gateway import figures
 from coldstream.gateway.process.metrics import COUNTS, metrics_text
 from tests.support.gateway_status import gateway_status
 
@@ -24,7 +23,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def test_every_figure_is_a_metric() -> None:
-    assert [count.field for count in COUNTS] == [each.name for each in fields(GatewayFigures)]
+    assert [count.field for count in COUNTS] == list(figures.COUNTS)
 
 
 def test_values_are_sums_over_all_processes_and_those_that_have_ended() -> None:

@@ -207,9 +207,9 @@ def gateway(
         LogLevel, typer.Option(help="What the log has at least; it is JSON, on stderr.", rich_help_panel=_OPERATION)
     ] = "info",
 ) -> None:
-    """Let stock clients of RabbitMQ Streams read the whole history.
+    """Let stock stream clients read the whole history.
 
-    Java, Go, .NET, Rust, Python and other clients connect here instead of to the broker. What the broker has, it
+    Clients in Java, Go, .NET, Rust, Python and others connect here instead of to the broker. What the broker has, it
     serves; what it has deleted comes from the archive, and `first` is the first message ever. Users, permissions,
     publishing and errors stay the broker's. Table and bucket are those of COLDSTREAM_TABLE and COLDSTREAM_BUCKET.
     SIGTERM and Ctrl-C drain; a second signal ends at once.
@@ -287,8 +287,13 @@ def _alone(
             is_creating,
             tuple(super_stream or ()),
         )
-    given = {"--users": users, "--auth-command": auth_command, "--permissions": permissions, "--create": is_creating}
-    given["--super-stream"] = super_stream
+    given: dict[str, object] = {
+        "--users": users,
+        "--auth-command": auth_command,
+        "--permissions": permissions,
+        "--create": is_creating,
+        "--super-stream": super_stream,
+    }
     for option, value in given.items():
         if value:
             raise InvalidSettingError(option, "is for --archive-only: in front of a broker, that decides")

@@ -24,11 +24,12 @@ class GapRule(StrEnum):
 class AloneOptions:
     """Options of a server that answers alone. Times are in seconds, sizes in bytes.
 
-    Clients are told to reach every stream at `advertised_host` and `advertised_port`, with an empty host where they have
-    reached this server. `gaps` are patterns of names, the first that fits counts, `on_gap` is for all others. A login comes within
-    `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after `idle_s`. A question to
-    the archive is given up after `request_within_s`. A connection that has `max_pending_bytes` published and not
-    confirmed is not read from, and so is every one that publishes while all together have `max_pending_total_bytes`.
+    Clients are told to reach every stream at `advertised_host` and `advertised_port`; an empty host stands for where
+    they have reached this server. `gaps` are patterns of names, the first that fits counts, `on_gap` is for all others.
+    A login comes within `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after
+    `idle_s`. A question to the archive is given up after `request_within_s`. A connection that has `max_pending_bytes`
+    published and not confirmed is not read from, and so is every one that publishes while all together have
+    `max_pending_total_bytes`.
 
     With `creates_streams`, Create makes a direct stream. One that nobody has published to for `close_after_s` is
     closed. A stream that another process took over is left to it for `takeover_pause_s`. Messages of a publisher that

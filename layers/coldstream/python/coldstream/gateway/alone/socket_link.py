@@ -11,6 +11,7 @@ from coldstream.gateway.alone.options import LEAST_FRAME_BYTES
 from coldstream.gateway.frames.frame import LENGTH_BYTES
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Close
+from coldstream.live.address import place_text
 from coldstream.units import MIB
 
 _LENGTH = struct.Struct(">I")
@@ -61,6 +62,12 @@ class SocketLink(asyncio.Protocol):
         """The client's address, without the port."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) and name else "unknown"
+
+    @property
+    def peer(self) -> str:
+        """The client's address, with the port."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return place_text(str(name[0]), int(name[1])) if isinstance(name, tuple) and name else "unknown"
 
     @property
     def own_address(self) -> tuple[str, int]:

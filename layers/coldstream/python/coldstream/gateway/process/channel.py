@@ -16,25 +16,13 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.options import GatewayOptions
 
 REPORT_EVERY_S = 1.0
 MAX_MESSAGE_BYTES = 128 << 10
 """A child's report has some kilobytes. The kernel takes no message of more than 200 kB in one piece."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColdRow:
-    """A subscription that is served from the archive, for people to look at."""
-
-    client: str
-    vhost: str
-    stream: str
-    offset: int
-    """What it is sent next."""
-    behind: int
-    """Offsets up to the archive's tail."""
 
 
 @dataclass(frozen=True, slots=True)

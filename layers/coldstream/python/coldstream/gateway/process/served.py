@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coldstream.gateway.process.channel import ColdRow
+from coldstream.gateway.cold import ColdRow
 
 
 class Served(Protocol):

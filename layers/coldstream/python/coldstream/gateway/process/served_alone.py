@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from contextlib import AsyncExitStack
 
 from coldstream.gateway.alone.logins import PasswordCheck
@@ -12,28 +11,29 @@ from coldstream.gateway.alone.password_command import PasswordCommand
 from coldstream.gateway.alone.password_file import PasswordFile
 from coldstream.gateway.alone.permissions import ALL, READ_ALL, StreamPermissions
 from coldstream.gateway.alone.server import AloneServer
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
-from coldstream.gateway.process.channel import ColdRow
 from coldstream.gateway.process.listening import listen_at
-from coldstream.gateway.process.options import AloneSide, GatewayOptions, ServerTls
+from coldstream.gateway.process.options import AloneSide, GatewayOptions
 from coldstream.gateway.process.served import Served
-from coldstream.gateway.process.served_proxy import ask_archive, coldest_rows, reload_certificate
+from coldstream.gateway.process.served_proxy import ask_archive, coldest_rows
+from coldstream.gateway.process.tls import ServerCertificate
 from coldstream.store.open_archive import OpenArchive
 from coldstream.streams import DirectArchive
 
 
 async def open_alone(
     options: GatewayOptions,
-    alone: AloneSide,
     archive: OpenArchive,
     history: History,
     figures: GatewayFigures,
-    tls: ssl.SSLContext | None,
+    certificate: ServerCertificate | None,
 ) -> Served:
     """Listen, and answer from the archive. Raises InvalidSettingError."""
+    alone = options.alone
+    assert alone is not None
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(history.close)
         parts = await stack.enter_async_context(
             opened_alone(
                 DirectArchive(archive.table, archive.objects, archive.keys),
@@ -47,8 +47,9 @@ async def open_alone(
         server = AloneServer(parts)
         # First of all at the end: connections are cut off before what they use is closed.
         stack.push_async_callback(server.drain, 0.0)
-        await server.listen_on(listen_at(options.listen), ssl_context=tls)
-        return ServedAlone(server, history, figures, tls, options.tls, stack.pop_all())
+        context = None if certificate is None else certificate.context
+        await server.listen_on(listen_at(options.listen), ssl_context=context)
+        return ServedAlone(server, history, figures, certificate, stack.pop_all())
 
 
 def alone_options(options: GatewayOptions, alone: AloneSide) -> AloneOptions:
@@ -82,15 +83,13 @@ class ServedAlone:
         server: AloneServer,
         history: History,
         figures: GatewayFigures,
-        context: ssl.SSLContext | None,
-        tls: ServerTls | None,
+        certificate: ServerCertificate | None,
         held: AsyncExitStack,
     ) -> None:
         self._server = server
         self._history = history
         self._figures = figures
-        self._context = context
-        self._tls = tls
+        self._certificate = certificate
         self._held = held
 
     def stop_listening(self) -> None:
@@ -108,7 +107,8 @@ class ServedAlone:
 
     def reload(self) -> None:
         """Read the certificate again."""
-        reload_certificate(self._context, self._tls)
+        if self._certificate is not None:
+            self._certificate.reload()
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         """Return the subscriptions that are furthest behind, and bring the lag up to date."""
@@ -121,3 +121,4 @@ class ServedAlone:
     async def close(self) -> None:
         """Cut off what is open; close the direct streams, and with them what clients have published; free the rest."""
         await self._held.aclose()
+        await self._history.close()

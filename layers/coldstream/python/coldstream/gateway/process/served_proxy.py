@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import ssl
-
-from coldstream.errors import ColdstreamError, InvalidSettingError
+from coldstream.errors import ColdstreamError
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
 from coldstream.gateway.process.addresses import HostPort
-from coldstream.gateway.process.channel import ColdRow
 from coldstream.gateway.process.listening import listen_at
-from coldstream.gateway.process.options import BrokerSide, GatewayOptions, ServerTls
+from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.served import Served
-from coldstream.gateway.process.tls import broker_context, load_certificate
+from coldstream.gateway.process.tls import ServerCertificate, broker_context
 from coldstream.gateway.proxy.addresses import GatewayAddresses
 from coldstream.gateway.proxy.options import ProxyOptions, Upstream
 from coldstream.gateway.proxy.server import GatewayServer
@@ -21,20 +18,19 @@ from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
 from coldstream.gateway.takeover.takeover import takeover_maker
 from coldstream.live.subscription import Place
 
-_LOG = logging.getLogger(__name__)
-
 PROBED_STREAM = "coldstream.gateway.probe"
 """A name that nobody has: whether the table answers is what counts."""
 
 
 async def open_proxy(
     options: GatewayOptions,
-    broker: BrokerSide,
     history: History,
     figures: GatewayFigures,
-    tls: ssl.SSLContext | None,
+    certificate: ServerCertificate | None,
 ) -> Served:
     """Listen, in front of a broker. Raises InvalidSettingError."""
+    broker = options.broker
+    assert broker is not None
     upstream = Upstream(
         tuple(map(_place, broker.addresses)), broker_context(broker) if broker.is_tls else None, broker.server_name
     )
@@ -43,17 +39,19 @@ async def open_proxy(
         {_place(node.broker): _place(node.gateway) for node in options.nodes},
     )
     proxy = ProxyOptions(
-        upstream, _place(options.listen), tls, addresses, max_connections=options.connections_of_process
+        upstream,
+        _place(options.listen),
+        None if certificate is None else certificate.context,
+        addresses,
+        max_connections=options.connections_of_process,
     )
     takeover = TakeoverOptions(
         gap_policy=GapPolicy(options.gaps.otherwise.value),
         gaps=tuple((pattern, GapPolicy(action.value)) for pattern, action in options.gaps.patterns),
     )
-    server = GatewayServer(
-        proxy, takeover_maker(history, takeover, figures), figures, bound=listen_at(options.listen)
-    )
+    server = GatewayServer(proxy, takeover_maker(history, takeover, figures), figures, bound=listen_at(options.listen))
     await server.__aenter__()
-    return ServedProxy(server, history, figures, tls, options.tls)
+    return ServedProxy(server, history, figures, certificate)
 
 
 class ServedProxy:
@@ -64,14 +62,12 @@ class ServedProxy:
         server: GatewayServer,
         history: History,
         figures: GatewayFigures,
-        context: ssl.SSLContext | None,
-        tls: ServerTls | None,
+        certificate: ServerCertificate | None,
     ) -> None:
         self._server = server
         self._history = history
         self._figures = figures
-        self._context = context
-        self._tls = tls
+        self._certificate = certificate
 
     def stop_listening(self) -> None:
         """Take no connection any more."""
@@ -88,7 +84,8 @@ class ServedProxy:
 
     def reload(self) -> None:
         """Read the certificate again."""
-        reload_certificate(self._context, self._tls)
+        if self._certificate is not None:
+            self._certificate.reload()
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         """Return the cold subscriptions that are furthest behind, and bring the lag up to date."""
@@ -109,18 +106,6 @@ def coldest_rows(figures: GatewayFigures, count: int) -> tuple[ColdRow, ...]:
     rows = sorted((reader.row() for reader in figures.cold), key=lambda row: row.behind, reverse=True)
     figures.lag_offsets = rows[0].behind if rows else 0
     return tuple(rows[:count])
-
-
-def reload_certificate(context: ssl.SSLContext | None, tls: ServerTls | None) -> None:
-    """Read the certificate again; if it is wrong, the one before stays, and the log says so."""
-    if context is None or tls is None:
-        return
-    try:
-        load_certificate(context, tls)
-    except InvalidSettingError as err:
-        _LOG.error("the certificate cannot be read again; the one before stays", extra={"reason": str(err)})  # noqa: TRY400
-    else:
-        _LOG.info("the certificate was read again")
 
 
 async def ask_archive(history: History) -> str | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from coldstream.errors import UnavailableError
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.channel import ChildReport, ColdRow
+from coldstream.gateway.process.channel import ChildReport
 from coldstream.units import TimestampMs
 
 

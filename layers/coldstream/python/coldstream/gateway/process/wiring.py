@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
-
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.archive_history import ArchiveHistory
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.served import Served
 from coldstream.gateway.process.served_alone import open_alone
 from coldstream.gateway.process.served_proxy import open_proxy
-from coldstream.gateway.process.tls import client_side_context
+from coldstream.gateway.process.tls import ServerCertificate
 from coldstream.store.open_archive import OpenArchive
 
 CONNECTIONS = 64
@@ -19,16 +17,15 @@ CONNECTIONS = 64
 
 async def open_served(options: GatewayOptions, figures: GatewayFigures) -> Served:
     """Open the archive of the environment, and listen. Raises InvalidSettingError."""
-    tls: ssl.SSLContext | None = None if options.tls is None else client_side_context(options.tls)
+    certificate = None if options.tls is None else ServerCertificate(options.tls)
     archive = OpenArchive.of_environment(connections=CONNECTIONS)
     history = ArchiveHistory(
         archive.table, archive.objects, budget_bytes=options.memory_of_process_bytes, figures=figures
     )
     try:
         if options.alone is not None:
-            return await open_alone(options, options.alone, archive, history, figures, tls)
-        assert options.broker is not None
-        return await open_proxy(options, options.broker, history, figures, tls)
+            return await open_alone(options, archive, history, figures, certificate)
+        return await open_proxy(options, history, figures, certificate)
     except BaseException:
         await history.close()
         raise
