@@ -85,9 +85,10 @@ class EveryFrame:
 class AloneLink:
     """The way to the client, for what answers it."""
 
-    __slots__ = ("_close", "_outlet", "_side", "drained", "send")
+    __slots__ = ("_close", "_outlet", "_side", "drained", "peer", "send")
 
-    def __init__(self, side: ClientSide, close: Callable[[Code, str], None]) -> None:
+    def __init__(self, side: ClientSide, peer: str, close: Callable[[Code, str], None]) -> None:
+        self.peer = peer
         self._side = side
         self._outlet: Outlet = side.outlet
         self._close = close

@@ -37,6 +37,7 @@ from coldstream.gateway.frames.requests import (
 )
 from coldstream.gateway.proxy.scanner import FrameScanner
 from coldstream.gateway.proxy.side import ConnectionSide
+from coldstream.live.address import place_text
 from coldstream.streams.publishers import MAX_PUBLISHER_BYTES
 
 _LOG = logging.getLogger("coldstream.gateway.connection")
@@ -73,9 +74,17 @@ class AloneConnection:
         assert isinstance(side, ClientSide)
         parts, options = self._parts, self._parts.options
         self._side = side
-        peername = side.transport.get_extra_info("peername") or ("unknown", 0)
-        self._link = AloneLink(side, self.close)
-        self._peer = AlonePeer(self._link, str(peername[0]), options, parts.permissions, parts.figures)
+        client, here = (side.transport.get_extra_info(name) or ("", 0) for name in ("peername", "sockname"))
+        advertised = (options.advertised_host, options.advertised_port)
+        self._link = AloneLink(side, place_text(str(client[0]), int(client[1])), self.close)
+        self._peer = AlonePeer(
+            self._link,
+            str(client[0]),
+            advertised if options.advertised_host else (str(here[0]), int(here[1])),
+            options,
+            parts.permissions,
+            parts.figures,
+        )
         self._liveness = Liveness(options.idle_s, options.stuck_s, self._loop.time())
         self._greeting = Greeting(self._peer, parts.logins, self._spawn, self._agreed, self._end)
         self._questions = AloneQuestions(parts, self._peer)
@@ -361,4 +370,4 @@ class AloneConnection:
 
     def _log_fields(self) -> dict[str, str | int]:
         peer = self._peer
-        return {"connection": self._number, "peer": peer.address, "user": peer.user, "vhost": peer.vhost}
+        return {"connection": self._number, "peer": peer.link.peer, "user": peer.user, "vhost": peer.vhost}

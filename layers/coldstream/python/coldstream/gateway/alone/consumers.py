@@ -161,7 +161,6 @@ class AloneConsumers:
     def _ended(self, held: HeldSubscription, err: ColdstreamError) -> None:
         assert held.subscription is not None
         stream = held.subscription.stream.name
-        self._peer.figures.gaps_total["error"] += 1
         _LOG.error(
             "ended a subscription",
             extra={"stream": stream, "subscription": held.id, "user": self._peer.user, "error": str(err)},
