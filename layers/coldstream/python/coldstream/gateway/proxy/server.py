@@ -57,6 +57,7 @@ class GatewayServer:
             self._figures,
             UpstreamConnector(options.upstream),
             memoryview(bytearray(SCRATCH_BYTES)),
+            self._begun,
             self._over,
         )
 
@@ -144,14 +145,17 @@ class GatewayServer:
             await self._is_empty.wait()
 
     def _accept(self) -> asyncio.BaseProtocol:
+        # Not counted yet: of one that fails to speak TLS nothing more is heard.
+        return ProxiedConnection(next(self._numbers), self._parts).client
+
+    def _begun(self, connection: ProxiedConnection) -> bool:
         if len(self._connections) >= self._options.max_connections:
             self._figures.refused_connections_total += 1
-            return _Refusal()
-        connection = ProxiedConnection(next(self._numbers), self._parts)
+            return False
         self._connections.add(connection)
         self._figures.connections += 1
         self._figures.connections_total += 1
-        return connection.client
+        return True
 
     def _over(self, connection: ProxiedConnection) -> None:
         self._connections.discard(connection)
@@ -160,10 +164,3 @@ class GatewayServer:
         self._figures.connections -= 1
         if not self._connections:
             self._is_empty.set()
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
