@@ -55,7 +55,15 @@ class AloneConnection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions_waiting = 0
         self._is_flooded = False
-        self._peer = AlonePeer(link, link.peer_address, parts.options, parts.permissions, parts.figures)
+        options = parts.options
+        self._peer = AlonePeer(
+            link,
+            link.peer_address,
+            options,
+            parts.permissions,
+            parts.figures,
+            (options.advertised_host, options.advertised_port) if options.advertised_host else link.own_address,
+        )
         self._greeting = Greeting(self._peer, parts.logins, self._spawn, self._agreed, link.end)
         self._questions = AloneQuestions(parts, self._peer)
         self._consumers = AloneConsumers(parts, self._peer, self._questions, self._stream_gone)
@@ -134,9 +142,10 @@ class AloneConnection:
                 link.abort()
             return
         if self._heartbeat_s:
-            if now - link.sent_at >= self._heartbeat_s:
+            # Twice as often as agreed, and a second more of patience: this is called once a second.
+            if now - link.sent_at >= self._heartbeat_s / 2:
                 link.send(_HEARTBEAT)
-            if not link.is_paused and now - link.received_at > _SILENT_HEARTBEATS * self._heartbeat_s:
+            if not link.is_paused and now - link.received_at > _SILENT_HEARTBEATS * self._heartbeat_s + 1:
                 _LOG.warning("a client is silent", extra=self._log_fields())
                 link.abort()
         elif self.is_idle and now - link.received_at > options.idle_s:

@@ -49,10 +49,8 @@ class ConnectionParts:
     figures: GatewayFigures
     connector: UpstreamConnector
     scratch: memoryview
-    begun: Callable[[ProxiedConnection], bool]
-    """Called once the client is connected, by TLS too; False if it is one too many."""
     over: Callable[[ProxiedConnection], None]
-    """Called for each that has begun, once both sockets are closed."""
+    """Called once both sockets are closed."""
 
 
 class ProxiedConnection:
@@ -61,7 +59,6 @@ class ProxiedConnection:
     __slots__ = (
         "_broker",
         "_connecting",
-        "_has_begun",
         "_interceptor",
         "_is_closing",
         "_is_over",
@@ -84,7 +81,6 @@ class ProxiedConnection:
         self._own: OwnRequests | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._has_begun = False
         self._is_closing = False
         self._is_over = False
 
@@ -97,11 +93,6 @@ class ProxiedConnection:
         """Connect to the broker, for a client that has connected."""
         if side is not self.client:
             return
-        if not self._parts.begun(self):
-            self._is_over = True
-            side.transport.abort()
-            return
-        self._has_begun = True
         peer = side.transport.get_extra_info("peername") or ("", 0)
         self._session.peer = place_text(str(peer[0]), int(peer[1]))
         loop = asyncio.get_running_loop()
@@ -143,8 +134,8 @@ class ProxiedConnection:
 
     def lost(self, side: ConnectionSide, error: Exception | None) -> None:
         """End the other side, too."""
-        if not self._has_begun or (side is not self.client and side is not self._broker):
-            return  # refused; or the client was gone before the broker was connected
+        if side is not self.client and side is not self._broker:
+            return  # the client was gone before it was connected
         session = self._session
         who = "the client" if side is self.client else "the broker"
         how = "" if error is None else f" ({type(error).__name__}: {error})"
