@@ -32,7 +32,7 @@ from coldstream.gateway.history.port import History
 from coldstream.streams import DirectArchive, FlushOptions, StreamOptions, WalOptions
 
 HOST = "127.0.0.1"
-WITHIN_S = 30.0
+WITHIN_S = 100.0
 F = TypeVar("F", bound=Frame)
 
 
