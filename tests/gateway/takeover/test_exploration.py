@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.takeover_explorer import TakeoverExplorer
 
-SEEDS = 300
+SEEDS = 4000
 
 
 async def played(seed: int, *, redeclares: bool) -> TakeoverExplorer:

@@ -134,9 +134,10 @@ class Planner:
         witness = None
         if last is not None:
             witness = await self._asked(self._history.header_at(self._vhost, stream, last), stream)
-        # The archive may have grown since its bounds were asked.
-        end = bounds.tail if witness is None else max(bounds.tail, witness.header.next_offset)
-        return ArchiveStart(bounds.incarnation, start, end, witness)
+        now = await self._asked(self._history.bounds(self._vhost, stream, fresh=True), stream)
+        if now is None or now.incarnation != bounds.incarnation:
+            return await self.plan(stream, spec)  # not all of the answers were of one incarnation
+        return ArchiveStart(now.incarnation, start, now.tail, witness)
 
     async def attach_at_time(self, stream: str, spec: AtTimestamp, end: Offset) -> Offset | None:
         """Return where a timestamp attaches in the archive, for a broker that has deleted what lies before `end`.
