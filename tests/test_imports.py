@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "live": MANIFEST,
     "management": READ,
     "ingest": STORE | {"archive", "flow"},
-    "agent": READ | {"archive", "ingest", "live", "management"},
+    "agent": READ | {"archive", "ingest", "live", "management", "web"},
     # Clients.
     "read": STORE | {"flow", "resolve"},
     "consumer": READ | {"groups", "live"},
@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "queues": READ | {"archive", "ingest"},
     "worker": READ
     | {"agent", "archive", "dispatch", "erase", "ingest", "jobs", "lifecycle", "live", "management", "replay"}
-    | {"routing", "rows", "upkeep"},
+    | {"routing", "rows", "upkeep", "web"},
     # A laptop, and people.
     "operate": STORE | {"agent", "archive", "flow", "garbage", "ingest", "scrub"},
     "browse": READ | {"agent", "lifecycle", "live", "operate", "rows", "scrub"},

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from coldstream.agent.monitor import small_http as http_module
-from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
 from coldstream.agent.monitor.http import StatusServer
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.status import AgentStatus
 from coldstream.errors import InvalidSettingError
+from coldstream.web import small_http as http_module
+from coldstream.web.bounded_connections import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_PEER
 from tests.support.agent_status import agent_status, stream_status
 
 

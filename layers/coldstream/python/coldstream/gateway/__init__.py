@@ -1,4 +1,5 @@
 """The gateway: a proxy of the stream protocol that serves from the archive what the broker has no longer.
 
 `frames/` has the protocol as values. Nothing else in the package makes or parses frames.
+`figures.py` is what a process counts: each part is given the one object, and adds to its own fields.
 """

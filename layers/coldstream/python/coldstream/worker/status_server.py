@@ -11,8 +11,8 @@ import threading
 from http import HTTPStatus
 from typing import Self
 
-from coldstream.agent.monitor.small_http import HttpAnswer, SmallHttpServer, json_answer
 from coldstream.errors import InvalidSettingError
+from coldstream.web.small_http import HttpAnswer, SmallHttpServer, json_answer
 from coldstream.worker.metrics import WorkerMetrics
 
 STALLED_S = 180.0

@@ -17,8 +17,8 @@ from prometheus_client.exposition import choose_encoder
 
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.shared_answers import SharedAnswers
-from coldstream.agent.monitor.small_http import JSON_TYPE, HttpAnswer, SmallHttpServer, json_answer
 from coldstream.errors import InvalidSettingError
+from coldstream.web.small_http import JSON_TYPE, HttpAnswer, SmallHttpServer, json_answer
 
 STALLED_S = 60.0
 """Without a turn of the main loop, after which the agent is not healthy."""

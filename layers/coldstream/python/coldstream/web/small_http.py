@@ -1,6 +1,6 @@
 """The HTTP server of processes that have another task: it answers a few paths, in bounded threads and time.
 
-The agent and the worker use it for /metrics and for their supervisors.
+The agent, the worker and the gateway use it for /metrics and for their supervisors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from coldstream.agent.monitor.bounded_connections import MAX_CONNECTIONS, BoundedConnections
+from coldstream.web.bounded_connections import MAX_CONNECTIONS, BoundedConnections
 
 log = logging.getLogger(__name__)
 

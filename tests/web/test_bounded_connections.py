@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coldstream.agent.monitor.bounded_connections import BoundedConnections
+from coldstream.web.bounded_connections import BoundedConnections
 
 
 @pytest.fixture
