@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 HOST = "127.0.0.1"
 HIGH_BYTES = 64 << 10
@@ -91,7 +91,7 @@ class MemoryServer:
     async def start_serving(self) -> None:
         """Do nothing: it serves."""
 
-    async def __aenter__(self) -> MemoryServer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

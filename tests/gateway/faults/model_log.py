@@ -1,4 +1,4 @@
-"""A stream as a list of chunks, with what retention has left of it: what a broker holds, and what tests compare with."""
+"""A stream as a list of chunks, with what retention has left of it: what a broker has, and what tests compare with."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class ModelLog:
     def next_offset(self) -> int:
         """The offset after the last."""
         return self.chunks[-1].header.next_offset if self.chunks else self._begin
+
+    @property
+    def users_end(self) -> int:
+        """The offset after the last message."""
+        return next((chunk.header.next_offset for chunk in reversed(self.chunks) if chunk.is_user), self._begin)
 
     @property
     def first_offset(self) -> int:
@@ -98,6 +103,14 @@ class ModelLog:
                 return chunk
         return None
 
+    def after_all(self, offset: int) -> ModelChunk | None:
+        """Return the first user chunk ever written that holds an offset or comes after it."""
+        for index in range(max(0, bisect_right(self._ids, offset) - 1), len(self.chunks)):
+            chunk = self.chunks[index]
+            if chunk.is_user and chunk.header.next_offset > offset:
+                return chunk
+        return None
+
     def _append(self, entries: Sequence[bytes], kind: ChunkType) -> ModelChunk:
         self.ms += 1
         header, encoded = make_chunk(
@@ -111,8 +124,3 @@ class ModelLog:
         self.chunks.append(chunk)
         self._ids.append(header.chunk_id)
         return chunk
-
-
-def user_chunks_from(log: ModelLog, offset: int) -> list[ModelChunk]:
-    """Return every user chunk ever written that holds an offset or comes after it."""
-    return [chunk for chunk in log.chunks if chunk.is_user and chunk.header.next_offset > offset]
