@@ -160,10 +160,13 @@ class BrokerConnection(asyncio.Protocol):
             self.broker.elect(one.stream, one.group)
 
     def pause_writing(self) -> None:
+        # As RabbitMQ, which waits in its send: who takes no answers is read no further.
         self._is_full = True
+        self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._is_full = False
+        self.transport.resume_reading()
         self.pump()
 
     def data_received(self, data: bytes) -> None:

@@ -3,9 +3,9 @@
     run_week(seed=1, days=7)
 
 What is real is the gateway: its proxy and its takeover. The broker is `model_broker.py`, the archive `MemoryHistory`,
-the network `memory_network.py`; all follow from the seed. Retention leaves the broker a few minutes of a stream, so that
-whoever was away for longer goes on in the archive. At the end everything works again, and every consumer must reach the
-end of its stream.
+the network `memory_network.py`; all follow from the seed. Retention leaves the broker a few minutes of a stream, so
+that whoever was away for longer goes on in the archive. At the end everything works again, and every consumer must
+reach the end of its stream.
 """
 
 from __future__ import annotations
@@ -79,11 +79,13 @@ def run_week(
     open_gateway: OpenGateway, *, seed: int, days: float = 7, pace: Pace = Pace(), has_stats: bool | None = None
 ) -> WeekResult:
     """Live through it. Raises AssertionError at the first thing that is wrong."""
-    return run_virtually(_Week(open_gateway, seed, days, pace, has_stats).live(), seed)
+    return run_virtually(_Week(open_gateway, seed, days, pace, has_stats=has_stats).live(), seed)
 
 
 class _Week:
-    def __init__(self, open_gateway: OpenGateway, seed: int, days: float, pace: Pace, has_stats: bool | None) -> None:
+    def __init__(
+        self, open_gateway: OpenGateway, seed: int, days: float, pace: Pace, *, has_stats: bool | None
+    ) -> None:
         self.rng = random.Random(seed)
         self.days = days
         self.pace = pace
