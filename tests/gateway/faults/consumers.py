@@ -31,6 +31,10 @@ from tests.gateway.faults.model_log import ModelLog
 from tests.gateway.faults.raw_client import ConnectionGoneError, RawClient, RefusedError, delivered
 
 
+PEEK_S = 60.0
+"""How long a consumer that waits for a chunk does so before it looks at its clock."""
+
+
 class WrongDeliveryError(AssertionError):
     """A consumer was given something that it must not be given."""
 
@@ -156,7 +160,7 @@ class Consumer:
     async def _next_body(self, client: RawClient) -> bytes:
         """Wait a while for a frame; return nothing if none has begun by then."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PEEK_S):
                 # Peeked at, so that a frame that is half there is not lost.
                 while not client.reader._buffer and not client.reader.at_eof():
                     await client.reader._wait_for_data("peek")

@@ -1,8 +1,9 @@
-"""A gateway in a process of its own, before a broker in another one, with an archive in memory of the same chunks.
+"""A gateway in a process of its own, whose archive is a file of chunks.
 
-    python -m tests.gateway.faults.gateway_process BROKER_PORT CHUNKS
+    python -m tests.gateway.faults.gateway_process BROKER_PORT FILE
 
-Says its port, and then answers each line with what it holds: memory, files, tasks and connections.
+Says its port, and then reads the file again for each line, and answers with what it holds: memory, files, tasks and
+connections.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
+from coldstream.format.chunk import iter_chunks
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.memory import MemoryHistory
-from coldstream.live.delivered import chunk_of
-from tests.gateway.faults.abused import STREAM, open_files, resident_bytes, write
-from tests.gateway.faults.model_log import ModelLog
+from tests.gateway.faults.abused import STREAM, open_files, resident_bytes
 from tests.gateway.faults.opened import open_gateway
 
 STOP_S = 20
@@ -38,8 +39,8 @@ class Held:
 class GatewayProcess:
     """The process, as a context manager."""
 
-    def __init__(self, broker_port: int, chunks: int) -> None:
-        self._command = [sys.executable, "-m", "tests.gateway.faults.gateway_process", str(broker_port), str(chunks)]
+    def __init__(self, broker_port: int, archive: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.gateway.faults.gateway_process", str(broker_port), str(archive)]
         self.port = 0
 
     async def __aenter__(self) -> Self:
@@ -61,7 +62,7 @@ class GatewayProcess:
         self._process.kill()
 
     async def held(self) -> Held:
-        """Ask what it holds."""
+        """Have it read its archive again, and ask what it holds."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"?\n")
         return Held(**json.loads(await self._line()))
@@ -72,14 +73,14 @@ class GatewayProcess:
             return await self._process.stdout.readline()
 
 
-async def main(broker_port: int, chunks: int) -> None:
+async def main(broker_port: int, file: Path) -> None:
     """Run until the standard input ends."""
-    history, figures, log = MemoryHistory(), GatewayFigures(), ModelLog()
-    write(log, chunks)
-    history.put("/", STREAM, [chunk_of(one.delivered, source=STREAM) for one in log.chunks])
+    history, figures = MemoryHistory(), GatewayFigures()
+    archive = history.put("/", STREAM, iter_chunks(file.read_bytes(), source=STREAM))
     gateway = await open_gateway(broker_port, history, figures)
     print(gateway.port, flush=True)  # noqa: T201  that is what it is for
     while await asyncio.to_thread(sys.stdin.readline):
+        archive.chunks = list(iter_chunks(file.read_bytes(), source=STREAM))
         tasks = len(asyncio.all_tasks())
         held = (resident_bytes(), open_files(), tasks, figures.connections, figures.cold_subscriptions)
         print(json.dumps(dict(zip(Held.__dataclass_fields__, held, strict=True))), flush=True)  # noqa: T201
@@ -87,4 +88,4 @@ async def main(broker_port: int, chunks: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.frames.requests import Credit, Subscribe
@@ -13,6 +14,7 @@ from coldstream.units import Offset
 from tests.gateway.faults.abused import HOST, STREAM, Abused, read_all, read_on, until, write
 from tests.gateway.faults.gateway_process import GatewayProcess, Held
 from tests.gateway.faults.model_broker import ModelBroker
+from tests.gateway.faults.model_log import ModelLog
 from tests.gateway.faults.raw_client import RawClient, delivered
 
 ALL, BUSY = 1000, 100
@@ -21,7 +23,7 @@ MOST_BYTES_IDLE = 40 << 10
 """Of memory of the process, for each idle connection and its one to the broker."""
 
 
-async def test_idle_connections_take_little_memory_and_busy_ones_are_served_beside_them():
+async def test_idle_connections_take_little_memory_and_busy_ones_are_served_beside_them(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))  # both ends of all of them are here
     broker = ModelBroker()
@@ -31,12 +33,19 @@ async def test_idle_connections_take_little_memory_and_busy_ones_are_served_besi
     server = await asyncio.get_running_loop().create_server(broker.connection, HOST, 0, backlog=512)
     broker.port = server.sockets[0].getsockname()[1]
     try:
-        async with GatewayProcess(broker.port, CHUNKS - 10) as gateway:
+        async with GatewayProcess(broker.port, archived(log, CHUNKS - 10, tmp_path)) as gateway:
             await _live(broker, gateway)
     finally:
         server.close()
         broker.cut()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def archived(log: ModelLog, chunks: int, directory: Path) -> Path:
+    """Write the first chunks of a log to a file."""
+    file = directory / "archive"
+    file.write_bytes(b"".join(one.delivered for one in log.chunks[:chunks]))
+    return file
 
 
 async def _live(broker: ModelBroker, gateway: GatewayProcess) -> None:
@@ -88,7 +97,7 @@ async def _settled(gateway: GatewayProcess, connections: int) -> Held:
     return held
 
 
-async def test_a_gateway_that_is_killed_in_the_middle_is_replaced_and_nothing_is_missed():
+async def test_a_gateway_that_is_killed_in_the_middle_is_replaced_and_nothing_is_missed(tmp_path):
     broker = ModelBroker()
     log = broker.declare(STREAM)
     write(log, 400)
@@ -98,7 +107,7 @@ async def test_a_gateway_that_is_killed_in_the_middle_is_replaced_and_nothing_is
     at = 0
     try:
         for chunks_before in (3, 50, 290, 320, 1000):
-            async with GatewayProcess(broker.port, 350) as gateway:
+            async with GatewayProcess(broker.port, archived(log, 350, tmp_path)) as gateway:
                 world = Abused(broker, None, None, gateway, log, None, None)  # type: ignore[arg-type]
                 at = await _read_and_kill(gateway, world, at, chunks_before)
             await until(lambda: not broker.connections)
