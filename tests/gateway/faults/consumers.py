@@ -30,7 +30,6 @@ from coldstream.units import Offset
 from tests.gateway.faults.model_log import ModelLog
 from tests.gateway.faults.raw_client import ConnectionGoneError, RawClient, RefusedError, delivered
 
-
 PEEK_S = 60.0
 """How long a consumer that waits for a chunk does so before it looks at its clock."""
 

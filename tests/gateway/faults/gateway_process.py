@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from coldstream.format.chunk import iter_chunks
+from coldstream.format.chunk import Chunk, iter_chunks
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.memory import MemoryHistory
 from tests.gateway.faults.abused import STREAM, open_files, resident_bytes
@@ -73,14 +73,18 @@ class GatewayProcess:
             return await self._process.stdout.readline()
 
 
+def _chunks(file: Path) -> list[Chunk]:
+    return list(iter_chunks(file.read_bytes(), source=STREAM))
+
+
 async def main(broker_port: int, file: Path) -> None:
     """Run until the standard input ends."""
     history, figures = MemoryHistory(), GatewayFigures()
-    archive = history.put("/", STREAM, iter_chunks(file.read_bytes(), source=STREAM))
+    archive = history.put("/", STREAM, _chunks(file))
     gateway = await open_gateway(broker_port, history, figures)
     print(gateway.port, flush=True)  # noqa: T201  that is what it is for
     while await asyncio.to_thread(sys.stdin.readline):
-        archive.chunks = list(iter_chunks(file.read_bytes(), source=STREAM))
+        archive.chunks = _chunks(file)
         tasks = len(asyncio.all_tasks())
         held = (resident_bytes(), open_files(), tasks, figures.connections, figures.cold_subscriptions)
         print(json.dumps(dict(zip(Held.__dataclass_fields__, held, strict=True))), flush=True)  # noqa: T201
