@@ -64,6 +64,13 @@ class ModelLog:
         """Append a tracking chunk, which takes an offset."""
         return self._append([b"\x01\x01c" + bytes(8)], ChunkType.TRACKING_DELTA)
 
+    def copy(self, delivered: bytes) -> None:
+        """Append a chunk that was made elsewhere."""
+        header = ChunkHeader.from_bytes(delivered, source="copied", position=0)
+        assert header.chunk_id == self.next_offset
+        self.ms = max(self.ms, header.timestamp)
+        self._add(ModelChunk(header, delivered))
+
     def retain(self, chunks: int) -> None:
         """Let retention leave the last so many chunks, at least one."""
         self._kept_from = max(self._kept_from, len(self.chunks) - max(1, chunks))
@@ -120,7 +127,9 @@ class ModelLog:
             epoch=Epoch(self.epoch),
             kind=kind,
         )
-        chunk = ModelChunk(header, encoded)
+        return self._add(ModelChunk(header, encoded))
+
+    def _add(self, chunk: ModelChunk) -> ModelChunk:
         self.chunks.append(chunk)
-        self._ids.append(header.chunk_id)
+        self._ids.append(chunk.header.chunk_id)
         return chunk
