@@ -77,10 +77,27 @@ class Consumer:
         self._stream = stream
         self._habits = habits
         self._rng = rng
-        self.is_hurried = False
-        """Stay from now on, and do not rest."""
+        self._hurry = asyncio.Event()
         self._next: int | None = None
         self._since_stored = 0
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether it stays connected, and does not rest any more."""
+        return self._hurry.is_set()
+
+    def hurry(self) -> None:
+        """Stay from now on, and do not rest."""
+        self._hurry.set()
+
+    async def _rest(self, seconds: float) -> None:
+        """Rest; a second at most if it is hurried."""
+        if self.is_hurried:
+            await asyncio.sleep(1)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
 
     async def live(self) -> None:
         """Connect and read, again and again, until this is cancelled."""
@@ -91,7 +108,7 @@ class Consumer:
                 self.progress.endings[type(err).__name__] += 1
             except RefusedError as err:
                 self.progress.endings[str(err)] += 1
-            await asyncio.sleep(1 if self.is_hurried else self._rng.expovariate(1 / self._habits.away_s))
+            await self._rest(self._rng.expovariate(1 / self._habits.away_s))
 
     async def _session(self) -> None:
         self.progress.sessions += 1
@@ -185,7 +202,7 @@ class Consumer:
         if self.is_hurried:
             return
         is_nap = self._rng.random() < self._habits.nap_rate
-        await asyncio.sleep(self._rng.expovariate(1 / (self._habits.nap_s if is_nap else self._habits.chunk_s)))
+        await self._rest(self._rng.expovariate(1 / (self._habits.nap_s if is_nap else self._habits.chunk_s)))
 
     async def _leave(self, client: RawClient, subscription_id: int) -> None:
         how = self._rng.choice(("cut", "close", "unsubscribe"))

@@ -67,6 +67,8 @@ class ModelSubscription:
     every_chunk: bool = False
     group: str | None = None
     is_active: bool = True
+    send_limit: int = 0
+    """Nothing is sent while there is no more credit than this (RabbitMQ since 3.11)."""
 
 
 @dataclass
@@ -189,6 +191,8 @@ class BrokerConnection(asyncio.Protocol):
         """Deliver what credits, chunks and the socket allow."""
         for subscription_id, one in list(self.subscriptions.items()):
             log = self.broker.streams.get(one.stream)
+            if one.credit <= one.send_limit:
+                continue
             while log is not None and one.credit and one.is_active and one.next_offset is not None:
                 if self._is_full or self.transport.is_closing():
                     return
@@ -306,6 +310,7 @@ class BrokerConnection(asyncio.Protocol):
             asked.properties.get("chunk_selector") == "all",
             group,
             is_active=not is_single,
+            send_limit=asked.credit // 2 if self.broker.has_stats else 0,
         )
         self._remember_credit(asked.credit)
         if is_single:

@@ -136,17 +136,17 @@ async def test_a_table_that_throttles_is_asked_again_and_a_client_gets_it_all():
     async with abused_archive() as (world, _, table), RawClient(world.port) as client:
         await client.login()
         answers = iter([UnavailableError("ThrottlingException, as asked for by a test")] * 2)
-        with table.failing("entries", lambda: next(answers, None)), table.failing("log", lambda: next(answers, None)):
+        with table.failing("log_from_offset", lambda: next(answers, None)):
             assert await read_all(client, world) == len(world.log.chunks)
 
 
 async def test_a_table_that_hangs_delays_no_goodbye():
     async with abused_archive() as (world, _, table), RawClient(world.port, patience_s=5) as client:
         await client.login()
-        with table.held("head") as head, table.held("streams_page") as names:
+        with table.held("head") as head, table.held("log_from_offset") as entries:
             client.send(Subscribe(client.next_id(), 1, STREAM, FIRST, 10, {}))
             await asyncio.sleep(0.2)
             await client.close()
             await until(lambda: not world.figures.connections)
             head.release()
-            names.release()
+            entries.release()

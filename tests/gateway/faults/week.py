@@ -259,7 +259,7 @@ class _Week:
         if not self.server.is_serving():
             await self._start_broker()
         for consumer in self.consumers:
-            consumer.is_hurried = True
+            consumer.hurry()
 
     async def _catch_up(self, until_s: float, running: list[asyncio.Task[None]]) -> None:
         while any(one.covered < one.log.users_end for one in self.progress):
