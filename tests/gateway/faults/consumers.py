@@ -63,6 +63,7 @@ class Progress:
     reference: str
     covered: int = 0
     stored: int | None = None
+    """What was stored last, if a later request of the same connection was answered."""
     sessions: int = 0
     endings: Counter[str] = field(default_factory=Counter)
     chunks: int = 0
@@ -79,6 +80,7 @@ class Consumer:
         self._rng = rng
         self._hurry = asyncio.Event()
         self._next: int | None = None
+        self._stored: int | None = None
         self._since_stored = 0
 
     @property
@@ -112,6 +114,7 @@ class Consumer:
 
     async def _session(self) -> None:
         self.progress.sessions += 1
+        self._stored = None
         async with RawClient(self._port, patience_s=90) as client:
             await client.login()
             until = asyncio.get_running_loop().time() + self._rng.expovariate(1 / self._habits.stays_s)
@@ -132,7 +135,7 @@ class Consumer:
         client.send(QueryOffset(client.next_id(), self.progress.reference, self._stream))
         found = OffsetAnswer.from_body(await client.until(ANSWER | Key.QUERY_OFFSET))
         if found.code == Code.NO_OFFSET:
-            if self.progress.stored is not None and self.is_hurried:
+            if self.progress.stored is not None:
                 raise WrongDeliveryError(f"{self.progress.reference}: its stored offset is forgotten")
             return FIRST
         if found.code != Code.OK:
@@ -155,7 +158,7 @@ class Consumer:
             self._since_stored += 1
             if self._since_stored >= self._habits.store_every and self._next:
                 self._since_stored = 0
-                self.progress.stored = self._next - 1
+                self._stored = self._next - 1
                 client.send(StoreOffset(self.progress.reference, self._stream, self._next - 1))
             await client.flush()
         elif key == Key.METADATA_UPDATE:
@@ -207,6 +210,10 @@ class Consumer:
     async def _leave(self, client: RawClient, subscription_id: int) -> None:
         how = self._rng.choice(("cut", "close", "unsubscribe"))
         self.progress.endings[how] += 1
+        if how != "cut" and self._stored is not None:
+            client.send(QueryOffset(client.next_id(), self.progress.reference, self._stream))
+            await client.until(ANSWER | Key.QUERY_OFFSET)
+            self.progress.stored, self._stored = self._stored, None
         if how == "close":
             await client.close()
         elif how == "unsubscribe":
