@@ -25,7 +25,7 @@ class MemoryNetwork:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.connections: set[MemoryTransport] = set()
+        self.connections: dict[MemoryTransport, None] = {}  # in order: a run follows from its seed
         self._loop = loop
         self._listening: dict[int, MemoryServer] = {}
         self._next_port = 40_000
@@ -141,7 +141,7 @@ class MemoryTransport(asyncio.Transport):
     def begin(self, protocol: Any) -> None:
         """Tell the protocol that it is connected."""
         self._protocol = protocol
-        self._network.connections.add(self)
+        self._network.connections[self] = None
         protocol.connection_made(self)
 
     # What asyncio's transports do.
@@ -277,7 +277,7 @@ class MemoryTransport(asyncio.Transport):
         if self.is_lost:
             return
         self.is_lost = self._is_closing = True
-        self._network.connections.discard(self)
+        self._network.connections.pop(self, None)
         self._network.later(0, lambda: self._protocol.connection_lost(error))
         peer = self.peer
         if peer.is_lost:

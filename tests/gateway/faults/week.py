@@ -204,7 +204,7 @@ class _Week:
             log.retain(max(self.pace.keep_chunks, len(log.chunks) - len(archive.chunks)))
 
     def _cut_a_connection(self) -> None:
-        connections = sorted(virtual_loop().network.connections, key=lambda one: str(one.get_extra_info("peername")))
+        connections = list(virtual_loop().network.connections)
         if connections:
             self._count("cut")
             self.rng.choice(connections).cut()
