@@ -259,6 +259,8 @@ class FollowedSubscription:
     def _go(self, work: Coroutine[None, None, None]) -> None:
         self.flow.is_busy = True
         self._task = asyncio.ensure_future(self._run(work))
+        # One that is cancelled before it begins would leave `work` without anybody who waits for it.
+        self._task.add_done_callback(lambda _: work.close())
 
     async def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.current_task()
