@@ -74,7 +74,7 @@ class MemoryServer:
     def __init__(self, network: MemoryNetwork, factory: Callable[[], asyncio.BaseProtocol], port: int) -> None:
         self.factory = factory
         self.port = port
-        self.sockets = (_Socket((HOST, port)),)
+        self.sockets = (MemorySocket((HOST, port)),)
         self._network = network
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class MemoryServer:
         self.close()
 
 
-class _Socket:
+class MemorySocket:
     """The little of a socket that is asked for."""
 
     def __init__(self, name: tuple[str, int]) -> None:
@@ -126,7 +126,7 @@ class MemoryTransport(asyncio.Transport):
         self._names = {
             "sockname": (HOST, port),
             "peername": (HOST, peer_port),
-            "socket": _Socket((HOST, port)),
+            "socket": MemorySocket((HOST, port)),
         }
         self._protocol: Any = None
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4

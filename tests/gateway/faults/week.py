@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.figures import GatewayFigures
@@ -29,17 +30,8 @@ BROKER_PORT = 5552
 CATCH_UP_S = 4 * 3600.0
 STREAMS = ("orders", "payments")
 
-OpenGateway = Callable[[int, MemoryHistory, GatewayFigures], Awaitable["RunningGateway"]]
-
-
-class RunningGateway:
-    """A gateway in this loop: its port, and its end."""
-
-    port: int
-
-    async def close(self) -> None:
-        """End it in order."""
-        raise NotImplementedError
+OpenGateway = Callable[[int, MemoryHistory, GatewayFigures], Awaitable[Any]]
+"""Opens what has a `port` and can be closed."""
 
 
 @dataclass(frozen=True)
