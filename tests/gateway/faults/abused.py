@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.frame import key_of
-from coldstream.gateway.frames.keys import Key
+from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.gateway.frames.requests import Credit, Subscribe
 from coldstream.gateway.history.memory import MemoryArchive, MemoryHistory
 from coldstream.live.delivered import chunk_of
@@ -111,7 +111,7 @@ async def read_on(client: RawClient, world: Abused, *, subscription_id: int = 0,
     count = 0
     while at < world.log.users_end:
         body = client.passed.popleft() if client.passed else await client.body()
-        if key_of(body)[0] == Key.HEARTBEAT:
+        if key_of(body)[0] & ANSWER or key_of(body)[0] == Key.HEARTBEAT:
             continue
         assert key_of(body)[0] == Key.DELIVER, body[:60]
         found_id, chunk = delivered(body)

@@ -149,6 +149,7 @@ class BrokerConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._is_full = False
         self._asked: dict[int, int] = {}
+        self._is_open = False
         self._next_question = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -237,6 +238,7 @@ class BrokerConnection(asyncio.Protocol):
                 self._send(plain_answer(Key.SASL_AUTHENTICATE, int.from_bytes(body[4:8]), Code.OK))
                 self._send(Tune(FRAME_MAX_BYTES, 60))
             case Key.OPEN:
+                self._is_open = True
                 place = {"advertised_host": "127.0.0.1", "advertised_port": str(self.broker.port)}
                 self._send(OpenAnswer(Open.from_body(body).correlation_id, Code.OK, place))
             case Key.EXCHANGE_COMMAND_VERSIONS:
@@ -248,8 +250,10 @@ class BrokerConnection(asyncio.Protocol):
                 self.transport.close()
             case Key.TUNE | Key.HEARTBEAT:
                 pass
-            case _:
+            case _ if self._is_open:
                 self._take_of_consumer(key, body)
+            case _:
+                self.transport.close()
 
     def _take_of_consumer(self, key: int, body: bytes) -> None:
         match key:

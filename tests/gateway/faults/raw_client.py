@@ -125,7 +125,10 @@ class RawClient:
     async def ask(self, frame: Frame) -> Answer:
         """Send a request and read up to its answer. Raises RefusedError."""
         self.send(frame)
-        answer = Answer.from_body(await self.until(ANSWER | frame.KEY))
+        number = frame.to_bytes()[8:12]
+        while (body := await self.until(ANSWER | frame.KEY))[4:8] != number:
+            self.passed.append(body)
+        answer = Answer.from_body(body)
         if answer.code != Code.OK:
             raise RefusedError(frame.KEY, answer.code)
         return answer

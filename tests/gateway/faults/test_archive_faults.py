@@ -86,12 +86,12 @@ async def test_a_fault_of_the_bucket_that_passes_costs_time_and_nothing_else(fau
 async def test_an_outage_of_the_bucket_is_waited_out():
     async with abused_archive() as (world, served, _), RawClient(world.port) as client:
         await client.login()
-        await is_served(world)
+        await client.ask(Subscribe(client.next_id(), 0, STREAM, FIRST, 1, {}))
+        client.passed.append(await client.until(Key.DELIVER))
         served.server.faults = lambda _: Fault(status=503)
-        task = asyncio.create_task(read_all(client, world))
-        failures = world.figures.archive_failures_total
-        await until(lambda: bool(failures["unavailable"]) or task.done(), seconds=15)
-        await asyncio.sleep(0.3)
+        client.send(Credit(0, 9))
+        task = asyncio.create_task(read_on(client, world))
+        await asyncio.sleep(1.5)
         served.server.faults = lambda _: None
         assert await task == len(world.log.chunks)
 

@@ -56,12 +56,12 @@ async def _live(broker: ModelBroker, gateway: GatewayProcess) -> None:
         await first.close()
     before = await _settled(gateway, 0)
     async with AsyncExitStack() as idle:
-        clients = [await _come(idle, gateway.port, number) for number in range(ALL - BUSY)]
+        gate = asyncio.Semaphore(25)
+        clients = await asyncio.gather(*(_come(idle, gateway.port, number, gate) for number in range(ALL - BUSY)))
         held = await _settled(gateway, ALL - BUSY)
         each_bytes = (held.resident_bytes - before.resident_bytes) / (ALL - BUSY)
         assert each_bytes < MOST_BYTES_IDLE, each_bytes
         assert held.tasks <= before.tasks + 2, "idle connections need no task"
-        gate = asyncio.Semaphore(25)
         await asyncio.gather(*(_read_whole(gateway.port, world, gate) for _ in range(BUSY)))
         at = world.log.next_offset
         world.write(1)
@@ -71,12 +71,13 @@ async def _live(broker: ModelBroker, gateway: GatewayProcess) -> None:
     assert (after.files, after.tasks, after.cold_subscriptions) == (before.files, before.tasks, 0)
 
 
-async def _come(idle: AsyncExitStack, port: int, number: int) -> RawClient:
-    client = await idle.enter_async_context(RawClient(port))
-    await client.login()
-    if number % 2 == 0:
-        await client.ask(Subscribe(client.next_id(), 0, STREAM, NEXT, 10, {}))
-    return client
+async def _come(idle: AsyncExitStack, port: int, number: int, gate: asyncio.Semaphore) -> RawClient:
+    async with gate:
+        client = await idle.enter_async_context(RawClient(port))
+        await client.login()
+        if number % 2 == 0:
+            await client.ask(Subscribe(client.next_id(), 0, STREAM, NEXT, 10, {}))
+        return client
 
 
 async def _read_whole(port: int, world: Abused, gate: asyncio.Semaphore) -> None:

@@ -32,6 +32,11 @@ BATCH, SIZE = 2000, 200
 RETURN_S = 60
 
 
+def _create(broker: Broker) -> None:
+    with broker.connect() as streams:
+        streams.create_stream(STREAM, max_segment_bytes=100_000)
+
+
 def _publish(broker: Broker, first: int) -> int:
     with broker.connect() as streams:
         for at in range(first, first + BATCH, 200):
@@ -76,7 +81,7 @@ class Archive:
 async def _read(port: int, archive: Archive, at: int, chunks: int) -> int:
     """Read so many chunks, or to the end, from the stored offset on or from the first; store where, and return it."""
     async with RawClient(port) as client:
-        await client.login()
+        await client.login(with_versions=False)
         client.send(QueryOffset(client.next_id(), "reader", STREAM))
         found = OffsetAnswer.from_body(await client.until(ANSWER | Key.QUERY_OFFSET))
         assert found.code == (Code.OK if at else Code.NO_OFFSET)
@@ -122,26 +127,25 @@ async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_th
         do_without("RabbitMQ")
     archive = Archive(tmp_path / "archive")
     with Broker() as broker:
-        with broker.connect() as streams:
-            streams.create_stream(STREAM, max_segment_bytes=100_000)
-        written = _publish(broker, 0)
+        await asyncio.to_thread(_create, broker)
+        written = await asyncio.to_thread(_publish, broker, 0)
         archive.copy(broker)
         archive.publish()
         _retain_little(broker)
-        written = _publish(broker, written)
+        written = await asyncio.to_thread(_publish, broker, written)
         archive.copy(broker)
         archive.publish(without=5)
         async with GatewayProcess(broker.stream_port, archive.file) as gateway:
             at = await _read(gateway.port, archive, 0, 5)
             async with RawClient(gateway.port) as client:
-                await client.login()
+                await client.login(with_versions=False)
                 await client.ask(Subscribe(client.next_id(), 0, STREAM, FIRST, 3, {}))
                 await client.until(Key.DELIVER)
                 broker.kill()
                 assert await client.is_ended()
             broker.start()
             at = await _read_patiently(gateway.port, archive, at, 8)
-            written = _publish(broker, written)
+            written = await asyncio.to_thread(_publish, broker, written)
             archive.copy(broker)
             assert (await gateway.held()).connections == 0
             at = await _read_patiently(gateway.port, archive, at, 1 << 30)
@@ -154,9 +158,8 @@ async def test_a_leader_is_killed_and_readers_go_on_where_they_were(tmp_path):
         do_without("RabbitMQ")
     archive = Archive(tmp_path / "archive")
     with Cluster() as cluster:
-        with cluster.nodes[0].connect() as streams:
-            streams.create_stream(STREAM, max_segment_bytes=100_000)
-        cluster.wait_replicated(STREAM)
+        await asyncio.to_thread(_create, cluster.nodes[0])
+        await asyncio.to_thread(cluster.wait_replicated, STREAM)
         written, at = 0, 0
         archive.file.touch()
         async with contextlib.AsyncExitStack() as stack:
@@ -165,8 +168,8 @@ async def test_a_leader_is_killed_and_readers_go_on_where_they_were(tmp_path):
                 for node in cluster.nodes
             ]
             for number in range(3):
-                leader = cluster.leader(STREAM)
-                written = _publish(leader, written)
+                leader = await asyncio.to_thread(cluster.leader, STREAM)
+                written = await asyncio.to_thread(_publish, leader, written)
                 archive.copy(leader)
                 archive.publish(without=3)
                 for gateway in gateways:
@@ -178,6 +181,6 @@ async def test_a_leader_is_killed_and_readers_go_on_where_they_were(tmp_path):
                     gateways[(number + cluster.nodes.index(leader) + 1) % 3].port, archive, at, 7
                 )
                 leader.start()
-                cluster.wait_replicated(STREAM)
+                await asyncio.to_thread(cluster.wait_replicated, STREAM)
             at = await _read_patiently(gateways[0].port, archive, at, 1 << 30)
             assert at == archive.end

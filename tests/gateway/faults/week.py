@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coldstream.errors import UnavailableError
@@ -41,6 +41,8 @@ class Pace:
     write_s: float = 60
     archive_s: float = 90
     keep_chunks: int = 40
+    presence: float = 1.0
+    """How much longer consumers stay, and stay away, than it is their habit."""
     broker_restart_s: float = 8 * 3600
     leader_move_s: float = 6 * 3600
     cut_s: float = 1800
@@ -138,6 +140,8 @@ class _Week:
     def _add(self, port: int, stream: str, progress: Progress, habits: Habits) -> None:
         if progress not in self.progress:
             self.progress.append(progress)
+        presence = self.pace.presence
+        habits = replace(habits, stays_s=habits.stays_s * presence, away_s=habits.away_s * presence)
         self.consumers.append(Consumer(port, stream, progress, habits, random.Random(self.rng.random())))
 
     def _events(self) -> list[Awaitable[None]]:
