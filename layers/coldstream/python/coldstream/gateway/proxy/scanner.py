@@ -139,8 +139,7 @@ class FrameScanner:
             length, key, version = unpack(view, at)
             # Looked up for each frame: taking one may change it.
             if not KEY_BYTES <= length <= self.max_frame_bytes:
-                outlet.write(view[start:at])
-                raise BadFrameError(f"a frame of {length} bytes, of {KEY_BYTES} to {self.max_frame_bytes}")
+                break
             after = at + LENGTH_BYTES + length
             if key == _DELIVER and with_chunks:
                 chunk = at + (9 if version == 1 else _head_bytes(version))
@@ -177,13 +176,15 @@ class FrameScanner:
             frames += 1
             at = after
         self.frames += frames
-        if at > end:
+        if at >= end:
             self._left = at - end
-        elif at < end:
-            self._carried = bytes(view[at:end])
-            end = at
-        if start < end:
             outlet.write(view[start:end])
+            return
+        outlet.write(view[start:at])
+        length_bytes = int.from_bytes(view[at : at + LENGTH_BYTES])
+        if end - at >= LENGTH_BYTES and not KEY_BYTES <= length_bytes <= self.max_frame_bytes:
+            raise BadFrameError(f"a frame of {length_bytes} bytes, of {KEY_BYTES} to {self.max_frame_bytes}")
+        self._carried = bytes(view[at:end])
 
     def _keep_or_drop(self, verdict: Verdict, at: int, after: int, end: int) -> None:
         view = self._view

@@ -6,12 +6,16 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from coldstream.errors import BadFrameError
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.proxy.outlet import Outlet
 from coldstream.gateway.proxy.scanner import FrameScanner
+from coldstream.units import KIB
+
+EARLY_BYTES: Final = 8 * KIB
+"""What may be read before `join`: no more than a client may send before it is open."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,12 +39,24 @@ class ConnectionSide(asyncio.BufferedProtocol):
     While the other side's socket takes no more, nothing is read here.
     """
 
-    __slots__ = ("_other", "_owner", "_scanner", "is_lost", "outlet", "read_bytes", "transport")
+    __slots__ = (
+        "_early",
+        "_early_space",
+        "_other",
+        "_owner",
+        "_scanner",
+        "is_lost",
+        "outlet",
+        "read_bytes",
+        "transport",
+    )
 
     def __init__(self, owner: SideOwner) -> None:
         self._owner = owner
         self._other: ConnectionSide | None = None
         self._scanner: FrameScanner | None = None
+        self._early = b""
+        self._early_space: bytearray | None = None
         self.is_lost = False
         self.read_bytes = 0
 
@@ -64,16 +80,27 @@ class ConnectionSide(asyncio.BufferedProtocol):
         """Begin to read: what comes is scanned, and goes to the other side."""
         self._scanner = scanner
         self._other = other
+        early, self._early, self._early_space = self._early, b"", None
+        if early:
+            scanner.buffer()[: len(early)] = early
+            self.buffer_updated(len(early))
         self.read_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         """Return where the next bytes go. They are scanned before any other side asks for it."""
-        assert self._scanner is not None
+        if self._scanner is None:
+            # uvloop begins to read once `connection_made` has returned, although reading was paused in it.
+            self._early_space = bytearray(EARLY_BYTES)
+            return memoryview(self._early_space)
         return self._scanner.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Scan what was read."""
-        assert self._scanner is not None
+        if self._scanner is None:
+            assert self._early_space is not None
+            self._early += self._early_space[:nbytes]
+            self.transport.pause_reading()
+            return
         self.read_bytes += nbytes
         try:
             self._scanner.scan(nbytes)
