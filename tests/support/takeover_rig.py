@@ -188,7 +188,7 @@ class TakeoverRig:
             correlation_id = Answer.from_body(frame[4:]).correlation_id
             waiting = self.link.waiting.pop(correlation_id, None)
             if waiting is not None:
-                assert waiting[1].KEY == key, "the proxy looks for another answer"
+                assert key == waiting[1].KEY, "the proxy looks for another answer"
                 if not waiting[0].done():
                     waiting[0].set_result(frame)
                 return True

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 
 from coldstream.errors import ClosedLinkError, ColdstreamError
 from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
@@ -59,18 +60,17 @@ class SideAnswers:
         """Take an answer; False if it is to be passed on. Raises BadFrameError."""
         answer = Answer.from_body(frame[LENGTH_BYTES:])
         question = self._asked.pop((key & ~ANSWER, answer.correlation_id), None)
-        work: Coroutine[None, None, Frame | None]
+        work: Callable[[], Coroutine[None, None, Frame | None]]
         match question:
             case QueryOffset() if answer.code == Code.NO_OFFSET:
-                work = self._stored_offset(question)
+                work = partial(self._stored_offset, question)
             case StreamStats() if answer.code == Code.OK:
-                work = self._figures(question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
+                work = partial(self._figures, question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
             case ResolveOffsetSpec() if answer.code == Code.OK and question.spec not in (None, LAST, NEXT):
-                work = self._resolved(question)
+                work = partial(self._resolved, question)
             case _:
                 return False
         task = asyncio.ensure_future(self._better(question, work, frame))
-        task.add_done_callback(lambda _: work.close())  # if it is cancelled before it begins
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
@@ -80,11 +80,13 @@ class SideAnswers:
         for task in self._tasks:
             task.cancel()
 
-    async def _better(self, question: Question, work: Coroutine[None, None, Frame | None], frame: bytes) -> None:
+    async def _better(
+        self, question: Question, work: Callable[[], Coroutine[None, None, Frame | None]], frame: bytes
+    ) -> None:
         better = None
         try:
             async with asyncio.timeout(self._parts.options.question_s):
-                better = await work
+                better = await work()
         except (ClosedLinkError, ClosedError):
             return
         except (ColdstreamError, TimeoutError) as err:
