@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.takeover_explorer import TakeoverExplorer
 
-SEEDS = 4000
+SEEDS = 200
 
 
 async def played(seed: int, *, redeclares: bool) -> TakeoverExplorer:

@@ -54,7 +54,8 @@ class ChunkFlow:
         self.failure: ColdstreamError | None = None
         self.is_busy = False
         self.is_attached = False
-        self._is_live = False
+        self._is_passing = False  # the broker's chunks pass, and
+        self._is_live = False  # one of them has begun, so that a border is expected
         self._broker = broker
         self._wake = wake
 
@@ -64,7 +65,7 @@ class ChunkFlow:
         self.is_border = False
         self.last = None
         self.queue.clear()
-        self._is_live = False
+        self._is_passing = self._is_live = False
 
     def deliver(self, version: int, head: memoryview) -> Verdict:  # noqa: ARG002
         """Decide about a chunk of the broker."""
@@ -112,11 +113,12 @@ class ChunkFlow:
     def attach_live(self) -> None:
         """Let the chunks of a broker pass from the first one on."""
         self.is_attached = True
-        self._is_live = True
+        self._is_passing = True
 
     def rest(self) -> None:
         """Let the broker's chunks pass, if nothing is kept, and give the broker its credits."""
-        self._is_live = self.is_attached and not self.is_busy and not self.queue
+        self._is_passing = self.is_attached and not self.is_busy and not self.queue
+        self._is_live = self._is_passing and self.is_border
         self.replenish()
 
     def replenish(self) -> None:
@@ -136,7 +138,8 @@ class ChunkFlow:
             return Verdict.DROP
         expected = self.expected
         if expected is None or self.is_first(chunk_id):
-            if self._is_live and self.ledger.client > 0:
+            if self._is_passing and self.ledger.client > 0:
+                self._is_live = True
                 self.move(next_offset)
                 self.last = bytes(head)
                 self.ledger.client -= 1
@@ -151,7 +154,7 @@ class ChunkFlow:
                 )
             )
             return Verdict.DROP
-        self._is_live = False
+        self._is_passing = self._is_live = False
         return Verdict.KEEP
 
     def is_first(self, chunk_id: int) -> bool:
@@ -170,5 +173,5 @@ class ChunkFlow:
 
     def _fail(self, error: ColdstreamError) -> None:
         self.failure = error
-        self._is_live = False
+        self._is_passing = self._is_live = False
         self._wake()

@@ -11,9 +11,10 @@ import asyncio
 import logging
 
 from coldstream.errors import IncarnationError, UnavailableError
+from coldstream.gateway.history.port import ArchivedHeader
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.plan import ArchiveStart
-from coldstream.manifest.spec import AtOffset
+from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,13 @@ class LogProof:
         """
         if await self._ask():
             return
-        survey = await self._parts.planner.survey(self._stream)
-        if survey.archived is None or survey.archived.incarnation != self._start.incarnation:
-            raise self._error("its first chunk is not the archived one")
+        first = await self._parts.view.header(self._stream, FIRST)
+        if first is None:
+            return  # it has deleted all but an empty segment, or is new: its next chunk tells
+        archived = await self._archived(Offset(first.chunk_id))
+        # Another log's first chunk may lie before what the broker had deleted: retention never goes back.
+        if first.chunk_id <= self._start.start or (archived is not None and not archived.is_of(first)):
+            raise self._error(f"its first chunk, at offset {first.chunk_id}, is another one")
 
     async def wait(self) -> None:
         """Wait for the proof, before the broker goes on: for a replica that is behind, but not for ever.
@@ -73,11 +78,20 @@ class LogProof:
         else:
             # Retention has deleted the witness. Epochs never fall, and of a stream that was declared again the archive
             # knows sooner or later.
-            bounds = await self._parts.history.bounds(self._parts.broker.vhost, self._stream, fresh=True)
-            if found.epoch < witness.header.epoch or bounds is None or bounds.incarnation != self._start.incarnation:
-                raise self._error(f"its first chunk is at offset {found.chunk_id}, of epoch {found.epoch}")
+            await self._archived(Offset(found.chunk_id))
+            if found.epoch < witness.header.epoch:
+                raise self._error(f"its first chunk, at offset {found.chunk_id}, is of epoch {found.epoch}")
         self._is_proven = True
         return True
+
+    async def _archived(self, offset: Offset) -> ArchivedHeader | None:
+        """Return the chunk that was archived at an offset. Raises IncarnationError if another incarnation was since."""
+        vhost = self._parts.broker.vhost
+        archived = await self._parts.history.header_at(vhost, self._stream, offset)
+        bounds = await self._parts.history.bounds(vhost, self._stream, fresh=True)
+        if bounds is None or bounds.incarnation != self._start.incarnation:
+            raise self._error("another incarnation is archived now")
+        return archived
 
     def _error(self, problem: str) -> IncarnationError:
         return IncarnationError(
