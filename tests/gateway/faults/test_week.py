@@ -8,7 +8,7 @@ from tests.gateway.faults.opened import open_gateway
 from tests.gateway.faults.soak import pace_of
 from tests.gateway.faults.week import Pace, run_week
 
-QUIET = Pace(write_s=1200, archive_s=900, presence=5)
+QUIET = Pace(write_s=2400, archive_s=1800, presence=10)
 """So little goes on that a week is over in seconds."""
 
 FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
@@ -20,7 +20,7 @@ def test_in_a_week_of_reconnects_every_message_comes_in_order_and_nothing_is_lef
     assert result.figures.takeovers_total
     assert result.figures.handovers_total
     assert result.figures.returns_total
-    assert sum(one.sessions for one in result.progress) > 1000
+    assert sum(one.sessions for one in result.progress) > 500
     assert set(result.faults) == {"cut", "killed", "leader", "forgotten", "stall", "failure"}
 
 
