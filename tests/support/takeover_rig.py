@@ -46,6 +46,7 @@ class RigClient:
         self.versions: set[int] = set()
         self.refused_credits: list[CreditAnswer] = []
         self.is_full = False
+        self.peer = "127.0.0.1:40000"
         self.close_code: Code | None = None
         self.has_drained = asyncio.Event()
 

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from typing import Any
 
 from coldstream.errors import BadFrameError
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.logins import Logins
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.frames.answers import OpenAnswer, PeerPropertiesAnswer, SaslHandshakeAnswer, plain_answer
@@ -68,7 +69,7 @@ class Greeting:
         self._agreed = agreed
         self._leave = leave
 
-    def frame(self, key: int, body: bytes) -> None:
+    def frame(self, key: int, body: FrameBody) -> None:
         """Take a frame. Raises BadFrameError for one that has no place here."""
         peer, options = self._peer, self._peer.options
         match (self.step, key):
@@ -126,13 +127,14 @@ class Greeting:
         peer.send(Tune(peer.options.frame_max_bytes, peer.options.heartbeat_s).to_bytes())
 
     def _open(self, asked: Open) -> None:
-        peer, options = self._peer, self._peer.options
+        peer = self._peer
         if not peer.permissions.may_open(peer.user, asked.vhost):
             self._refuse(Key.OPEN, asked.correlation_id, Code.VHOST_ACCESS_FAILURE)
             return
         peer.vhost = asked.vhost
         self.step = GreetingStep.DONE
-        address = {"advertised_host": options.advertised_host, "advertised_port": str(options.advertised_port)}
+        host, port = peer.advertised
+        address = {"advertised_host": host, "advertised_port": str(port)}
         peer.send(OpenAnswer(asked.correlation_id, Code.OK, address).to_bytes())
 
     def _refuse(self, key: Key, correlation_id: int, code: Code) -> None:
