@@ -86,11 +86,11 @@ class GatewayScene:
 
     def delivered_by_broker(self) -> list[bytes]:
         """Return header and data of the user chunks that the broker has, from its files."""
-        found = []
+        found: list[bytes] = []
         for path in sorted(self.broker.stream_directory(self.name).glob("*.segment")):
-            for chunk in iter_chunks(path.read_bytes()[SEGMENT_HEADER_BYTES:], source=str(path)):
-                if chunk.header.type is ChunkType.USER:
-                    found.append(chunk.header.to_bytes() + bytes(chunk.data))
+            chunks = iter_chunks(path.read_bytes()[SEGMENT_HEADER_BYTES:], source=str(path))
+            users = (chunk for chunk in chunks if chunk.header.type is ChunkType.USER)
+            found += [chunk.header.to_bytes() + bytes(chunk.data) for chunk in users]
         return found
 
     @contextmanager

@@ -137,6 +137,8 @@ class TakeoverExplorer:
         if self.redeclares and self.log.history:
             self.rig.broker.delete(STREAM)
             self.declare()
+            if self.wanted is not None:
+                self.wanted.is_archived = False
 
     def move(self) -> None:
         for _ in range(self.random.randint(1, 5)):

@@ -19,6 +19,7 @@ from coldstream.gateway.frames.requests import (
     Subscribe,
     Unsubscribe,
 )
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.local.stack import EmulatedStack
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
 from coldstream.units import Offset
@@ -150,8 +151,6 @@ def test_a_paused_client_that_retention_overtakes_misses_nothing(scene: GatewayS
 
 
 def test_what_nobody_has_ends_the_subscription_with_an_error(scene: GatewayScene) -> None:
-    from coldstream.gateway.takeover.options import TakeoverOptions
-
     scene.declare(segments=2)
     scene.publish(IN_SEGMENT + 40)
     scene.archive()
@@ -180,7 +179,7 @@ def test_what_nobody_has_ends_the_subscription_with_an_error(scene: GatewayScene
 
 def test_an_offset_that_the_broker_has_forgotten_is_answered(scene: GatewayScene) -> None:
     scene.declare(segments=2)
-    scene.publish(40)
+    scene.publish_past_retention(2)  # offsets are kept beside what is archived
     with scene.gateway() as gateway:
 
         async def scenario() -> None:

@@ -51,7 +51,10 @@ class LogProof:
         """
         clock = asyncio.get_running_loop().time
         end = clock() + self._parts.options.archive_wait_s
-        while not await self._ask():
+        while True:
+            await self.check()
+            if self._is_proven:
+                return
             if clock() >= end:
                 raise self._error(f"it does not have all that was archived, up to offset {self._start.end}")
             await asyncio.sleep(self._parts.options.archive_poll_s)
