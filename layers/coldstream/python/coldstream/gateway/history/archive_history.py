@@ -12,6 +12,7 @@ from coldstream.gateway.history.bounds import KnownStream, SharedAnswers, find_s
 from coldstream.gateway.history.budget import MemoryBudget
 from coldstream.gateway.history.calls import CallThreads
 from coldstream.gateway.history.failures import count_failure
+from coldstream.gateway.history.heap import HeapTrimmer
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
 from coldstream.gateway.history.reading import ArchiveAccess, ArchiveReading
@@ -88,6 +89,7 @@ class ArchiveHistory:
         self._maps = SharedAnswers(self._find_map, kept_s=MAP_EVERY_S)
         self._notes = OffsetNotes(table, self._writes, self._incarnation, self._figures)
         self._readings: set[ArchiveReading] = set()
+        self._trimmer = HeapTrimmer(lambda: bool(self._readings))
 
     async def bounds(self, vhost: str, stream: str, *, fresh: bool = False) -> StreamBounds | None:
         """Return the bounds. Cost: one GetItem every two seconds; a Query and two for a new name."""
@@ -128,6 +130,7 @@ class ArchiveHistory:
         """Read a stream."""
         reading = ArchiveReading(self._access, StreamId(vhost, stream, incarnation), start, end, self._readings.discard)
         self._readings.add(reading)
+        self._trimmer.start()
         return reading
 
     async def stored_offset(self, vhost: str, stream: str, reference: str) -> Offset | None:
@@ -161,6 +164,7 @@ class ArchiveHistory:
             reading.close()
         await self._notes.flush()
         self._notes.close()
+        self._trimmer.close()
         for answers in (self._known, self._names, self._maps):
             answers.close()
         self._objects.close()
