@@ -24,5 +24,8 @@ class WrittenTransport(asyncio.Transport):
         assert data
         self.pieces.append(data)
 
+    def is_closing(self) -> bool:
+        return False
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.limits = (high, low)
