@@ -21,7 +21,7 @@ def test_a_thousand_readers_take_no_more_threads_than_one() -> None:
     assert fetch_threads() <= before
     shares = [pool.share() for _ in range(1000)]
     assert [share.submit(int, "7").result(5) for share in shares] == [7] * 1000
-    assert len(fetch_threads() - before) == 6
+    assert 1 <= len(fetch_threads() - before) <= 6
     pool.close()
 
 

@@ -323,7 +323,8 @@ def test_lasting_failures_are_unavailable_after_a_bounded_number_of_attempts(ser
 
 
 def test_a_silent_server_is_given_up_and_tried_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http.HttpClient.__init__, "__kwdefaults__", {"read_timeout_s": 0.2, "attempts": 3})
+    limits = {"read_timeout_s": 0.2, "attempts": 3, "trust": None}
+    monkeypatch.setattr(http.HttpClient.__init__, "__kwdefaults__", limits)
     served.faults = lambda get: Fault(stall_s=5) if get.number == 2 else None
     assert offsets(served.reader()) == list(range(TAIL))
 

@@ -108,14 +108,19 @@ class _Handler(BaseHTTPRequestHandler):
         elif key not in self.server.objects.objects:
             self._answer(404, b"<Error/>")
         else:
-            body = bytearray(self.server.objects.objects[key][first : last + 1])
+            whole = self.server.objects.objects[key]
+            body = bytearray(whole[first : last + 1])
             if fault.flip_at is not None:
                 body[fault.flip_at] ^= 1
-            self._answer(206, bytes(body), fault.keep_bytes)
+            place = f"bytes {first}-{first + len(body) - 1}/{len(whole)}"
+            self._answer(206, bytes(body), fault.keep_bytes, place)
 
-    def _answer(self, status: int, body: bytes, keep_bytes: int | None = None) -> None:
+    def _answer(self, status: int, body: bytes, keep_bytes: int | None = None, place: str | None = None) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if place is not None:
+            self.send_header("Content-Range", place)
+            self.send_header("ETag", '"made"')
         self.end_headers()
         self.wfile.write(body[:keep_bytes])
         if keep_bytes is not None:
@@ -132,6 +137,22 @@ class HttpArchive:
     url: str
     objects: ObjectServer
     asked: list[str]
+
+
+@contextmanager
+def object_server(objects: HttpObjects) -> Iterator[ObjectServer]:
+    """Serve objects alone while the context lasts."""
+    server = ObjectServer(objects)
+    objects.base_url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager

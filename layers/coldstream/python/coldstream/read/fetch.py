@@ -14,6 +14,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.read.chunkrange import chunks_in
 from coldstream.read.http import HttpClient
 from coldstream.resolve.answer import Range
+from coldstream.units import ByteRange
 
 # S3 answers 400 (ExpiredToken) if the URL is still valid but the session that signed it has ended.
 _REFUSED = frozenset(
@@ -93,17 +94,20 @@ class RangeFetcher:
         self._http.close()
 
 
-def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
-    """Return the body of a response, if it is exactly the range."""
-    what = f"GET of {part.key}, {part.byte_range.http}, answered {response.status}"
+def range_body(response: urllib3.BaseHTTPResponse, key: str, byte_range: ByteRange) -> bytes:
+    """Return the body of the answer to a GET of a range, if it is exactly the range.
+
+    Raises NotRestoredError, UrlRefusedError, UnavailableError.
+    """
+    what = f"GET of {key}, {byte_range.http}, answered {response.status}"
     if response.status == HTTPStatus.FORBIDDEN and _NOT_RESTORED in response.read(_ERROR_BYTES):
         # A new URL would be refused as well: what helps is a restore.
-        raise ArchivedRangeError(part)
+        raise NotRestoredError(key)
     if response.status in _REFUSED:
-        raise UrlRefusedError(part.key, response.status, what)
+        raise UrlRefusedError(key, response.status, what)
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN:
         raise UnavailableError(what)
-    size = len(part.byte_range)
+    size = len(byte_range)
     announced = response.length_remaining  # None if the response has no length, or one that makes no sense
     # Before reading: a server that ignores `Range` would send the whole object, into memory that nobody has planned.
     if response.status != HTTPStatus.PARTIAL_CONTENT or announced is None or announced > size:
@@ -113,3 +117,10 @@ def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
     if len(data) != size:
         raise UnavailableError(f"{what} with {len(data)} bytes, not {size}")
     return data
+
+
+def _read(part: Range, response: urllib3.BaseHTTPResponse) -> bytes:
+    try:
+        return range_body(response, part.key, part.byte_range)
+    except NotRestoredError as err:
+        raise ArchivedRangeError(part) from err

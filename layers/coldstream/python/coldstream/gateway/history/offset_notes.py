@@ -1,0 +1,168 @@
+"""Offsets that clients stored, written a little later: the last of each reference, every few seconds at most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from coldstream.errors import ColdstreamError
+from coldstream.gateway.history.calls import CallThreads
+from coldstream.gateway.history.stored_offsets import StoredOffset, write_offset
+from coldstream.manifest.stream import Incarnation
+from coldstream.retry import Backoff
+from coldstream.store.ports import ManifestTable
+from coldstream.units import Offset, TimestampMs, now_ms
+
+log = logging.getLogger(__name__)
+
+WRITE_EVERY_S = 5.0
+"""The least time between two writes of one reference."""
+
+MOST_NOTES = 20_000
+"""References that are kept, pending ones and those whose revision is known; 300 bytes each."""
+
+AT_A_TIME = 8
+FLUSH_S = 10.0
+
+NoteKey = tuple[str, str, str]
+"""Vhost, stream and reference."""
+
+
+@dataclass(slots=True)
+class _Note:
+    offset: Offset
+    at: TimestampMs
+    due: float
+
+
+class OffsetNotes:
+    """Keeps what is noted, and writes it, on one event loop.
+
+    `incarnation` tells the incarnation whose offsets a stream's are; None if it is not archived, and then there is
+    nothing to write them beside. While nothing is noted, nothing runs.
+    """
+
+    def __init__(
+        self,
+        table: ManifestTable,
+        calls: CallThreads,
+        incarnation: Callable[[str, str], Awaitable[Incarnation | None]],
+        *,
+        write_every_s: float = WRITE_EVERY_S,
+        now: Callable[[], TimestampMs] = now_ms,
+    ) -> None:
+        self._table = table
+        self._calls = calls
+        self._incarnation = incarnation
+        self._write_every_s = write_every_s
+        self._now = now
+        self._pending: OrderedDict[NoteKey, _Note] = OrderedDict()
+        self._writing: dict[NoteKey, _Note] = {}
+        self._written: OrderedDict[NoteKey, tuple[float, StoredOffset]] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._is_flushing = False
+        self.failures: int = 0
+
+    def note(self, key: NoteKey, offset: Offset) -> None:
+        """Note an offset: it takes the place of the one before, whichever is greater."""
+        before = self._pending.get(key)
+        if before is not None:
+            before.offset, before.at = offset, self._now()
+            return
+        written = self._written.get(key)
+        now = asyncio.get_running_loop().time()
+        # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
+        due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
+        self._pending[key] = _Note(offset, self._now(), due)
+        while len(self._pending) > MOST_NOTES:
+            (vhost, stream, reference), _ = self._pending.popitem(last=False)
+            log.warning("offset of %r for stream %r in vhost %r is not stored: too many wait", reference, stream, vhost)
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    def noted(self, key: NoteKey) -> Offset | None:
+        """Return what is noted and not written yet, None if nothing is."""
+        note = self._pending.get(key) or self._writing.get(key)
+        return None if note is None else note.offset
+
+    async def flush(self) -> None:
+        """Write everything that is noted, as far as that is possible in ten seconds."""
+        self._is_flushing = True
+        self._changed.set()
+        try:
+            task = self._task
+            if task is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FLUSH_S):
+                        await asyncio.shield(task)
+        finally:
+            self._is_flushing = False
+
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        """Write what is due, until nothing is noted."""
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(0.5, 10)
+        try:
+            while self._pending:
+                self._changed.clear()
+                due = [key for key, note in self._pending.items() if self._is_flushing or note.due <= loop.time()]
+                if not due:
+                    wait_s = min(note.due for note in self._pending.values()) - loop.time()
+                    await self._pause(wait_s)
+                    continue
+                for first in range(0, len(due), AT_A_TIME):
+                    some = due[first : first + AT_A_TIME]
+                    if not all(await asyncio.gather(*(self._write(key) for key in some))):
+                        await asyncio.sleep(backoff.next_delay_s())
+                        break
+                    backoff.reset()
+        finally:
+            self._task = None
+
+    async def _pause(self, wait_s: float) -> None:
+        """Wait for some time, or until something is noted, or a flush begins."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, wait_s)):
+                await self._changed.wait()
+
+    async def _write(self, key: NoteKey) -> bool:
+        """Write one note; put it back, unless there is a later one, and return False if that fails."""
+        note = self._pending.pop(key, None)
+        if note is None:  # dropped meanwhile
+            return True
+        self._writing[key] = note
+        try:
+            vhost, stream, reference = key
+            incarnation = await self._incarnation(vhost, stream)
+            if incarnation is not None:
+                revision = self._revision(key, incarnation)
+                new = StoredOffset(incarnation, reference, note.offset, note.at, revision)
+                there = await self._calls(write_offset, self._table, new)
+                self._written[key] = asyncio.get_running_loop().time(), there
+                self._written.move_to_end(key)
+                while len(self._written) > MOST_NOTES:
+                    self._written.popitem(last=False)
+        except ColdstreamError as err:
+            self.failures += 1
+            log.warning("offset of %r for stream %r in vhost %r is not stored yet: %s", reference, stream, vhost, err)
+            if err.retryable:
+                self._pending.setdefault(key, note)
+            return not err.retryable
+        finally:
+            del self._writing[key]
+        return True
+
+    def _revision(self, key: NoteKey, incarnation: Incarnation) -> int:
+        written = self._written.get(key)
+        return written[1].revision if written is not None and written[1].incarnation == incarnation else 0

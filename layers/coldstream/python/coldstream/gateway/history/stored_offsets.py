@@ -1,0 +1,103 @@
+"""The offsets that clients stored, as the manifest table keeps them beside the broker's own.
+
+    #gateway-offsets#{sha256 of the incarnation}    {sha256 of the reference}      JSON, below
+
+    version      1
+    reference    the reference, text
+    offset       the offset that was stored last
+    at           when, ms since the Unix epoch by the gateway's clock
+
+Several gateways write them. The later `at` wins, and of one millisecond the greater offset: so a write that was held up
+never takes the place of what its client stored elsewhere meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+
+from coldstream.errors import BadVersionError, CorruptionError, LostRaceError, OutcomeUnknownError
+from coldstream.manifest.state_item import StateItem
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.ports import ManifestReads, ManifestTable
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
+
+GATEWAY_OFFSETS = "#gateway-offsets"
+VERSION = 1
+
+_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """An offset that was stored for a reference, and when. `revision` is that of its item, 0 before there is one."""
+
+    incarnation: Incarnation
+    reference: str
+    offset: Offset
+    at: TimestampMs
+    revision: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What is greater the later it was stored."""
+        return self.at, self.offset
+
+    def to_item(self) -> StateItem:
+        """Encode it over the revision that it is of."""
+        content = {"version": VERSION, "reference": self.reference, "offset": self.offset, "at": self.at}
+        partition, key = _place(self.incarnation, self.reference)
+        return StateItem(partition, key, self.revision + 1, json.dumps(content, ensure_ascii=False).encode())
+
+    @classmethod
+    def from_item(cls, incarnation: Incarnation, item: StateItem) -> StoredOffset:
+        """Decode it. Raises CorruptionError; BadVersionError if a later release wrote it."""
+        source = f"state item {item.partition} {item.key}"
+        try:
+            content = json.loads(item.data)
+            version, reference = content["version"], content["reference"]
+            offset, at = content["offset"], content["at"]
+        except (ValueError, TypeError, KeyError) as err:
+            raise CorruptionError(source, 0, f"malformed: {err}") from err
+        if version != VERSION:
+            raise BadVersionError(source, 0, "version", expected=VERSION, found=version)
+        if type(offset) is not int or not 0 <= offset <= MAX_OFFSET or type(at) is not int:
+            raise CorruptionError(source, 0, f"{offset!r} at {at!r} is no stored offset")
+        if not isinstance(reference, str) or _place(incarnation, reference) != (item.partition, item.key):
+            raise CorruptionError(source, 0, "its content belongs at another key")
+        return cls(incarnation, reference, Offset(offset), TimestampMs(at), item.revision)
+
+
+def read_offset(table: ManifestReads, incarnation: Incarnation, reference: str) -> StoredOffset | None:
+    """Return what was stored last for a reference, None if nothing was. Cost: one GetItem. Raises CorruptionError."""
+    item = table.state_item(*_place(incarnation, reference))
+    return None if item is None else StoredOffset.from_item(incarnation, item)
+
+
+def write_offset(table: ManifestTable, new: StoredOffset) -> StoredOffset:
+    """Write an offset over what is there, unless that was stored later; return what is there then, with its revision.
+
+    `new` has the revision that is likely to be there. Cost: one PUT; a GetItem and another PUT if it is another one.
+    Raises LostRaceError if others keep writing it; UnavailableError; CorruptionError.
+    """
+    revision = new.revision
+    for attempt in range(_TRIES):
+        try:
+            wanted = StoredOffset(new.incarnation, new.reference, new.offset, new.at, revision)
+            table.put_state(wanted.to_item())
+            return StoredOffset(new.incarnation, new.reference, new.offset, new.at, revision + 1)
+        except (LostRaceError, OutcomeUnknownError):
+            if attempt == _TRIES - 1:
+                raise
+        there = read_offset(table, new.incarnation, new.reference)
+        # It may be this very write, whose answer was lost.
+        if there is not None and there.order >= new.order:
+            return there
+        revision = 0 if there is None else there.revision
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _place(incarnation: Incarnation, reference: str) -> tuple[str, str]:
+    digest = sha256(incarnation.encode()).hexdigest()
+    return f"{GATEWAY_OFFSETS}#{digest}", sha256(reference.encode(errors="surrogatepass")).hexdigest()

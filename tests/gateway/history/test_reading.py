@@ -1,0 +1,166 @@
+"""Readings of the archive over HTTP that can fail."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from coldstream.errors import BadCrcError, GapError, ObjectNotFoundError, StreamNotFoundError, UnavailableError
+from coldstream.format.chunk import Chunk
+from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.port import ChunkReading
+from coldstream.manifest.stream import Incarnation
+from coldstream.read.http import ClosedError
+from coldstream.units import Offset
+from tests.support.archive import STREAM, steady
+from tests.support.http_archive import Fault, Get
+from tests.support.made_chunks import ids
+from tests.support.served_history import RECORDS, TAIL, ServedHistory
+
+STEPS = list(range(0, TAIL, RECORDS))
+
+
+def reading_of(history: ArchiveHistory, start: int = 0, end: int | None = None) -> ChunkReading:
+    limit = None if end is None else Offset(end)
+    return history.read(STREAM.vhost, STREAM.name, STREAM.incarnation, Offset(start), limit)
+
+
+async def all_of(reading: ChunkReading) -> list[Chunk]:
+    async with reading:
+        return [chunk async for chunk in reading]
+
+
+def bytes_of(chunk: Chunk) -> bytes:
+    return chunk.header.to_bytes() + bytes(chunk.data)
+
+
+def test_every_chunk_comes_once_in_order_with_its_bytes(served: ServedHistory) -> None:
+    async def scenario(history: ArchiveHistory) -> list[bytes]:
+        async with reading_of(history) as reading:
+            return [bytes_of(chunk) async for chunk in reading]
+
+    assert served.run(scenario) == [chunk.data for chunk in served.archive.chunks]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wanted"),
+    [(0, 1, [0]), (3, 6, [0, 5]), (5, 10, [5]), (98, 102, [95, 100]), (TAIL - 1, None, [TAIL - 5]), (TAIL, None, [])],
+)
+def test_a_reading_ends_where_it_is_told(served: ServedHistory, start: int, end: int | None, wanted: list[int]) -> None:
+    assert ids(served.run(lambda history: all_of(reading_of(history, start, end)))) == wanted
+
+
+def test_what_is_fetched_can_be_taken_without_waiting(served: ServedHistory) -> None:
+    async def scenario(history: ArchiveHistory) -> list[int]:
+        async with reading_of(history) as reading:
+            assert reading.take() is None
+            found = [await anext(reading)]
+            while (chunk := reading.take()) is not None:
+                found.append(chunk)
+            return ids(found)
+
+    found = served.run(scenario)
+    assert len(found) > 1
+    assert found == STEPS[: len(found)]
+
+
+def test_a_hole_is_an_error_and_a_reading_behind_it_goes_on(served: ServedHistory) -> None:
+    served.archive.add(TAIL + 50, steady(RECORDS, 10**6))
+
+    async def scenario(history: ArchiveHistory) -> None:
+        async with reading_of(history, TAIL - 5) as reading:
+            assert (await anext(reading)).header.chunk_id == TAIL - 5
+            with pytest.raises(GapError) as raised:
+                await anext(reading)
+            assert (raised.value.first_offset, raised.value.next_offset) == (TAIL, TAIL + 50)
+        assert ids(await all_of(reading_of(history, TAIL + 50))) == [TAIL + 50]
+
+    served.run(scenario)
+
+
+def test_a_stream_that_is_gone_is_an_error(served: ServedHistory) -> None:
+    async def scenario(history: ArchiveHistory) -> None:
+        reading = history.read("/", STREAM.name, Incarnation("__orders_1"), Offset(0))
+        with pytest.raises(StreamNotFoundError):
+            await all_of(reading)
+
+    served.run(scenario)
+
+
+@pytest.mark.parametrize("fault", [Fault(status=503), Fault(keep_bytes=10), Fault(flip_at=60), Fault(status=403)])
+def test_a_fault_that_passes_is_not_seen(served: ServedHistory, fault: Fault) -> None:
+    spoiled: set[str] = set()
+
+    def faults(get: Get) -> Fault | None:
+        if get.key in spoiled:
+            return None
+        spoiled.add(get.key)
+        return fault
+
+    served.server.faults = faults
+    assert ids(served.run(lambda history: all_of(reading_of(history)))) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Fault(status=503), UnavailableError),
+        (Fault(keep_bytes=10), UnavailableError),
+        (Fault(flip_at=60), BadCrcError),
+        (Fault(status=404), ObjectNotFoundError),
+    ],
+)
+def test_a_fault_that_stays_comes_after_the_chunks_before_it(
+    served: ServedHistory, fault: Fault, error: type[Exception]
+) -> None:
+    third = served.archive.chunks[2 * len(STEPS) // 6].key
+
+    def faults(get: Get) -> Fault | None:
+        return fault if get.key == third else None
+
+    served.server.faults = faults
+    served.attempts = 2
+    found: list[int] = []
+
+    async def scenario(history: ArchiveHistory) -> None:
+        async with reading_of(history) as reading:
+            async for chunk in reading:
+                found.append(chunk.header.chunk_id)  # noqa: PERF401  those before the error count
+
+    with pytest.raises(error):
+        served.run(scenario)
+    assert found == STEPS[: len(STEPS) // 3]
+
+
+def test_a_hanging_get_delays_nobody_else_and_ends_with_its_reading(served: ServedHistory) -> None:
+    other = served.archive.chunks[-1].key
+    served.server.faults = lambda get: None if get.key == other else Fault(stall_s=30)
+    served.read_timeout_s = 30
+
+    async def scenario(history: ArchiveHistory) -> None:
+        hanging = reading_of(history)
+        waiting = asyncio.ensure_future(all_of(hanging))
+        assert await asyncio.to_thread(served.server.got_one.wait, 10)
+        assert ids(await all_of(reading_of(history, TAIL - 3))) == [TAIL - 5]
+        assert await history.bounds(STREAM.vhost, STREAM.name) is not None
+        began = asyncio.get_running_loop().time()
+        hanging.close()
+        with pytest.raises(ClosedError):
+            await waiting
+        assert asyncio.get_running_loop().time() - began < 5
+
+    served.run(scenario)
+
+
+def test_a_task_that_is_cancelled_ends_at_once(served: ServedHistory) -> None:
+    served.server.faults = lambda _: Fault(stall_s=30)
+
+    async def scenario(history: ArchiveHistory) -> None:
+        waiting = asyncio.ensure_future(all_of(reading_of(history)))
+        assert await asyncio.to_thread(served.server.got_one.wait, 10)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    served.run(scenario)
