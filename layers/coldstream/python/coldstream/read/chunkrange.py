@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from coldstream.errors import BadSequenceError
@@ -50,6 +51,15 @@ def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
 
     Raises CorruptionError if a chunk is damaged, or if they are not the ones that the range names.
     """
+    return list(iter_chunks_in(part, data))
+
+
+def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
+    """Yield the chunks in `data` as `chunks_in` returns them, each verified when its turn comes.
+
+    A chunk of a hundred bytes takes a thousand as a value: of small ones not all should exist at a time. What is
+    compressed is unpacked with the first. Raises what `chunks_in` does, after the chunks before.
+    """
     source, position, content = part.key, part.byte_range.start, memoryview(data)
     match part.encoding:
         case Encoding.IDENTITY:
@@ -58,9 +68,10 @@ def chunks_in(part: ChunkRange, data: bytes) -> list[Chunk]:
             content = decompress_frames(content, part.data_bytes, source=source, position=position)
             # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
             source, position = f"{source}, decompressed from byte {position} on,", 0
-    chunks = list(iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)))
+    found = part.first_offset
+    for chunk in iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)):
+        found = chunk.header.next_offset
+        yield chunk
     # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
-    found = chunks[-1].header.next_offset if chunks else part.first_offset
     if found != part.next_offset:
         raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)
-    return chunks

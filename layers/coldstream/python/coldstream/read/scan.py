@@ -23,7 +23,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.manifest.entry import Encoding, FragmentEntry, Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.read.chunkrange import chunks_in
+from coldstream.read.chunkrange import iter_chunks_in
 from coldstream.resolve.attach import attach
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import Place, rough_place, split
@@ -115,16 +115,18 @@ def read_slice(objects: ObjectReads, part: ScanSlice) -> list[Chunk]:
     one GET. Raises CorruptionError, ObjectNotFoundError (the plan is older than the grace period of what was removed:
     plan again), NotRestoredError, UnavailableError.
     """
+    return list(iter_slice(objects, part))
+
+
+def iter_slice(objects: ObjectReads, part: ScanSlice) -> Iterator[Chunk]:
+    """Read a slice as `read_slice` does, at once, and yield its chunks, each verified when its turn comes."""
     data = objects.get_range(part.key, part.byte_range).data
     if len(data) != len(part.byte_range):
         raise TruncatedError(
             part.key, part.byte_range.start, "the object ends early", expected=len(part.byte_range), found=len(data)
         )
-    return [
-        chunk
-        for chunk in chunks_in(part, data)
-        if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end
-    ]
+    chunks = iter_chunks_in(part, data)
+    return (chunk for chunk in chunks if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end)
 
 
 def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec: OffsetSpec) -> Offset:

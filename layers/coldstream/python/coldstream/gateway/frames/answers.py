@@ -40,6 +40,28 @@ def plain_answer(key: Key, correlation_id: int, code: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscribeAnswer(Frame):
+    """How a Subscribe went."""
+
+    KEY: ClassVar[int] = ANSWER | Key.SUBSCRIBE
+    FIELDS: ClassVar[tuple[Field, ...]] = (U32, U16)
+
+    correlation_id: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeAnswer(Frame):
+    """How an Unsubscribe went."""
+
+    KEY: ClassVar[int] = ANSWER | Key.UNSUBSCRIBE
+    FIELDS: ClassVar[tuple[Field, ...]] = (U32, U16)
+
+    correlation_id: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceAnswer(Frame):
     """The greatest publishing id of a reference."""
 

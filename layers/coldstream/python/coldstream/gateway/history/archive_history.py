@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ from coldstream.units import MIB, Offset
 T = TypeVar("T")
 
 BOUNDS_KEPT_S = 2.0
-NAMES_KEPT_S = 10.0
+LISTS_KEPT_S = 10.0
 
 QUESTION_S = 20.0
 """How long anybody waits for an answer of table or bucket."""
@@ -87,7 +88,7 @@ class ArchiveHistory:
         self._budget = MemoryBudget(budget_bytes, self._figures)
         self._access = ArchiveAccess(table, reads, self._lookups, self._fetches, self._budget)
         self._known = SharedAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
-        self._names = SharedAnswers(self._list_names, kept_s=NAMES_KEPT_S, most=100)
+        self._names = SharedAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
         self._maps = SharedAnswers(self._find_map, kept_s=MAP_EVERY_S)
         self._notes = OffsetNotes(table, self._writes, self._incarnation)
         self._readings: set[ArchiveReading] = set()
@@ -171,8 +172,8 @@ class ArchiveHistory:
             calls.close()
 
     async def _find_stream(self, key: tuple[str, str]) -> KnownStream | None:
-        known = self._known.peek(key)
-        return await self._lookups(find_stream, self._table, *key, None if known is None else known.stream)
+        now = asyncio.get_running_loop().time()
+        return await self._lookups(find_stream, self._table, *key, self._known.peek(key), now)
 
     async def _list_names(self, vhost: str) -> tuple[str, ...]:
         return await self._lookups(_names_of, self._table, vhost)

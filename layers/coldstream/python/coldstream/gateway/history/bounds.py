@@ -18,26 +18,38 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
+NAMES_KEPT_S = 10.0
+"""How long it may go unnoticed that a name has a newer incarnation."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownStream:
-    """A stream that is archived and not deleted, with its bounds, None while nothing of it is archived."""
+    """A stream that is archived and not deleted, with its bounds, None while nothing of it is archived.
+
+    `named_at` is when the name was looked up, by the caller's clock.
+    """
 
     stream: StreamId
     bounds: StreamBounds | None
+    named_at: float
 
 
-def find_stream(table: ManifestReads, vhost: str, name: str, known: StreamId | None) -> KnownStream | None:
-    """Return the newest incarnation of a name, or `known` if that is still there, with its bounds.
+def find_stream(
+    table: ManifestReads, vhost: str, name: str, known: KnownStream | None, now: float
+) -> KnownStream | None:
+    """Return the newest incarnation of a name with its bounds; the `known` one if that was looked up lately.
 
-    Cost: a GetItem; without `known`, or if it is deleted, that of `newest` more.
+    Cost: a GetItem; to look up the name, that of `newest` more.
     """
-    head = None if known is None else table.head(known.incarnation)
+    if known is not None and now - known.named_at < NAMES_KEPT_S:
+        head = table.head(known.stream.incarnation)
+        if head is not None and not head.is_deleted:
+            return KnownStream(known.stream, _bounds_of(head), known.named_at)
+    stream = newest(table, vhost, name)
+    head = None if stream is None else table.head(stream.incarnation)
     if head is None or head.is_deleted:
-        stream = newest(table, vhost, name)
-        head = None if stream is None else table.head(stream.incarnation)
-        if head is None or head.is_deleted:
-            return None
-    return KnownStream(head.stream, _bounds_of(head))
+        return None
+    return KnownStream(head.stream, _bounds_of(head), now)
 
 
 def _bounds_of(head: Head) -> StreamBounds | None:

@@ -23,8 +23,8 @@ class StreamBounds:
     """What is archived of a stream's newest incarnation: offsets `first_offset` up to, not including, `tail`.
 
     There may be gaps in between. `is_direct` tells that no broker ever had it (`coldstream.streams`): then messages may
-    be confirmed that are past `tail`. A direct stream of which nothing is archived yet has `first_offset` equal to
-    `tail`; for any other stream of which nothing is archived there are no bounds.
+    be confirmed that are past `tail`. `first_offset` equals `tail` if everything was removed from the archive, or if
+    nothing of a direct stream is archived yet; for any other stream of which nothing is archived there are no bounds.
     """
 
     incarnation: Incarnation

@@ -12,11 +12,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar
 
-from coldstream.errors import CorruptionError, GapError, ObjectNotFoundError
+from coldstream.errors import BadSequenceError, ColdstreamError, CorruptionError, GapError, ObjectNotFoundError
 from coldstream.format.chunk import Chunk
 from coldstream.gateway.history.budget import MemoryBudget
 from coldstream.gateway.history.calls import CallThreads
@@ -24,11 +24,15 @@ from coldstream.manifest.entry import Encoding, Gap
 from coldstream.manifest.stream import StreamId
 from coldstream.read.http import ClosedError
 from coldstream.read.presigned import PresignedReads
-from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.read.scan import ScanSlice, iter_slice, plan_scan
 from coldstream.store.ports import ManifestReads
 from coldstream.units import KIB, MIB, Offset
 
 T = TypeVar("T")
+
+EAGER_CHUNKS = 64
+"""Chunks of a slice that are verified in its thread. If there are more they are small, and verified as they are taken:
+as values they would take many times the slice's memory, and a thread that runs Python for long holds up the loop."""
 
 MOST_SLICE_BYTES = 4 * MIB
 LEAST_SLICE_BYTES = 256 * KIB
@@ -59,7 +63,7 @@ class _Fetch:
 
     part: ScanSlice
     size: int
-    task: asyncio.Task[list[Chunk]]
+    task: asyncio.Task[Iterator[Chunk]]
 
 
 class ArchiveReading:
@@ -76,6 +80,7 @@ class ArchiveReading:
         self._access = access
         self._stream = stream
         self._at = start
+        self._is_attached = False  # a chunk was given: the next one has to begin at `_at`
         self._end = end
         self._ended = ended
         self._objects = access.objects()
@@ -87,8 +92,9 @@ class ArchiveReading:
         self._fetches: deque[_Fetch] = deque()
         self._window = 1  # grows with each slice that is taken: who reads on gets more at a time
         self._current: _Fetch | None = None
-        self._chunks: deque[Chunk] = deque()
-        self._missed_at: Offset | None = None
+        self._chunks: Iterator[Chunk] = iter(())
+        self._retried_at: Offset | None = None
+        self._failure: ColdstreamError | None = None
         self._is_awaited = False
         self._is_closed = False
 
@@ -116,12 +122,22 @@ class ArchiveReading:
 
     def take(self) -> Chunk | None:
         """Return the next chunk if it is there."""
-        if self._is_closed:
+        try:
+            chunk = next(self._chunks, None)
+            if chunk is None and self._turn_at_once():
+                chunk = next(self._chunks, None)
+        except CorruptionError as err:
+            self._try_again_or_fail(err)
             return None
-        if not self._chunks and not self._turn_at_once():
+        if chunk is None:
             return None
-        chunk = self._chunks.popleft()
-        self._at = chunk.header.next_offset
+        header = chunk.header
+        if self._is_attached and Offset(header.chunk_id) != self._at:
+            source = "" if self._current is None else self._current.part.key
+            self._fail(BadSequenceError(source, chunk.position, "chunk id", expected=self._at, found=header.chunk_id))
+            return None
+        self._is_attached = True
+        self._at = header.next_offset
         return chunk
 
     def close(self) -> None:
@@ -134,7 +150,7 @@ class ArchiveReading:
         for task in (self._planning, *(fetch.task for fetch in self._fetches)):
             if task is not None:
                 task.cancel()
-        self._chunks.clear()
+        self._chunks = iter(())
         self._fetches.clear()
         self._waiting.clear()
         self._current = None
@@ -145,11 +161,13 @@ class ArchiveReading:
         """Turn to the next slice if it is fetched."""
         if not self._fetches or not _is_answered(self._fetches[0].task):
             return False
-        self._turn_to(self._fetches[0].task.result())
-        return bool(self._chunks)
+        self._turn_to_next()
+        return True
 
     async def _turn(self) -> bool:
-        """Wait until the next slice is the current one; return False at the end. Raises what ends the reading."""
+        """Wait until there is something to take; return False at the end. Raises what ends the reading."""
+        if self._failure is not None:
+            raise self._failure
         self._check_open()
         self._release()
         self._access.budget.touch(self._share)
@@ -157,31 +175,46 @@ class ArchiveReading:
         try:
             if not self._fetches and not await self._begin_next():
                 return False
-            chunks = await asyncio.shield(self._fetches[0].task)
+            await asyncio.shield(self._fetches[0].task)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 self._check_open()  # `close` cancelled what is waited for here
             raise
-        except ObjectNotFoundError:
-            # A compaction has replaced the object since the plan was made. Of a new plan it is the truth.
-            if self._missed_at == self._at:
-                raise
-            self._missed_at = self._at
-            self._start_over()
+        except (CorruptionError, ObjectNotFoundError) as err:
+            self._try_again_or_fail(err)
+            return True
+        except ColdstreamError as err:
+            self._fail(err)
             return True
         finally:
             self._is_awaited = False
-        self._turn_to(chunks)
         return True
 
-    def _turn_to(self, chunks: list[Chunk]) -> None:
+    def _turn_to_next(self) -> None:
+        """Make the slice that is fetched the current one, and start what may be fetched instead."""
         self._release()
         self._access.budget.touch(self._share)
         self._current = self._fetches.popleft()
-        self._chunks.extend(chunks)
+        self._chunks = self._current.task.result()
         self._window = min(2 * self._window, MOST_FETCHES)
         self._fetch_ahead()
+
+    def _try_again_or_fail(self, err: ColdstreamError) -> None:
+        """Plan and fetch again from the next offset, once for each: only what fails twice is so in the archive.
+
+        Bytes may be damaged on their way here, and a compaction replaces objects that are in the plan.
+        """
+        if self._retried_at == self._at:
+            self._fail(err)
+        else:
+            self._retried_at = self._at
+            self._start_over()
+
+    def _fail(self, err: ColdstreamError) -> None:
+        """End the reading with an error, which whoever waits for a chunk gets."""
+        self._start_over()
+        self._failure = err
 
     async def _begin_next(self) -> bool:
         """Start the fetch that comes next, whatever it waits for; return False at the end of the plan."""
@@ -225,15 +258,12 @@ class ArchiveReading:
         task.add_done_callback(_look_at)
         self._fetches.append(_Fetch(part, _size_of(part), task))
 
-    async def _fetch(self, part: ScanSlice) -> list[Chunk]:
-        try:
-            return await self._access.fetches(read_slice, self._objects, part)
-        except CorruptionError:
-            # Once more: it may have happened on the way here. If it is the object, the second error says so.
-            return await self._access.fetches(read_slice, self._objects, part)
+    async def _fetch(self, part: ScanSlice) -> Iterator[Chunk]:
+        return await self._access.fetches(_fetch_slice, self._objects, part)
 
     def _release(self) -> None:
-        """Give back the current slice, all of whose chunks were taken."""
+        """Give back the current slice."""
+        self._chunks = iter(())
         if self._current is not None:
             self._access.budget.give(self._share, self._current.size)
             self._current = None
@@ -249,11 +279,10 @@ class ArchiveReading:
         if keeps_current:
             return
         if self._current is not None and not self._fetches:
-            dropped, self._current = self._current, None
-            if self._chunks:
-                self._waiting.appendleft(replace(dropped.part, start=Offset(self._chunks[0].header.chunk_id)))
-                self._chunks.clear()
-            self._access.budget.give(self._share, dropped.size)
+            part = self._current.part
+            if self._at < part.end:
+                self._waiting.appendleft(replace(part, start=max(part.start, self._at)))
+            self._release()
         self._window = 1
 
     def _drop(self, fetch: _Fetch) -> None:
@@ -295,7 +324,8 @@ class ArchiveReading:
         self._waiting.extend(found)
 
     def _start_over(self) -> None:
-        """Drop everything that is planned or under way, and plan again from the next offset."""
+        """Drop everything that is there, planned or under way: the next plan begins at the next offset."""
+        self._release()
         for fetch in self._fetches:
             fetch.task.cancel()
             self._access.budget.give(self._share, fetch.size)
@@ -308,6 +338,13 @@ class ArchiveReading:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError
+
+
+def _fetch_slice(objects: PresignedReads, part: ScanSlice) -> Iterator[Chunk]:
+    """Read a slice and return its chunks: if they are few, all verified, else the first of them."""
+    chunks = iter_slice(objects, part)
+    first = list(islice(chunks, EAGER_CHUNKS))
+    return iter(first) if len(first) < EAGER_CHUNKS else chain(first, chunks)
 
 
 def _size_of(part: ScanSlice) -> int:

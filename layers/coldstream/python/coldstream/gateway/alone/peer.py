@@ -1,0 +1,53 @@
+"""`AlonePeer`: what the parts of one connection share: the way to the client, who it is, and what it has opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coldstream.gateway.alone.options import AloneOptions
+from coldstream.gateway.alone.permissions import StreamPermissions
+from coldstream.gateway.figures import GatewayFigures
+from coldstream.gateway.frames.keys import Key
+from coldstream.gateway.ports import ClientLink
+from coldstream.web.access_tokens import Right
+
+
+class PausableLink(ClientLink, Protocol):
+    """A way to the client that can leave unread what it sends."""
+
+    def pause(self) -> None:
+        """Read nothing until `resume`. Again is the same."""
+        ...
+
+    def resume(self) -> None:
+        """Read again. Frames may come within this call."""
+        ...
+
+
+@dataclass(slots=True)
+class AlonePeer:
+    """A client. `versions` are the greatest that it knows of each key, as far as it has told."""
+
+    link: PausableLink
+    address: str
+    options: AloneOptions
+    permissions: StreamPermissions
+    figures: GatewayFigures
+    user: str = ""
+    vhost: str = ""
+    versions: dict[int, int] = field(default_factory=dict)
+
+    def may(self, right: Right, stream: str) -> bool:
+        """Tell whether the client may read, or write, a stream."""
+        return self.permissions.may(right, self.user, self.vhost, stream)
+
+    @property
+    def deliver_version(self) -> int:
+        """The version in which chunks are delivered."""
+        return 2 if self.versions.get(Key.DELIVER, 1) > 1 else 1
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame."""
+        self.figures.bytes_to_clients_total += len(frame)
+        self.link.send(frame)

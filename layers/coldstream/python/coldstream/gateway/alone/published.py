@@ -1,0 +1,66 @@
+"""What a Publish frame has.
+
+    Publish; after key and version; all integers big-endian
+     0  publisher id    u8
+     1  count           i32
+     5  count times:
+        publishing id   u64
+        filter value    text, in version 2 alone
+        entry                   as in a chunk (format/entry.py): a simple one, or a sub-batch
+
+Filter values are for the bloom filters of a broker's chunks, which direct streams do not have: they are read over.
+
+Upstream: PROTOCOL.adoc of rabbitmq_stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from coldstream.errors import BadFrameError
+from coldstream.format.entry import SIMPLE_HEADER, SUB_BATCH_HEADER
+from coldstream.gateway.frames.frame import KEY_BYTES
+
+_HEAD = struct.Struct(">Bi")  # publisher id, count
+_ID = struct.Struct(">Q")
+_TEXT = struct.Struct(">h")
+_ID_BYTES = _ID.size
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedEntry:
+    """An entry with its header, as it lies in a chunk; `records` may be 0 for an empty sub-batch."""
+
+    publishing_id: int
+    data: memoryview
+    records: int
+
+
+def parse_publish(body: bytes, version: int) -> tuple[int, list[PublishedEntry]]:
+    """Return publisher and entries of what follows the length of a Publish. Raises BadFrameError."""
+    view = memoryview(body)
+    try:
+        publisher_id, count = _HEAD.unpack_from(view, KEY_BYTES)
+        at = KEY_BYTES + _HEAD.size
+        entries = []
+        for _ in range(count):
+            publishing_id = _ID.unpack_from(view, at)[0]
+            at += _ID_BYTES
+            if version > 1:
+                at += _TEXT.size + max(0, _TEXT.unpack_from(view, at)[0])
+            begin = at
+            length, records = SIMPLE_HEADER.unpack_from(view, at)[0], 1
+            if length >= 0:
+                at += SIMPLE_HEADER.size + length
+            else:
+                _, records, _, length = SUB_BATCH_HEADER.unpack_from(view, at)
+                at += SUB_BATCH_HEADER.size + length
+            if at > len(view):
+                break
+            entries.append(PublishedEntry(publishing_id, view[begin:at], records))
+    except struct.error as err:
+        raise BadFrameError("a Publish ends within an entry") from err
+    if count < 0 or at != len(view):
+        raise BadFrameError(f"a Publish of {count} entries in {len(view)} bytes")
+    return publisher_id, entries

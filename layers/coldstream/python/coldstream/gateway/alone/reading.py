@@ -1,0 +1,162 @@
+"""The subscriptions of one connection.
+
+A subscription has a task while it is active: it waits for credit, for room in the socket's buffer and for a chunk, in
+this order, so that a client that takes nothing costs no memory and no request. One of a connection sends at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from coldstream.errors import ColdstreamError, GapError, UnavailableError
+from coldstream.gateway.alone.options import GapRule
+from coldstream.gateway.alone.peer import AlonePeer
+from coldstream.gateway.alone.served_stream import ChunkSource, ServedStream
+from coldstream.gateway.frames.deliver import deliver_head
+from coldstream.manifest.spec import OffsetSpec
+from coldstream.units import Offset
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+_MAX_CREDIT = 1 << 20
+_REST_S = 2.0
+_FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 15.0
+
+
+class AloneSubscription:
+    """One subscription. `spec` is that of the Subscribe. `on_end` is called if it ends by itself, with an error."""
+
+    def __init__(
+        self,
+        peer: AlonePeer,
+        turn: asyncio.Lock,
+        *,
+        subscription_id: int,
+        stream: ServedStream,
+        spec: OffsetSpec,
+        credit: int,
+        on_end: Callable[[AloneSubscription, ColdstreamError], None],
+    ) -> None:
+        self.id = subscription_id
+        self.stream = stream
+        self.spec = spec
+        self._peer = peer
+        self._turn = turn
+        self._credit = credit
+        self._on_end = on_end
+        self._has_credit = asyncio.Event()
+        if credit:
+            self._has_credit.set()
+        self._task: asyncio.Task[None] | None = None
+        # For a single active consumer: nothing is sent while its lease is not certain to last.
+        self.may_send: Callable[[], bool] = lambda: True
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether chunks are being served."""
+        return self._task is not None
+
+    def start(self, spec: OffsetSpec) -> None:
+        """Begin to serve from a spec on."""
+        assert self._task is None
+        self._peer.figures.cold_subscriptions += 1
+        self._task = asyncio.create_task(self._run(spec), name=f"subscription {self.id} to {self.stream.name}")
+
+    def add_credit(self, credit: int) -> None:
+        """Take more credit."""
+        self._credit = min(self._credit + credit, _MAX_CREDIT)
+        if self._credit:
+            self._has_credit.set()
+
+    def stop(self) -> None:
+        """Serve nothing any more, from this moment on; `start` may begin again."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._peer.figures.cold_subscriptions -= 1
+
+    async def _run(self, spec: OffsetSpec) -> None:
+        task = self._task
+        try:
+            await self._serve(spec)
+        except ColdstreamError as err:
+            failure = err
+        except asyncio.CancelledError:
+            raise
+        except Exception as err:  # noqa: BLE001  a defect of ours: the client must not wait for ever
+            _LOG.exception("a subscription failed", extra={"stream": self.stream.name})
+            failure = ColdstreamError(f"{type(err).__name__}: {err}")
+        if self._task is task:
+            self.stop()
+            self._on_end(self, failure)
+
+    async def _serve(self, spec: OffsetSpec) -> None:
+        start = await self._persist(lambda: self.stream.attach(spec))
+        source = self.stream.source(start)
+        try:
+            while True:
+                await self._serve_one(source)
+        finally:
+            source.close()
+
+    async def _serve_one(self, source: ChunkSource) -> None:
+        link = self._peer.link
+        await self._credit_there(source)
+        if link.is_full or not self.may_send():
+            await self._room(source)
+        try:
+            chunk = await self._persist(source.take)
+        except GapError as gap:
+            if self._peer.options.on_gap is GapRule.ERROR:
+                raise
+            self._peer.figures.gaps_total["skip"] += 1
+            _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
+            source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
+            return
+        async with self._turn:
+            while link.is_full or not self.may_send():
+                await self._room(source)
+            # Nothing is awaited from here on: who is stopped has sent all of it, or nothing.
+            self._credit -= 1
+            if not self._credit:
+                self._has_credit.clear()
+            committed = max(chunk.chunk_id, source.tail - 1)
+            head = deliver_head(self._peer.deliver_version, self.id, committed, len(chunk.delivered))
+            figures = self._peer.figures
+            figures.archive_chunks_total += 1
+            figures.archive_bytes_total += len(chunk.delivered)
+            figures.bytes_to_clients_total += len(head) + len(chunk.delivered)
+            link.send(head, chunk.delivered)
+
+    async def _credit_there(self, source: ChunkSource) -> None:
+        while not self._credit:
+            try:
+                async with asyncio.timeout(_REST_S):
+                    await self._has_credit.wait()
+            except TimeoutError:
+                source.rest()
+                await self._has_credit.wait()
+
+    async def _room(self, source: ChunkSource) -> None:
+        source.rest()
+        if self._peer.link.is_full:
+            await self._peer.link.drained()
+        while not self.may_send():  # noqa: ASYNC110  what ends it is a clock
+            await asyncio.sleep(_FIRST_RETRY_S)
+
+    async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Ask until an answer comes: what an outage delays, it does not end."""
+        pause_s = _FIRST_RETRY_S
+        while True:
+            try:
+                return await ask()
+            except UnavailableError as err:
+                if not err.retryable:
+                    raise
+                self._peer.figures.archive_failures_total["unavailable"] += 1
+                _LOG.warning("the archive does not answer", extra={"stream": self.stream.name, "error": str(err)})
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MAX_RETRY_S)

@@ -1,0 +1,82 @@
+"""The subscription ids of a connection, and who receives the chunks of each.
+
+The gateway has subscriptions of its own for questions, under ids that the client does not use. Until the broker has
+confirmed the end of a subscription, its id is nobody else's: chunks that are still on their way would be taken for the
+next one's. What the client sends for such an id waits that long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from coldstream.gateway.ports import Verdict
+
+_MAX_WAITING_FRAMES = 64
+_LAST_ID = 255
+
+
+class ChunkReceiver(Protocol):
+    """Whoever a subscription's chunks are for."""
+
+    def deliver(self, version: int, head: memoryview) -> Verdict:
+        """Decide about a chunk by its header."""
+        ...
+
+    def kept(self, version: int, frame: bytes) -> None:
+        """Take a frame that was to be kept."""
+        ...
+
+
+class ReservedId:
+    """An id that the gateway uses, or whose subscription ends: its chunks are dropped, and the client's frames wait."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, bytes]] = []
+
+    def deliver(self, version: int, head: memoryview) -> Verdict:  # noqa: ARG002
+        """Drop the chunk."""
+        return Verdict.DROP
+
+    def kept(self, version: int, frame: bytes) -> None:
+        """Take nothing, as nothing is kept."""
+
+    def hold(self, key: int, frame: bytes) -> bool:
+        """Let a frame of the client wait; False if there are too many."""
+        if len(self.waiting) >= _MAX_WAITING_FRAMES:
+            return False
+        self.waiting.append((key, frame))
+        return True
+
+
+class TransparentId:
+    """A subscription that is the client's and the broker's alone."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+
+    def deliver(self, version: int, head: memoryview) -> Verdict:  # noqa: ARG002
+        """Pass the chunk on."""
+        return Verdict.PASS
+
+    def kept(self, version: int, frame: bytes) -> None:
+        """Take nothing, as nothing is kept."""
+
+
+class SubscriptionIds:
+    """Who receives the chunks of each id. `resume` is given the frames that waited for an id, once it is free."""
+
+    def __init__(self, resume: Callable[[int, bytes], None]) -> None:
+        self.receivers: dict[int, ChunkReceiver] = {}
+        self._resume = resume
+
+    def spare(self) -> int | None:
+        """Return an id that nobody uses, the greatest, as clients count from 0; None if there is none."""
+        return next((number for number in range(_LAST_ID, -1, -1) if number not in self.receivers), None)
+
+    def release(self, number: int) -> None:
+        """Free an id, and go on with what waited for it."""
+        reserved = self.receivers.pop(number, None)
+        if isinstance(reserved, ReservedId):
+            for key, frame in reserved.waiting:
+                self._resume(key, frame)

@@ -1,0 +1,120 @@
+"""Chunks of the archive, sent to the client as the broker would send them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from coldstream.errors import GapError, UnavailableError
+from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.gateway.frames.deliver import deliver_head
+from coldstream.gateway.takeover.flow import ChunkFlow
+from coldstream.gateway.takeover.options import GapPolicy
+from coldstream.gateway.takeover.parts import TakeoverParts
+from coldstream.manifest.stream import Incarnation
+from coldstream.retry import Backoff
+from coldstream.units import KIB, Offset
+
+log = logging.getLogger(__name__)
+
+_FIRST_DELAY_S = 0.1
+_MAX_DELAY_S = 10.0
+_TURN_BYTES = 256 * KIB
+"""After so much, the other connections have their turn, even if the client takes all at once."""
+
+
+class ArchiveServer:
+    """Serves the flow of one subscription. `credited` is set whenever the client has given a credit."""
+
+    def __init__(self, flow: ChunkFlow, parts: TakeoverParts, credited: asyncio.Event) -> None:
+        self._flow = flow
+        self._history = parts.history
+        self._vhost = parts.broker.vhost
+        self._policy = parts.options.policy_of(flow.stream)
+        self._figures = parts.figures
+        self._credited = credited
+        self._backoff = Backoff(_FIRST_DELAY_S, _MAX_DELAY_S)
+
+    async def serve(self, incarnation: Incarnation, end: Offset, version: int) -> None:
+        """Send the client what is archived from the expected offset up to `end`, as its credits allow.
+
+        Returns at `end`, or where the archive ends before. Waits as long as the archive is away. Raises GapError if
+        gaps are errors, CorruptionError, and UnavailableError if waiting does not help.
+        """
+        self._figures.cold_subscriptions += 1
+        self._figures.live_subscriptions -= 1
+        try:
+            while self._begin < end:
+                begin = self._begin
+                try:
+                    await self._read(incarnation, end, version)
+                except GapError as err:
+                    self.skip(err)
+                except UnavailableError as err:
+                    if not err.retryable:
+                        raise
+                    log.warning(
+                        "subscription %d to %r waits for the archive: %s", self._flow.number, self._flow.stream, err
+                    )
+                    await asyncio.sleep(self._backoff.next_delay_s())
+                else:
+                    if self._begin == begin:
+                        return
+        finally:
+            self._figures.cold_subscriptions -= 1
+            self._figures.live_subscriptions += 1
+
+    def skip(self, gap: GapError) -> None:
+        """Go on after a gap. Raises it if gaps are errors."""
+        self._figures.gaps_total[self._policy.value] += 1
+        if self._policy is GapPolicy.ERROR:
+            raise gap
+        log.warning("subscription %d goes on at offset %d: %s", self._flow.number, gap.next_offset, gap)
+        self._flow.move(Offset(max(gap.next_offset, self._begin)))
+
+    async def ready(self) -> None:
+        """Wait until the client may be sent a chunk, and takes it. Raises ClosedLinkError if it goes."""
+        flow = self._flow
+        while True:
+            while flow.ledger.client <= 0:
+                self._credited.clear()
+                await self._credited.wait()
+            if not flow.client.is_full:
+                return
+            await flow.client.drained()
+
+    @property
+    def _begin(self) -> Offset:
+        return Offset(0) if self._flow.expected is None else self._flow.expected
+
+    async def _read(self, incarnation: Incarnation, end: Offset, version: int) -> None:
+        flow = self._flow
+        turn_bytes = 0
+        async with self._history.read(self._vhost, flow.stream, incarnation, self._begin, end) as reading:
+            while True:
+                # Before a chunk is taken: a client that gives no credits stops the requests to the archive.
+                await self.ready()
+                chunk = reading.take()
+                if chunk is None:
+                    try:
+                        chunk = await anext(aiter(reading))
+                    except StopAsyncIteration:
+                        return
+                self._backoff.reset()
+                turn_bytes += self._send(chunk, version)
+                if turn_bytes >= _TURN_BYTES:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)
+
+    def _send(self, chunk: Chunk, version: int) -> int:
+        flow, header = self._flow, chunk.header
+        if header.type is not ChunkType.USER:
+            flow.move(header.next_offset)
+            return 0
+        head = deliver_head(version, flow.number, header.chunk_id, 48 + header.data_bytes)
+        frame = b"".join((head, header.to_bytes(), chunk.data))
+        flow.client.send(frame)
+        flow.sent(header)
+        self._figures.archive_chunks_total += 1
+        self._figures.archive_bytes_total += len(frame)
+        return len(frame)

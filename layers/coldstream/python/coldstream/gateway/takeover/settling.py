@@ -1,0 +1,186 @@
+"""What lies before the broker's chunks that were kept: nothing, or what the archive has.
+
+A chunk that begins after the expected offset leaves offsets out. They are tracking chunks, which clients are not sent,
+or chunks that a filter left out, or what retention has deleted; brokers do not say which. So the broker is asked for
+its first chunk. If that is at or before the expected offset, nothing after that offset had been deleted when the broker
+answered, so nothing is missing in what had arrived when it was asked. Otherwise the archive has what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from coldstream.errors import GapError, IncarnationError, UnavailableError
+from coldstream.format.chunk import ChunkHeader
+from coldstream.gateway.history.port import StreamBounds
+from coldstream.gateway.takeover.flow import ChunkFlow
+from coldstream.gateway.takeover.parts import TakeoverParts
+from coldstream.gateway.takeover.serving import ArchiveServer
+from coldstream.manifest.spec import AtOffset
+from coldstream.manifest.stream import Incarnation
+from coldstream.units import Offset
+
+log = logging.getLogger(__name__)
+
+
+class Settler:
+    """Settles one subscription. `incarnation` is the one that is read out of the archive, None until one was."""
+
+    def __init__(self, flow: ChunkFlow, parts: TakeoverParts, server: ArchiveServer) -> None:
+        self.incarnation: Incarnation | None = None
+        self._flow = flow
+        self._view = parts.view
+        self._server = server
+        self._history = parts.history
+        self._vhost = parts.broker.vhost
+        self._options = parts.options
+        self._figures = parts.figures
+
+    async def settle(self) -> None:
+        """Send what is kept, each after what lies before it.
+
+        Raises GapError, IncarnationError, CorruptionError, and UnavailableError if waiting does not help.
+        """
+        flow = self._flow
+        proven_number = 0
+        while True:
+            if flow.failure is not None:
+                raise flow.failure
+            if not flow.queue:
+                return
+            kept = flow.queue[0]
+            header = kept.header
+            if not flow.is_first(header.chunk_id) and flow.expected is not None:
+                if header.next_offset <= flow.expected:
+                    flow.pass_over(header)
+                    flow.queue.popleft()
+                    continue
+                if header.chunk_id < flow.expected:
+                    raise IncarnationError(
+                        f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} begins within what was"
+                        f" sent, up to {flow.expected}"
+                    )
+                await self._check_witness(header)
+                if header.chunk_id > flow.expected and kept.number > proven_number:
+                    # Taken before the question: the answer proves nothing of what arrives after it was sent.
+                    received_number = flow.kept_count
+                    if await self._reaches_back_to(flow.expected):
+                        proven_number = received_number
+                    else:
+                        await self._refill(header)
+                        continue
+            await self._server.ready()
+            flow.queue.popleft()
+            flow.client.send(kept.frame)
+            flow.sent(header)
+
+    async def _reaches_back_to(self, offset: Offset) -> bool:
+        try:
+            first = await self._view.first_offset(self._flow.stream)
+        except UnavailableError as err:
+            if not err.retryable:
+                raise
+            log.warning("subscription %d: %s; the archive is asked instead", self._flow.number, err)
+            return False
+        if first is None:
+            # Silence proves nothing. All may be deleted but a segment without chunks: the archive has to tell.
+            return False
+        return first <= offset
+
+    async def _check_witness(self, header: ChunkHeader) -> None:
+        """Check a log that continues at or after what is expected, but came without the witness.
+
+        Retention may have deleted that, or a filter left it out. Raises IncarnationError.
+        """
+        flow = self._flow
+        witness = flow.witness
+        if witness is None:
+            return
+        try:
+            found = await self._view.header(flow.stream, AtOffset(Offset(witness.header.chunk_id)))
+        except UnavailableError as err:
+            if not err.retryable:
+                raise
+            log.warning("subscription %d: %s; the chunk's epoch alone is compared", flow.number, err)
+            found = None
+        if found is not None and found.chunk_id <= witness.header.chunk_id and not witness.is_of(found):
+            raise IncarnationError(
+                f"stream {flow.stream!r}: the broker's chunk at offset {found.chunk_id} is not the archived one"
+            )
+        if (found is None or found.chunk_id > witness.header.chunk_id) and header.epoch < witness.header.epoch:
+            raise IncarnationError(
+                f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} has epoch {header.epoch},"
+                f" which is older than what was archived before, {witness.header.epoch}"
+            )
+        flow.witness = None
+
+    async def _refill(self, header: ChunkHeader) -> None:
+        """Send what the archive has up to a kept chunk, and wait, for a while, for what it does not have yet."""
+        flow = self._flow
+        end = Offset(header.chunk_id)
+        log.info(
+            "subscription %d to %r: the broker goes on at offset %d, %d is expected: the archive is read in between",
+            flow.number,
+            flow.stream,
+            end,
+            flow.expected,
+        )
+        self._figures.returns_total += 1
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        while flow.expected is not None and flow.expected < end:
+            before = flow.expected
+            problem = None
+            try:
+                bounds = await self._history.bounds(self._vhost, flow.stream)
+                if not await self._is_ours(bounds, header):
+                    log.warning(
+                        "subscription %d goes on at offset %d: stream %r, which is not archived, has lost offsets %d to"
+                        " %d to retention, as it may",
+                        flow.number,
+                        end,
+                        flow.stream,
+                        flow.expected,
+                        end - 1,
+                    )
+                    flow.move(end)
+                    return
+                if bounds is not None and bounds.tail > flow.expected:
+                    await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
+            except UnavailableError as err:
+                if not err.retryable:
+                    raise
+                problem = str(err)
+            if flow.expected != before:
+                since = clock()
+                continue
+            if clock() - since >= self._options.archive_wait_s:
+                reason = problem or "the broker has deleted them, and no agent has archived them in time"
+                self._server.skip(GapError(f"stream {flow.stream!r}", flow.expected, end, reason))
+                return
+            await asyncio.sleep(self._options.archive_poll_s)
+
+    async def _is_ours(self, bounds: StreamBounds | None, header: ChunkHeader) -> bool:
+        """Tell whether the archive's stream is the one that is delivered. Raises IncarnationError if it was."""
+        flow = self._flow
+        if bounds is None or bounds.is_direct:
+            return self.incarnation is not None
+        if self.incarnation is not None:
+            if self.incarnation != bounds.incarnation:
+                raise IncarnationError(
+                    f"stream {flow.stream!r} was declared again while it was read: {bounds.incarnation} is archived,"
+                    f" {self.incarnation} was read"
+                )
+            return True
+        mine = [header]
+        if flow.last is not None:
+            mine.append(ChunkHeader.from_bytes(flow.last, source=f"stream {flow.stream!r} as delivered", position=0))
+        for one in mine:
+            archived = await self._history.header_at(self._vhost, flow.stream, Offset(one.chunk_id))
+            if archived is not None:
+                if not archived.is_of(one):
+                    return False
+                self.incarnation = bounds.incarnation
+                return True
+        return True

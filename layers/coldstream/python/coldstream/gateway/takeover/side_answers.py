@@ -1,0 +1,122 @@
+"""Answers of the broker that the archive knows better: stored offsets, the first chunk, where a spec attaches.
+
+The broker is always asked first, so that its permissions and its errors count. Its answer is held while the archive is
+asked, and passed on as it is if that cannot tell anything better, or not in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+
+from coldstream.errors import ClosedLinkError, ColdstreamError
+from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
+from coldstream.gateway.frames.frame import LENGTH_BYTES, Frame
+from coldstream.gateway.frames.keys import ANSWER, Code, Key
+from coldstream.gateway.frames.requests import QueryOffset, ResolveOffsetSpec, StoreOffset, StreamStats
+from coldstream.gateway.takeover.parts import TakeoverParts
+from coldstream.manifest.spec import LAST, NEXT, AtOffset
+from coldstream.read.http import ClosedError
+from coldstream.units import Offset
+
+log = logging.getLogger(__name__)
+
+_MAX_QUESTIONS = 256
+
+Question = QueryOffset | StreamStats | ResolveOffsetSpec
+
+QUESTIONS: dict[int, type[Question]] = {
+    Key.QUERY_OFFSET: QueryOffset,
+    Key.STREAM_STATS: StreamStats,
+    Key.RESOLVE_OFFSET_SPEC: ResolveOffsetSpec,
+}
+
+
+class SideAnswers:
+    """Betters the answers of one connection. More than a few hundred questions at once are left to the broker."""
+
+    def __init__(self, parts: TakeoverParts) -> None:
+        self._parts = parts
+        self._asked: dict[tuple[int, int], Question] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def question(self, key: int, frame: bytes) -> None:
+        """Note a question, which is passed on. Raises BadFrameError."""
+        if len(self._asked) + len(self._tasks) < _MAX_QUESTIONS:
+            request = QUESTIONS[key].from_body(frame[LENGTH_BYTES:])
+            self._asked[key, request.correlation_id] = request
+
+    def store(self, frame: bytes) -> None:
+        """Note an offset, which is passed on. Raises BadFrameError."""
+        request = StoreOffset.from_body(frame[LENGTH_BYTES:])
+        self._parts.history.note_offset(
+            self._parts.broker.vhost, request.stream, request.reference, Offset(request.offset)
+        )
+
+    def answer(self, key: int, frame: bytes) -> bool:
+        """Take an answer; False if it is to be passed on. Raises BadFrameError."""
+        answer = Answer.from_body(frame[LENGTH_BYTES:])
+        question = self._asked.pop((key & ~ANSWER, answer.correlation_id), None)
+        work: Coroutine[None, None, Frame | None]
+        match question:
+            case QueryOffset() if answer.code == Code.NO_OFFSET:
+                work = self._stored_offset(question)
+            case StreamStats() if answer.code == Code.OK:
+                work = self._figures(question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
+            case ResolveOffsetSpec() if answer.code == Code.OK and question.spec not in (None, LAST, NEXT):
+                work = self._resolved(question)
+            case _:
+                return False
+        task = asyncio.ensure_future(self._better(work, frame))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    def close(self) -> None:
+        """End all questions."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _better(self, work: Coroutine[None, None, Frame | None], frame: bytes) -> None:
+        better = None
+        try:
+            async with asyncio.timeout(self._parts.options.question_s):
+                better = await work
+        except (ClosedLinkError, ClosedError):
+            return
+        except (ColdstreamError, TimeoutError) as err:
+            log.warning("the broker's answer is passed on as it is, as the archive cannot tell: %s", err)
+        self._parts.client.send(frame if better is None else better.to_bytes())
+
+    async def _stored_offset(self, question: QueryOffset) -> OffsetAnswer | None:
+        vhost = self._parts.broker.vhost
+        stored = await self._parts.history.stored_offset(vhost, question.stream, question.reference)
+        if stored is None:
+            return None
+        # Brokers forget an offset when retention has deleted what is stored at it. One that they could still know was
+        # never stored there, or in another incarnation of the stream.
+        survey = await self._parts.planner.survey(question.stream)
+        if survey.archived is None or survey.broker_first is None or stored >= survey.broker_first:
+            return None
+        return OffsetAnswer(question.correlation_id, Code.OK, stored)
+
+    async def _figures(self, question: StreamStats, answer: StreamStatsAnswer) -> StreamStatsAnswer | None:
+        survey = await self._parts.planner.survey(question.stream)
+        if survey.archived is None:
+            return None
+        first = survey.archived.first_offset
+        figures = tuple((name, first if name == "first_chunk_id" else value) for name, value in answer.figures)
+        return replace(answer, figures=figures)
+
+    async def _resolved(self, question: ResolveOffsetSpec) -> ResolveOffsetSpecAnswer | None:
+        assert question.spec is not None
+        survey = await self._parts.planner.survey(question.stream)
+        start = await self._parts.planner.attach(question.stream, question.spec, survey)
+        if start is None or survey.broker_first is None or start >= survey.broker_first:
+            return None
+        archived = await self._parts.history.header_at(self._parts.broker.vhost, question.stream, start)
+        if archived is not None:
+            start = Offset(archived.header.chunk_id)
+        return ResolveOffsetSpecAnswer(question.correlation_id, Code.OK, AtOffset(start))
