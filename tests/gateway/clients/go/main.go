@@ -20,7 +20,9 @@ func main() {
 	check(err)
 	messages, err := strconv.ParseInt(os.Args[4], 10, 64)
 	check(err)
-	environment, err := stream.NewEnvironment(stream.NewEnvironmentOptions().SetHost(os.Args[1]).SetPort(port))
+	// Its own default, 8 KiB, is less than a packet on loopback: senders then wait for a timer before each.
+	place := stream.NewEnvironmentOptions().SetHost(os.Args[1]).SetPort(port).SetReadBuffer(1 << 20)
+	environment, err := stream.NewEnvironment(place)
 	check(err)
 	var number, count, first int64
 	last := int64(-1)

@@ -9,7 +9,7 @@ use std::io::Write;
 
 const LINE: u64 = 10_000;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let messages: u64 = arguments[3].parse()?;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             count = 0;
         }
     }
-    consumer.handle().close().await?;
+    eprintln!("closing"); consumer.handle().close().await?;
     Ok(())
 }
 
