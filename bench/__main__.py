@@ -30,6 +30,7 @@ MEASUREMENTS = (
     "upkeep",
     "sharding",
     "streams",
+    "gateway",
 )
 
 

@@ -24,15 +24,16 @@ def rss_bytes(process_id: int) -> int:
     return next(int(line.split()[1]) * KIB for line in lines if line.startswith("VmRSS:"))
 
 
-def children() -> list[int]:
-    """Return the child processes of this one."""
+def children(process_id: int | None = None) -> list[int]:
+    """Return the child processes of this one, or of another."""
+    sought = os.getpid() if process_id is None else process_id
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if parent == os.getpid():
+        if parent == sought:
             found.append(int(path.parent.name))
     return found
 

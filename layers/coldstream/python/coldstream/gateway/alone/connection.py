@@ -134,9 +134,10 @@ class AloneConnection:
                 link.abort()
             return
         if self._heartbeat_s:
-            if now - link.sent_at >= self._heartbeat_s:
+            # Twice as often as agreed, and a second more of patience: this is called once a second.
+            if now - link.sent_at >= self._heartbeat_s / 2:
                 link.send(_HEARTBEAT)
-            if not link.is_paused and now - link.received_at > _SILENT_HEARTBEATS * self._heartbeat_s:
+            if not link.is_paused and now - link.received_at > _SILENT_HEARTBEATS * self._heartbeat_s + 1:
                 _LOG.warning("a client is silent", extra=self._log_fields())
                 link.abort()
         elif self.is_idle and now - link.received_at > options.idle_s:

@@ -235,10 +235,12 @@ class ConsumerTurns:
         """Bring the item of a name to what is true, and tell consumers what follows from it."""
         item, before = found
         seats = [seat for seat in self._seats if seat.name == name]
+        # Who leaves while this is written is taken out the next time.
+        gone = {seat.number for seat in seats if seat.is_gone}
         after = before if living is None else before.living(living)
         for seat in seats:
             taker = TurnTaker(self._session, seat.number)
-            if seat.is_gone:
+            if seat.number in gone:
                 after = after.left(taker)
             elif taker not in after.takers and not seat.is_stopping and len(after.takers) < MAX_CONSUMERS:
                 after = after.joined(taker, seat.place)
@@ -250,7 +252,7 @@ class ConsumerTurns:
         after = after.claimed()
         if after != before:
             await self._write(name, item, after)
-        self._seats = [seat for seat in self._seats if not (seat.is_gone and seat in seats)]
+        self._seats = [seat for seat in self._seats if not (seat.name == name and seat.number in gone)]
         for seat in seats:
             is_its = after.active == TurnTaker(self._session, seat.number)
             if is_its and not (seat.is_gone or seat.is_active or seat.is_stopping):

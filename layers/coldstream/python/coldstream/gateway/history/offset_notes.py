@@ -70,15 +70,16 @@ class OffsetNotes:
 
     def note(self, key: NoteKey, offset: Offset) -> None:
         """Note an offset: it takes the place of the one before, whichever is greater."""
-        before = self._pending.get(key)
+        before, written = self._pending.get(key), self._written.get(key)
+        # A clock that is set back must not make what was stored later seem earlier.
+        at = self._now() if written is None else TimestampMs(max(self._now(), written[1].at + 1))
         if before is not None:
-            before.offset, before.at = offset, self._now()
+            before.offset, before.at = offset, TimestampMs(max(at, before.at))
             return
-        written = self._written.get(key)
         now = asyncio.get_running_loop().time()
         # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
         due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
-        self._pending[key] = _Note(offset, self._now(), due)
+        self._pending[key] = _Note(offset, at, due)
         while len(self._pending) > MOST_NOTES:
             (vhost, stream, reference), _ = self._pending.popitem(last=False)
             log.warning("offset of %r for stream %r in vhost %r is not stored: too many wait", reference, stream, vhost)

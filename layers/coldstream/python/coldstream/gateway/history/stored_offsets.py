@@ -48,7 +48,7 @@ class StoredOffset:
         """Encode it over the revision that it is of."""
         content = {"version": VERSION, "reference": self.reference, "offset": self.offset, "at": self.at}
         partition, key = _place(self.incarnation, self.reference)
-        return StateItem(partition, key, self.revision + 1, json.dumps(content, ensure_ascii=False).encode())
+        return StateItem(partition, key, self.revision + 1, json.dumps(content).encode())
 
     @classmethod
     def from_item(cls, incarnation: Incarnation, item: StateItem) -> StoredOffset:
