@@ -96,7 +96,7 @@ class Deliveries:
             assert key == _DELIVER, f"a frame with the key {key:#06x} after {taken[-1:]}"
             assert version == self._version, version
             at = 5
-            if version == 2:  # noqa: PLR2004  the second version
+            if version == 2:
                 self.committed_ids.append(int.from_bytes(frame[5:13]))
                 at = 13
             taken.append(_delivered(frame, at))

@@ -34,7 +34,8 @@ async def read(host: str, port: int, stream: str, messages: int) -> None:
         number += 1
         digest.update(b"%b%b%b" % (offset.to_bytes(8), len(message).to_bytes(4), message))
         if count == LINE or number == messages:
-            print(first, last, count, digest.hexdigest(), flush=True)
+            sys.stdout.write(f"{first} {last} {count} {digest.hexdigest()}\n")
+            sys.stdout.flush()
             digest = hashlib.sha256()
             count = 0
         if number == messages:

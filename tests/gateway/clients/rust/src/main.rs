@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             count = 0;
         }
     }
-    eprintln!("closing"); consumer.handle().close().await?;
+    consumer.handle().close().await?;
     Ok(())
 }
 
