@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client history-checker durable-streams browser demo demo-console axe screenshots check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -69,6 +69,9 @@ demo: setup broker  ## Archive a real broker's stream and read every message bac
 
 demo-console: setup broker  ## Archive a real broker's streams, live, and show them in the console until Ctrl-C
 	@$(BIN)/python scripts/demo_console.py
+
+demo-gateway: setup broker  ## Let a stock client read what a real broker has deleted, through the gateway
+	@$(BIN)/python scripts/demo_gateway.py
 
 screenshots: setup browser  ## Make the pictures of docs/console.md again
 	@COLDSTREAM_SCREENSHOTS=1 $(BIN)/python -m pytest -q tests/console/test_browser.py -k picture
@@ -139,7 +142,7 @@ wheel: setup tools  ## Build the wheel into dist, with the agent's bill of mater
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@$(BIN)/python scripts/sbom.py agent --to dist/agent.cdx.json
 
-sbom: setup tools  ## Write the bills of materials of layer, agent and Spark jobs into build/sbom (CycloneDX)
+sbom: setup tools  ## Write the bills of materials of layer, agent, gateway and Spark jobs into build/sbom (CycloneDX)
 	@$(BIN)/python scripts/sbom.py
 
 generate: setup  ## Generate docs/openapi*.json and docs/*.schema.json from the code

@@ -22,6 +22,7 @@ import coldstream
 ROOT = Path(__file__).parents[1]
 BUILDS = {
     "agent": ROOT / "requirements-agent.txt",
+    "gateway": ROOT / "requirements-gateway.txt",
     "layer": ROOT / "layers/coldstream/python/requirements.txt",
     "spark": ROOT / "requirements-spark.txt",
 }

@@ -34,8 +34,9 @@ PACKAGES = (
     ROOT / "spark/pyspark_coldstream",
 )
 LEFT_OUT = (
-    *("__main__.py", "agent/", "api/", "browse/", "cli/", "console/", "dispatch/", "ingest/", "jobs/", "local/"),
-    *("management/", "operate/", "queues/", "runtime/", "serve/", "shards/", "streams/", "upkeep/", "web/", "worker/"),
+    *("__main__.py", "agent/", "api/", "browse/", "cli/", "console/", "dispatch/", "gateway/", "ingest/", "jobs/"),
+    *("local/", "management/", "operate/", "queues/", "runtime/", "serve/", "shards/", "streams/", "upkeep/", "web/"),
+    "worker/",
 )
 """Parts of coldstream that no job imports. Some need packages that the archive lacks."""
 

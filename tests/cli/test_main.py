@@ -43,6 +43,7 @@ TASKS = {
     "Archive streams": ("announce", "agent"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
     "See and steer it in a browser": ("console",),
+    "Let stock clients read the archive": ("gateway",),
     "Use streams without a broker": ("serve",),
     "Shard streams": ("shards",),
     "Run jobs": ("worker", "jobs"),

@@ -41,6 +41,7 @@ OF_EXTRA = {
     "replay": ["coldstream.replay", "coldstream.rows"],
     "console": ["coldstream.console", "coldstream.browse", "coldstream.cli.console"],
     "serve": ["coldstream.serve", "coldstream.web", "coldstream.cli.serve"],
+    "gateway": ["coldstream.gateway", "coldstream.cli.gateway"],
     "shards": ["coldstream.routing", "coldstream.shards", "coldstream.queues", "coldstream.cli"],
     "spark": ["coldstream_spark"],
 }
@@ -48,6 +49,7 @@ OURS = ("coldstream", "pyspark_coldstream/")
 BELOW = {
     "agent": {"agent", "consumer", "cli"},
     "cli": {"cli"},
+    "gateway": {"consumer"},
     "live": {"consumer"},
     "local": {"local"},
     "queues": {"shards"},

@@ -18,14 +18,20 @@ from tests.support.server import ROOT
 
 LAYER = ROOT / "layers/coldstream/python/requirements.txt"
 FILES = [*sorted(ROOT.glob("requirements*.txt")), LAYER]
-OURS = [ROOT / f"requirements-{name}.txt" for name in ("agent", "build", "spark")] + [LAYER]
+OURS = [ROOT / f"requirements-{name}.txt" for name in ("agent", "build", "gateway", "spark")] + [LAYER]
 """Files of what coldstream itself needs."""
 
 OLDER = {LAYER: {"cramjam"}}
 """Of another version than the tests run with: scripts/pin says why."""
 
 HAS_INTERNALS_THAT_WE_USE = {"moto", "pynamodb", "rstream"}
-INSTALLERS = ("scripts/make-venv", "scripts/spark_package.py", "layers/coldstream/Makefile", "deploy/Containerfile")
+INSTALLERS = (
+    "scripts/make-venv",
+    "scripts/spark_package.py",
+    "layers/coldstream/Makefile",
+    "deploy/Containerfile",
+    "deploy/gateway/Containerfile",
+)
 
 
 def pins(path: Path) -> dict[str, tuple[str, list[str]]]:
@@ -96,7 +102,9 @@ def extras(*names: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "extra"), [(OURS[0], ["agent"]), (OURS[2], ["replay"]), (LAYER, [])], ids=lambda value: str(value)[-24:]
+    ("path", "extra"),
+    [(OURS[0], ["agent"]), (OURS[2], ["gateway"]), (OURS[3], ["replay"]), (LAYER, [])],
+    ids=lambda value: str(value)[-24:],
 )
 def test_a_file_has_what_the_project_asks_for(path: Path, extra: list[str]) -> None:
     wanted = {canonicalize_name(Requirement(each).name) for each in extras(*extra)}

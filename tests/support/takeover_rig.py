@@ -46,6 +46,7 @@ class RigClient:
         self.versions: set[int] = set()
         self.refused_credits: list[CreditAnswer] = []
         self.is_full = False
+        self.peer = "127.0.0.1:40000"
         self.close_code: Code | None = None
         self.has_drained = asyncio.Event()
 
@@ -188,7 +189,7 @@ class TakeoverRig:
             correlation_id = Answer.from_body(frame[4:]).correlation_id
             waiting = self.link.waiting.pop(correlation_id, None)
             if waiting is not None:
-                assert waiting[1].KEY == key, "the proxy looks for another answer"
+                assert key == waiting[1].KEY, "the proxy looks for another answer"
                 if not waiting[0].done():
                     waiting[0].set_result(frame)
                 return True

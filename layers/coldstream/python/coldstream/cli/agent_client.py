@@ -1,4 +1,4 @@
-"""Asks a running agent for its status, over HTTP."""
+"""Asks a running agent, or a gateway, for its status, over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 10.0
 MAX_STATUS_BYTES = 64 << 20
 
 
-def check_agent_url(url: str, *, option: str) -> str:
+def check_agent_url(url: str, *, option: str, example: str = "http://127.0.0.1:9478") -> str:
     """Return the address of an agent's status. Raises InvalidSettingError, naming the option, if `url` is no URL."""
     import urllib3
 
@@ -24,29 +24,33 @@ def check_agent_url(url: str, *, option: str) -> str:
     except urllib3.exceptions.LocationParseError as err:
         raise InvalidSettingError(option, str(err)) from err
     if parts.scheme not in {"http", "https"} or not parts.host:
-        raise InvalidSettingError(option, f"{url!r} is not a URL such as http://127.0.0.1:9478")
+        raise InvalidSettingError(option, f"{url!r} is not a URL such as {example}")
     return url.rstrip("/") + "/status"
 
 
 def fetch_agent_status(url: str, *, option: str = "--url") -> AgentStatus:
     """Ask the agent at an address, once. Raises UnavailableError, and InvalidSettingError as `check_agent_url` does."""
+    from coldstream.agent.monitor.status import AgentStatus
+
+    address = check_agent_url(url, option=option)
+    note = f"is an agent running? `coldstream agent` starts one; the address of its --listen is {option} here"
+    return AgentStatus.from_json(fetch_status(address, note), source=address)
+
+
+def fetch_status(address: str, note: str) -> bytes:
+    """Ask for a status, once. Raises UnavailableError, with the note if nobody answers there."""
     import urllib3
 
-    from coldstream.agent.monitor.status import AgentStatus
     from coldstream.errors import UnavailableError
     from coldstream.read.http import HttpClient
 
-    address = check_agent_url(url, option=option)
     client = HttpClient(connections=1, read_timeout_s=TIMEOUT_S, attempts=1)
     try:
-        body = client.get(address, dict, lambda response: _body(address, response))
+        return client.get(address, dict, lambda response: _body(address, response))
     except UnavailableError as err:
         if isinstance(err.__cause__, urllib3.exceptions.HTTPError):
-            err.add_note(
-                f"is an agent running? `coldstream agent` starts one; the address of its --listen is {option} here"
-            )
+            err.add_note(note)
         raise
-    return AgentStatus.from_json(body, source=address)
 
 
 def _body(address: str, response: urllib3.BaseHTTPResponse) -> bytes:

@@ -22,7 +22,14 @@ PROGRAM = "coldstream"
 DEBUG = "coldstream.debug"
 """The key in the context's `meta` that holds whether to show where errors come from."""
 
-_EXTRAS = {"agent": "agent", "replay": "replay", "serve": "serve", "shards": "shards", "up": "local"}
+_EXTRAS = {
+    "agent": "agent",
+    "gateway": "gateway",
+    "replay": "replay",
+    "serve": "serve",
+    "shards": "shards",
+    "up": "local",
+}
 """Commands that need more than one extra brings by itself, with the extra that brings it all."""
 
 

@@ -18,6 +18,9 @@ from coldstream.cli.delete import delete, undelete
 from coldstream.cli.doctor import doctor
 from coldstream.cli.erase import erase
 from coldstream.cli.garbage import garbage
+from coldstream.cli.gateway import gateway
+from coldstream.cli.gateway_password import hash_password
+from coldstream.cli.gateway_status import status as gateway_status
 from coldstream.cli.group import DEBUG, PROGRAM, Command, CommandGroup
 from coldstream.cli.history import history
 from coldstream.cli.inspect_file import inspect_file
@@ -72,6 +75,11 @@ def options(
 agent_app = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
 agent_app.callback(invoke_without_command=True, epilog=exits.HELP)(agent)
 agent_app.command("status", cls=Command, epilog=exits.HELP)(status)
+
+gateway_app = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
+gateway_app.callback(invoke_without_command=True, epilog=exits.HELP)(gateway)
+gateway_app.command("status", cls=Command, epilog=exits.HELP)(gateway_status)
+gateway_app.command("hash-password", cls=Command, epilog=exits.HELP)(hash_password)
 
 _BOUND = "Bound the archive, and delete from it"
 _MEND = "Check the archive, and mend it"
@@ -184,6 +192,7 @@ for panel, commands in _COMMANDS.items():
     for name, command in commands.items():
         app.command(name, cls=Command, epilog=exits.HELP, rich_help_panel=panel)(command)
 app.add_typer(agent_app, name="agent", rich_help_panel="Archive streams")
+app.add_typer(gateway_app, name="gateway", rich_help_panel="Let stock clients read the archive")
 for name, (panel, help_, commands) in _GROUPS.items():
     group = typer.Typer(cls=CommandGroup, help=help_, epilog=exits.HELP, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(lambda: None)  # without it, typer takes a group of one command for that command

@@ -7,7 +7,10 @@ grow. The others are what is true now.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+from coldstream.gateway.cold import ColdReader
 
 
 @dataclass(slots=True)
@@ -49,3 +52,35 @@ class GatewayFigures:
     memory_budget_bytes: int = 0
     lag_offsets: int = 0
     """How far the cold subscription that is furthest behind is from the archive's tail."""
+    cold: set[ColdReader] = field(default_factory=set, compare=False, repr=False)
+    """The cold subscriptions themselves, which add and remove themselves; no count, and not for others."""
+
+    def add_totals(self, other: GatewayFigures) -> None:
+        """Add the totals of a process that has ended, and nothing of what was true only while it ran."""
+        for name in COUNTS:
+            if name.endswith("_total"):
+                self._add(name, other)
+
+    def add(self, other: GatewayFigures) -> None:
+        """Add another process's counts. The lag is the greater one."""
+        lag_offsets = max(self.lag_offsets, other.lag_offsets)
+        for name in COUNTS:
+            self._add(name, other)
+        self.lag_offsets = lag_offsets
+
+    def _add(self, name: str, other: GatewayFigures) -> None:
+        setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def to_dict(self) -> dict[str, int | dict[str, int]]:
+        """Return the counts by name, for JSON."""
+        values = {name: getattr(self, name) for name in COUNTS}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, given: dict[str, int | dict[str, int]]) -> Self:
+        """Return what `to_dict` was made of."""
+        return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in given.items()})  # type: ignore[arg-type]
+
+
+COUNTS = tuple(each.name for each in fields(GatewayFigures) if each.name != "cold")
+"""The names of all counts."""

@@ -25,6 +25,11 @@ class ClientLink(Protocol):
         ...
 
     @property
+    def peer(self) -> str:
+        """The client's address, for people."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """Tell whether more is queued than the client takes: whoever can wait is to wait for `drained`."""
         ...

@@ -21,6 +21,7 @@ EXTRAS = {
     "starlette": "serve",
     "typer": "cli",
     "uvicorn": "serve",
+    "uvloop": "gateway",
     "werkzeug": "local",
     "yaml": "local",
 }

@@ -55,7 +55,15 @@ class AloneConnection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions_waiting = 0
         self._is_flooded = False
-        self._peer = AlonePeer(link, link.peer_address, parts.options, parts.permissions, parts.figures)
+        options = parts.options
+        self._peer = AlonePeer(
+            link,
+            link.peer_address,
+            options,
+            parts.permissions,
+            parts.figures,
+            (options.advertised_host, options.advertised_port) if options.advertised_host else link.own_address,
+        )
         self._greeting = Greeting(self._peer, parts.logins, self._spawn, self._agreed, link.end)
         self._questions = AloneQuestions(parts, self._peer)
         self._consumers = AloneConsumers(parts, self._peer, self._questions, self._stream_gone)

@@ -126,13 +126,14 @@ class Greeting:
         peer.send(Tune(peer.options.frame_max_bytes, peer.options.heartbeat_s).to_bytes())
 
     def _open(self, asked: Open) -> None:
-        peer, options = self._peer, self._peer.options
+        peer = self._peer
         if not peer.permissions.may_open(peer.user, asked.vhost):
             self._refuse(Key.OPEN, asked.correlation_id, Code.VHOST_ACCESS_FAILURE)
             return
         peer.vhost = asked.vhost
         self.step = GreetingStep.DONE
-        address = {"advertised_host": options.advertised_host, "advertised_port": str(options.advertised_port)}
+        host, port = peer.advertised
+        address = {"advertised_host": host, "advertised_port": str(port)}
         peer.send(OpenAnswer(asked.correlation_id, Code.OK, address).to_bytes())
 
     def _refuse(self, key: Key, correlation_id: int, code: Code) -> None:

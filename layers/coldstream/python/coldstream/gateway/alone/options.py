@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from coldstream.errors import InvalidSettingError
 from coldstream.units import MIB
@@ -23,10 +24,12 @@ class GapRule(StrEnum):
 class AloneOptions:
     """Options of a server that answers alone. Times are in seconds, sizes in bytes.
 
-    Clients are told to reach every stream at `advertised_host` and `advertised_port`. A login comes within
-    `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after `idle_s`. A question to
-    the archive is given up after `request_within_s`. A connection that has `max_pending_bytes` published and not
-    confirmed is not read from, and so is every one that publishes while all together have `max_pending_total_bytes`.
+    Clients are told to reach every stream at `advertised_host` and `advertised_port`; an empty host stands for where
+    they have reached this server. `gaps` are patterns of names, the first that fits counts, `on_gap` is for all others.
+    A login comes within `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after
+    `idle_s`. A question to the archive is given up after `request_within_s`. A connection that has `max_pending_bytes`
+    published and not confirmed is not read from, and so is every one that publishes while all together have
+    `max_pending_total_bytes`.
 
     With `creates_streams`, Create makes a direct stream. One that nobody has published to for `close_after_s` is
     closed. A stream that another process took over is left to it for `takeover_pause_s`. Messages of a publisher that
@@ -55,6 +58,7 @@ class AloneOptions:
     takeover_pause_s: float = 5.0
     gather_s: float = 0.005
     on_gap: GapRule = GapRule.ERROR
+    gaps: tuple[tuple[str, GapRule], ...] = ()
     lease_s: float = 15.0
     turns_every_s: float = 2.0
     poll_s: float = 2.0
@@ -64,7 +68,7 @@ class AloneOptions:
 
     def __post_init__(self) -> None:
         """Raise InvalidSettingError for what cannot work."""
-        if not self.advertised_host or not 0 <= self.advertised_port <= _MAX_PORT:
+        if not 0 <= self.advertised_port <= _MAX_PORT:
             raise InvalidSettingError("advertised", f"{self.advertised_host}:{self.advertised_port} is no address")
         if not LEAST_FRAME_BYTES <= self.frame_max_bytes <= 8 * MIB:
             raise InvalidSettingError("frame_max", f"{self.frame_max_bytes} is not {LEAST_FRAME_BYTES} to 8 MiB")
@@ -82,3 +86,7 @@ class AloneOptions:
         ):
             if getattr(self, name) <= 0:
                 raise InvalidSettingError(name, "must be more than 0")
+
+    def gap_rule_of(self, stream: str) -> GapRule:
+        """Return what a gap does to the subscriptions of a stream."""
+        return next((rule for pattern, rule in self.gaps if fnmatchcase(stream, pattern)), self.on_gap)

@@ -34,6 +34,8 @@ class AlonePeer:
     options: AloneOptions
     permissions: StreamPermissions
     figures: GatewayFigures
+    advertised: tuple[str, int] = ("localhost", 0)
+    """Where the client is told to find every stream."""
     user: str = ""
     vhost: str = ""
     versions: dict[int, int] = field(default_factory=dict)

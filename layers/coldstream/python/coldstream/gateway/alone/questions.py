@@ -156,12 +156,11 @@ class AloneQuestions:
     async def metadata(self, body: bytes) -> None:
         """Tell that every stream is here."""
         asked = Metadata.from_body(body)
-        options = self._peer.options
         streams = []
         for name in asked.streams:
             code = Code.OK if await self._is_there(name or "") else Code.STREAM_DOES_NOT_EXIST
             streams.append((name or "", int(code), 0 if code is Code.OK else _NO_LEADER, ()))
-        brokers = ((0, options.advertised_host, options.advertised_port),)
+        brokers = ((0, *self._peer.advertised),)
         self._peer.send(MetadataAnswer(asked.correlation_id, brokers, tuple(streams)).to_bytes())
 
     async def _is_there(self, name: str) -> bool:

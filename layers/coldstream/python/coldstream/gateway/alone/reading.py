@@ -15,6 +15,7 @@ from coldstream.errors import ColdstreamError, GapError, UnavailableError
 from coldstream.gateway.alone.options import GapRule
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.alone.served_stream import ChunkSource, ServedStream
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.units import Offset
@@ -51,6 +52,8 @@ class AloneSubscription:
         if credit:
             self._has_credit.set()
         self._task: asyncio.Task[None] | None = None
+        self._source: ChunkSource | None = None
+        self._at = Offset(0)
         # For a single active consumer: nothing is sent while its lease is not certain to last.
         self.may_send: Callable[[], bool] = lambda: True
 
@@ -78,6 +81,11 @@ class AloneSubscription:
             self._task = None
             self._peer.figures.cold_subscriptions -= 1
 
+    def row(self) -> ColdRow:
+        """Return how far it is; see `ColdReader`."""
+        behind = 0 if self._source is None else max(0, self._source.tail - self._at)
+        return ColdRow(self._peer.link.peer, self._peer.vhost, self.stream.name, self._at, behind)
+
     async def _run(self, spec: OffsetSpec) -> None:
         task = self._task
         try:
@@ -96,10 +104,13 @@ class AloneSubscription:
     async def _serve(self, spec: OffsetSpec) -> None:
         start = await self._persist(lambda: self.stream.attach(spec))
         source = self.stream.source(start)
+        self._source, self._at = source, start
+        self._peer.figures.cold.add(self)
         try:
             while True:
                 await self._serve_one(source)
         finally:
+            self._peer.figures.cold.discard(self)
             source.close()
 
     async def _serve_one(self, source: ChunkSource) -> None:
@@ -110,9 +121,10 @@ class AloneSubscription:
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
-            if self._peer.options.on_gap is GapRule.ERROR:
+            rule = self._peer.options.gap_rule_of(self.stream.name)
+            self._peer.figures.gaps_total[rule.value] += 1
+            if rule is GapRule.ERROR:
                 raise
-            self._peer.figures.gaps_total["skip"] += 1
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
             return
@@ -130,6 +142,7 @@ class AloneSubscription:
             figures.archive_bytes_total += len(chunk.delivered)
             figures.bytes_to_clients_total += len(head) + len(chunk.delivered)
             link.send(head, chunk.delivered)
+            self._at = chunk.next_offset
 
     async def _credit_there(self, source: ChunkSource) -> None:
         while not self._credit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class AloneServer:
         self._parts = parts
         self._connections: set[AloneConnection] = set()
         self._servers: list[asyncio.Server] = []
+        self._leaving: dict[AloneConnection, asyncio.Task[None]] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._is_draining = False
         self._all_gone = asyncio.Event()
@@ -57,17 +59,34 @@ class AloneServer:
         )
         return self._serve(server)
 
-    async def drain(self, within_s: float) -> None:
-        """Take no connection any more, ask clients to leave, wait for what they published; then close what is left."""
+    @property
+    def open_connections(self) -> int:
+        """How many clients have a connection."""
+        return len(self._connections)
+
+    def stop_listening(self) -> None:
+        """Take no connection any more; those that are open stay."""
         self._is_draining = True
         for server in self._servers:
             server.close()
+
+    def close_some(self, share: float) -> None:
+        """Ask this share of the clients, 0 to 1, to leave, once what they published is appended. Does not wait."""
+        count = math.ceil(share * len(self._connections))
+        for connection in [one for one in self._connections if one not in self._leaving][:count]:
+            self._leaving[connection] = asyncio.create_task(self._let_go(connection), name="letting a client go")
+
+    async def _let_go(self, connection: AloneConnection) -> None:
+        # Confirms first: what is published is appended, and the client should know.
+        await connection.settled()
+        connection.drain()
+
+    async def drain(self, within_s: float) -> None:
+        """Take no connection any more, ask clients to leave, wait for what they published; then close what is left."""
+        self.stop_listening()
         try:
             async with asyncio.timeout(within_s):
-                # Confirms first: what is published is appended, and the client should know.
-                await asyncio.gather(*(one.settled() for one in tuple(self._connections)))
-                for connection in tuple(self._connections):
-                    connection.drain()
+                self.close_some(1.0)
                 while self._connections:
                     self._all_gone.clear()
                     await self._all_gone.wait()
@@ -104,6 +123,9 @@ class AloneServer:
 
     def _ended(self, connection: AloneConnection) -> None:
         self._connections.discard(connection)
+        letting_go = self._leaving.pop(connection, None)
+        if letting_go is not None:
+            letting_go.cancel()
         self._parts.figures.connections -= 1
         if not self._connections:
             self._all_gone.set()

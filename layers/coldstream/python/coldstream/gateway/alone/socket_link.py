@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Protocol
+from typing import Protocol, cast
 
 from coldstream.errors import ClosedLinkError
 from coldstream.gateway.alone.options import LEAST_FRAME_BYTES
 from coldstream.gateway.frames.frame import LENGTH_BYTES
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Close
+from coldstream.live.address import place_text
 from coldstream.units import MIB
 
 _LENGTH = struct.Struct(">I")
@@ -62,13 +63,24 @@ class SocketLink(asyncio.Protocol):
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) and name else "unknown"
 
+    @property
+    def peer(self) -> str:
+        """The client's address, with the port."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return place_text(str(name[0]), int(name[1])) if isinstance(name, tuple) and name else "unknown"
+
+    @property
+    def own_address(self) -> tuple[str, int]:
+        """The address and port at which the client has reached this server."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return (str(name[0]), int(name[1])) if isinstance(name, tuple) and name else ("localhost", 0)
+
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # that of another loop, as uvloop's, is no subclass
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         self.received_at = self.sent_at = self._loop.time()
 
     def data_received(self, data: bytes) -> None:

@@ -6,17 +6,12 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from coldstream.errors import (
-    AccessDeniedError,
-    ColdstreamError,
-    CorruptionError,
-    StreamNotFoundError,
-    UnavailableError,
-)
+from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.bounds import KnownStream, SharedAnswers, find_stream
 from coldstream.gateway.history.budget import MemoryBudget
 from coldstream.gateway.history.calls import CallThreads
+from coldstream.gateway.history.failures import count_failure
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
 from coldstream.gateway.history.reading import ArchiveAccess, ArchiveReading
@@ -60,7 +55,8 @@ DEFAULT_BUDGET_BYTES = 256 * MIB
 class ArchiveHistory:
     """Implement `History` on one event loop: make it there, and close it there.
 
-    `budget_bytes` bounds the chunks that all readings hold in memory.
+    `budget_bytes` bounds the chunks that all readings hold in memory. Beside it, questions that read the bucket hold
+    about a MiB each, 32 of them at most, and each reading up to 0.5 MB of its plan.
     """
 
     def __init__(
@@ -86,11 +82,11 @@ class ArchiveHistory:
         self._fetches = CallThreads("fetches", FETCH_THREADS, within_s=FETCH_S)
         self._objects = reads()
         self._budget = MemoryBudget(budget_bytes, self._figures)
-        self._access = ArchiveAccess(table, reads, self._lookups, self._fetches, self._budget)
+        self._access = ArchiveAccess(table, reads, self._lookups, self._fetches, self._budget, self._figures)
         self._known = SharedAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
         self._names = SharedAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
         self._maps = SharedAnswers(self._find_map, kept_s=MAP_EVERY_S)
-        self._notes = OffsetNotes(table, self._writes, self._incarnation)
+        self._notes = OffsetNotes(table, self._writes, self._incarnation, self._figures)
         self._readings: set[ArchiveReading] = set()
 
     async def bounds(self, vhost: str, stream: str, *, fresh: bool = False) -> StreamBounds | None:
@@ -190,20 +186,8 @@ class ArchiveHistory:
         try:
             return await question
         except ColdstreamError as err:
-            self._figures.archive_failures_total[failure_kind(err)] += 1
+            count_failure(self._figures, err)
             raise
-
-
-def failure_kind(err: ColdstreamError) -> str:
-    """Name the kind of an error, as `GatewayFigures.archive_failures_total` counts them."""
-    match err:
-        case AccessDeniedError():
-            return "denied"
-        case UnavailableError():
-            return "unavailable"
-        case CorruptionError():
-            return "corrupt"
-    return "other"
 
 
 def _header_at(table: ManifestReads, objects: ObjectReads, stream: StreamId, offset: Offset) -> ArchivedHeader | None:

@@ -81,6 +81,8 @@ class MemoryBudget:
         if share not in self._shares:
             return False
         is_first = share.held_bytes == 0
+        if self._waiting and not is_first:
+            return False  # or one that waits for a large range would do so for as long as others read on
         limit = self.total_bytes if is_first else int(self.total_bytes * _AHEAD)
         if self.used_bytes + size > limit and (is_first or share.held_bytes + size <= self.fair_bytes):
             self._make_room(share, size, limit)

@@ -26,6 +26,11 @@ class ClientSocketLink:
         self.drained = outlet.drained
 
     @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self.session.peer
+
+    @property
     def is_full(self) -> bool:
         """Tell whether more is queued than the client takes."""
         return self._outlet.is_full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
@@ -45,6 +46,7 @@ class ConnectionSide(asyncio.BufferedProtocol):
         "_other",
         "_owner",
         "_scanner",
+        "admit",
         "is_lost",
         "outlet",
         "read_bytes",
@@ -57,6 +59,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
         self._scanner: FrameScanner | None = None
         self._early = b""
         self._early_space: bytearray | None = None
+        self.admit: Callable[[], bool] | None = None
+        """Asked once the socket is connected, by TLS too; if it says no, nobody hears of it."""
         self.is_lost = False
         self.read_bytes = 0
 
@@ -74,7 +78,12 @@ class ConnectionSide(asyncio.BufferedProtocol):
             # Where heartbeats are switched off, nothing else tells that a peer is gone.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.outlet = Outlet(self.transport)
-        self._owner.made(self)
+        admit, self.admit = self.admit, None
+        if admit is not None and not admit():
+            self.is_lost = True
+            transport.close()
+        else:
+            self._owner.made(self)
 
     def join(self, scanner: FrameScanner, other: ConnectionSide) -> None:
         """Begin to read: what comes is scanned, and goes to the other side."""
@@ -116,9 +125,10 @@ class ConnectionSide(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever has both sides."""
-        self.is_lost = True
         self.outlet.end()
-        self._owner.lost(self, exc)
+        if not self.is_lost:
+            self.is_lost = True
+            self._owner.lost(self, exc)
 
     def pause_writing(self) -> None:
         """Stop reading on the other side: what it sends finds no place here."""

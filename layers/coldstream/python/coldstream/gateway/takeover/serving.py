@@ -7,6 +7,7 @@ import logging
 
 from coldstream.errors import GapError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
 from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.options import GapPolicy
@@ -33,6 +34,7 @@ class ArchiveServer:
         self._policy = parts.options.policy_of(flow.stream)
         self._figures = parts.figures
         self._credited = credited
+        self._end = Offset(0)
         self._backoff = Backoff(_FIRST_DELAY_S, _MAX_DELAY_S)
 
     async def serve(self, incarnation: Incarnation, end: Offset, version: int) -> None:
@@ -43,6 +45,8 @@ class ArchiveServer:
         """
         self._figures.cold_subscriptions += 1
         self._figures.live_subscriptions -= 1
+        self._end = end
+        self._figures.cold.add(self)
         try:
             while self._begin < end:
                 begin = self._begin
@@ -61,8 +65,14 @@ class ArchiveServer:
                     if self._begin == begin:
                         return
         finally:
+            self._figures.cold.discard(self)
             self._figures.cold_subscriptions -= 1
             self._figures.live_subscriptions += 1
+
+    def row(self) -> ColdRow:
+        """Return how far it is; see `ColdReader`."""
+        flow, begin = self._flow, self._begin
+        return ColdRow(flow.client.peer, self._vhost, flow.stream, begin, max(0, self._end - begin))
 
     def skip(self, gap: GapError) -> None:
         """Go on after a gap. Raises it if gaps are errors."""
