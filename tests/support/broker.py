@@ -47,8 +47,8 @@ class Broker:
     """One node with the stream plugin. Ready when its context is entered; takes about 6 s to start and 1 s to stop.
 
     It ends with the thread that started it, so that one has to last. `epmd` is for nodes of a cluster; else it has one
-    of its own. `plugins` are more of them, `settings` lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM. `ports`, any free
-    ones unless given, are those of AMQP, streams, distribution and management.
+    of its own. `plugins` are more of them, `settings` lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM.
+    `ports`, any free ones unless given, are those of AMQP, streams, distribution and management.
     Raises BrokerError where it cannot be started.
     """
 

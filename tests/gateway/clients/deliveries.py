@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,7 +21,7 @@ from rstream.encoding import encode_frame
 from tests.support.epmd import HOST
 
 CREDITS = 10
-TIMEOUT_S = 60.0
+TIMEOUT_S = 90.0
 _DELIVER = 8
 _METADATA_UPDATE = 16
 _TUNE = 20
@@ -88,7 +89,9 @@ class Deliveries:
     def take(self, messages: int) -> list[Delivered]:
         """Return the next frames, until they have so many messages. Raises AssertionError on anything else."""
         taken: list[Delivered] = []
+        deadline = time.monotonic() + TIMEOUT_S
         while messages > 0:
+            assert time.monotonic() < deadline, f"{messages} messages are missing after {taken[-1:]}"
             frame = self._next()
             key, version = struct.unpack_from(">HH", frame)
             if key == _HEARTBEAT:

@@ -73,9 +73,7 @@ def open_gateways(opening: ExitStack, broker: Broker, certificates: Path, direct
     for port, options in ((STREAM_PORT, ()), (TLS_PORT, tls)):
         advertise = ("--advertise", f"localhost:{port}")
         log_of_gateway = directory / f"gateway-{port}.log"
-        gateway = GatewayRun(
-            stack.environment, broker.stream_port, log_of_gateway, *advertise, *options, port=port
-        )
+        gateway = GatewayRun(stack.environment, broker.stream_port, log_of_gateway, *advertise, *options, port=port)
         opening.enter_context(gateway)
 
 
