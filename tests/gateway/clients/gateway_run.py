@@ -17,7 +17,7 @@ from typing import Self
 import coldstream
 from tests.support.epmd import HOST, free_ports
 
-PACKAGES = Path(os.environ.get("GWTRY", coldstream.__path__[0])).parent
+PACKAGES = Path(coldstream.__path__[0]).parent
 START_S = 60.0
 STOP_S = 30.0
 

@@ -19,7 +19,7 @@ from tests.support.broker import Broker
 from tests.support.fixtures import do_without
 from tests.support.releases import HOST_RELEASE, RABBITMQ_4_0
 
-MILLION = int(__import__("os").environ.get("GWMILLION", "1000000"))
+MILLION = 1_000_000
 FEWER = 100_000
 BEGUN_S = 120.0
 READ_S = 240.0
