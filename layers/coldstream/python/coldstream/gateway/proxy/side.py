@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
-from coldstream.errors import BadFrameError
+from coldstream.errors import BadFrameError, FrameTooLargeError
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.proxy.outlet import Outlet
 from coldstream.gateway.proxy.scanner import FrameScanner
@@ -113,6 +113,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
         self.read_bytes += nbytes
         try:
             self._scanner.scan(nbytes)
+        except FrameTooLargeError as err:
+            self._owner.broken(self, Code.FRAME_TOO_LARGE, str(err))
         except BadFrameError as err:
             self._owner.broken(self, Code.UNKNOWN_FRAME, str(err))
         except Exception:  # noqa: BLE001  one connection's defect must not end the others
