@@ -49,13 +49,18 @@ class BrokerView:
         self._ids = ids
         self._under_way: set[asyncio.Task[ChunkHeader | None]] = set()
 
+    @property
+    def tells_first_offset(self) -> bool:
+        """Tell whether the broker has a request for that, so that it needs no subscription."""
+        return self._link.supports(Key.STREAM_STATS)
+
     async def first_offset(self, stream: str) -> Offset | None:
         """Return the first offset that the broker has, of a chunk of any type; None if it has no chunk.
 
         If it is at or before some offset, nothing after that offset was deleted when the broker answered. Raises
         UnavailableError, BrokerRefusedError and StreamNotFoundError.
         """
-        if not self._link.supports(Key.STREAM_STATS):
+        if not self.tells_first_offset:
             header = await self.header(stream, FIRST)
             return None if header is None else Offset(header.chunk_id)
         answer = await self._link.request(lambda number: StreamStats(number, stream), StreamStatsAnswer)

@@ -122,14 +122,16 @@ class Planner:
         """Decide. Raises as `survey`."""
         if spec is None or spec in (LAST, NEXT):
             return BrokerStart()
+        if self._view.tells_first_offset:
+            # Asked first: most subscriptions need no archive, and should not notice one that is away.
+            first = await self._view.first_offset(stream)
+            if not first or (isinstance(spec, AtOffset) and spec.offset >= first):
+                return _broker_start(spec, first or Offset(0))
         survey = await self.survey(stream)
         start = await self.attach(stream, spec, survey)
         first, bounds = survey.broker_first, survey.archived
         if bounds is None or start is None or first is None or start >= first:
-            # What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
-            if isinstance(spec, AtOffset):
-                return BrokerStart(spec.offset)
-            return BrokerStart(first, spec if isinstance(spec, AtTimestamp) else None)
+            return _broker_start(spec, first)
         last = await self._asked(self._history.attach(self._vhost, stream, LAST), stream)
         witness = None
         if last is not None:
@@ -163,3 +165,17 @@ class Planner:
         except TimeoutError as err:
             problem = f"stream {stream!r}: the archive has not answered within {self._question_s:g} s"
             raise UnavailableError(problem) from err
+
+
+def _broker_start(spec: OffsetSpec, first: Offset | None) -> BrokerStart:
+    """Return the start at a broker that has offsets from `first` on, None if that is not known.
+
+    What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
+    """
+    match spec:
+        case AtOffset(offset):
+            return BrokerStart(offset)
+        case AtTimestamp():
+            return BrokerStart(first, spec)
+        case _:
+            return BrokerStart(first)

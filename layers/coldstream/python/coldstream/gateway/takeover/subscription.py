@@ -34,6 +34,7 @@ from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
 from coldstream.manifest.spec import LAST, NEXT, OffsetSpec
 from coldstream.read.http import ClosedError
+from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
 
@@ -233,6 +234,8 @@ class FollowedSubscription:
         self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
+            if start.witness is not None:
+                self._server.committed = Offset(start.witness.header.chunk_id)
             flow.begin(start.start)
             flow.is_attached = True
         else:
