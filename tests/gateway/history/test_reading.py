@@ -8,7 +8,7 @@ import pytest
 
 from coldstream.errors import BadCrcError, GapError, ObjectNotFoundError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import ChunkReading
 from coldstream.manifest.stream import Incarnation
 from coldstream.read.http import ClosedError
@@ -21,7 +21,7 @@ from tests.support.served_history import RECORDS, TAIL, ServedHistory
 STEPS = list(range(0, TAIL, RECORDS))
 
 
-def reading_of(history: ArchiveHistory, start: int = 0, end: int | None = None) -> ChunkReading:
+def reading_of(history: GatewayHistory, start: int = 0, end: int | None = None) -> ChunkReading:
     limit = None if end is None else Offset(end)
     return history.read(STREAM.vhost, STREAM.name, STREAM.incarnation, Offset(start), limit)
 
@@ -36,7 +36,7 @@ def bytes_of(chunk: Chunk) -> bytes:
 
 
 def test_every_chunk_comes_once_in_order_with_its_bytes(served: ServedHistory) -> None:
-    async def scenario(history: ArchiveHistory) -> list[bytes]:
+    async def scenario(history: GatewayHistory) -> list[bytes]:
         async with reading_of(history) as reading:
             return [bytes_of(chunk) async for chunk in reading]
 
@@ -52,7 +52,7 @@ def test_a_reading_ends_where_it_is_told(served: ServedHistory, start: int, end:
 
 
 def test_what_is_fetched_can_be_taken_without_waiting(served: ServedHistory) -> None:
-    async def scenario(history: ArchiveHistory) -> list[int]:
+    async def scenario(history: GatewayHistory) -> list[int]:
         async with reading_of(history) as reading:
             assert reading.take() is None
             found = [await anext(reading)]
@@ -68,7 +68,7 @@ def test_what_is_fetched_can_be_taken_without_waiting(served: ServedHistory) -> 
 def test_a_hole_is_an_error_and_a_reading_behind_it_goes_on(served: ServedHistory) -> None:
     served.archive.add(TAIL + 50, steady(RECORDS, 10**6))
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         async with reading_of(history, TAIL - 5) as reading:
             assert (await anext(reading)).header.chunk_id == TAIL - 5
             with pytest.raises(GapError) as raised:
@@ -80,7 +80,7 @@ def test_a_hole_is_an_error_and_a_reading_behind_it_goes_on(served: ServedHistor
 
 
 def test_a_stream_that_is_gone_is_an_error(served: ServedHistory) -> None:
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         reading = history.read("/", STREAM.name, Incarnation("__orders_1"), Offset(0))
         with pytest.raises(StreamNotFoundError):
             await all_of(reading)
@@ -123,7 +123,7 @@ def test_a_fault_that_stays_comes_after_the_chunks_before_it(
     served.attempts = 2
     found: list[int] = []
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         async with reading_of(history) as reading:
             async for chunk in reading:
                 found.append(chunk.header.chunk_id)  # noqa: PERF401  those before the error count
@@ -138,7 +138,7 @@ def test_a_hanging_get_delays_nobody_else_and_ends_with_its_reading(served: Serv
     served.server.faults = lambda get: None if get.key == other else Fault(stall_s=30)
     served.read_timeout_s = 30
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         hanging = reading_of(history)
         waiting = asyncio.ensure_future(all_of(hanging))
         assert await asyncio.to_thread(served.server.got_one.wait, 10)
@@ -156,7 +156,7 @@ def test_a_hanging_get_delays_nobody_else_and_ends_with_its_reading(served: Serv
 def test_a_task_that_is_cancelled_ends_at_once(served: ServedHistory) -> None:
     served.server.faults = lambda _: Fault(stall_s=30)
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         waiting = asyncio.ensure_future(all_of(reading_of(history)))
         assert await asyncio.to_thread(served.server.got_one.wait, 10)
         waiting.cancel()

@@ -100,7 +100,7 @@ def test_an_offset_of_another_incarnation_is_none() -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["an error", "silence"])
-def test_an_archive_that_cannot_tell_leaves_the_brokers_answer(*, fails: bool) -> None:
+def test_while_the_archive_cannot_tell_a_client_is_not_told_that_it_has_stored_nothing(*, fails: bool) -> None:
     async def scenario(rig: TakeoverRig, log: FakeLog) -> None:
         rig.history.note_offset("/", "s", "app", Offset(100))
         archive = rig.history.archives["/", "s"]
@@ -110,7 +110,7 @@ def test_an_archive_that_cannot_tell_leaves_the_brokers_answer(*, fails: bool) -
             archive.answers.clear()
         rig.ask(QueryOffset(77, "app", "s"))
         await rig.run(seconds=0.5)
-        assert rig.client.codes == {77: Code.NO_OFFSET}
+        assert rig.client.codes == {77: Code.STREAM_NOT_AVAILABLE}
 
     run(scenario)
 

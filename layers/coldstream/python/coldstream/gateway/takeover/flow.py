@@ -76,7 +76,8 @@ class ChunkFlow:
             self.expected = chunk_id + records
             self.last = bytes(head)
             ledger.client -= 1
-            if ledger.client > ledger.upstream:
+            # By halves: with a Credit for each chunk, a broker delivers the next one 1.6 ms later (3.10).
+            if ledger.upstream <= ledger.limit // 2 and ledger.client > ledger.upstream:
                 self.replenish()
             return Verdict.PASS
         return self._deliver_other(head, chunk_id, Offset(chunk_id + records))
@@ -143,6 +144,8 @@ class ChunkFlow:
                 self.move(next_offset)
                 self.last = bytes(head)
                 self.ledger.client -= 1
+                if self.ledger.upstream == 0:
+                    self.replenish()
                 return Verdict.PASS
         elif next_offset <= expected:
             return self._deliver_again()

@@ -77,16 +77,23 @@ class Planner:
         self._question_s = options.question_s
         self._poll_s = options.archive_poll_s
 
-    async def survey(self, stream: str) -> StreamSurvey:
-        """Ask both about a stream.
+    async def survey(self, stream: str, offset: Offset | None = None) -> StreamSurvey:
+        """Ask both about a stream; with `offset`, only as far as it takes to tell who has that.
 
         Raises UnavailableError, CorruptionError, and what `BrokerView` raises for a refusal.
         """
-        bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
+        try:
+            bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
+        except UnavailableError:
+            # While the archive is away, whoever reads what the broker has must not notice.
+            first = None if offset is None else await self._view.first_offset(stream)
+            if first is None or offset is None or first > offset:
+                raise
+            return StreamSurvey(first)
         if bounds is None or bounds.is_direct:
             return StreamSurvey()
         first = await self._view.first_offset(stream)
-        if first is None or first <= bounds.first_offset:
+        if first is None or first <= max(bounds.first_offset, offset or 0):
             # A broker without a chunk has a new stream, or has deleted all but an empty segment: its next chunk tells.
             return StreamSurvey(first or Offset(0))
         header = await self._view.header(stream, FIRST)
@@ -127,7 +134,7 @@ class Planner:
             first = await self._view.first_offset(stream)
             if not first or (isinstance(spec, AtOffset) and spec.offset >= first):
                 return _broker_start(spec, first or Offset(0))
-        survey = await self.survey(stream)
+        survey = await self.survey(stream, spec.offset if isinstance(spec, AtOffset) else Offset(0))
         start = await self.attach(stream, spec, survey)
         first, bounds = survey.broker_first, survey.archived
         if bounds is None or start is None or first is None or start >= first:

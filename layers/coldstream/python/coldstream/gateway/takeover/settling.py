@@ -113,37 +113,54 @@ class Settler:
         since = clock()
         while flow.expected is not None and flow.expected < end:
             before = flow.expected
-            problem = None
+            is_away = False
             try:
-                bounds = await self._history.bounds(self._vhost, flow.stream)
-                if not await self._is_ours(bounds, header):
-                    log.warning(
-                        "subscription %d goes on at offset %d: stream %r, which is not archived, has lost offsets %d to"
-                        " %d to retention, as it may",
-                        flow.number,
-                        end,
-                        flow.stream,
-                        flow.expected,
-                        end - 1,
-                    )
-                    flow.move(end)
+                if not await self._read_between(header, end):
+                    self._accept_loss(end)
                     return
-                if bounds is not None and not flow.is_border and bounds.first_offset > flow.expected:
-                    flow.expected = min(bounds.first_offset, end)  # the client has had nothing: there is no gap
-                if bounds is not None and bounds.tail > flow.expected:
-                    await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
             except UnavailableError as err:
                 if not err.retryable:
                     raise
-                problem = str(err)
+                is_away = True
             if flow.expected != before:
+                if flow.expected < end and await self._reaches_back_to(flow.expected):
+                    return  # tracking chunks are left, which the broker has and no agent may archive for hours
                 since = clock()
                 continue
-            if clock() - since >= self._options.archive_wait_s:
-                reason = problem or "the broker has deleted them, and no agent has archived them in time"
+            if is_away:
+                # Time counts only while the archive answers: what it has must not be given up because it is away.
+                since = clock()
+            elif clock() - since >= self._options.archive_wait_s:
+                reason = "the broker has deleted them, and no agent has archived them in time"
                 self._server.skip(GapError(f"stream {flow.stream!r}", flow.expected, end, reason))
                 return
             await asyncio.sleep(self._options.archive_poll_s)
+
+    async def _read_between(self, header: ChunkHeader, end: Offset) -> bool:
+        """Send what is archived before a kept chunk. Return False if the archive is of another stream, or of none."""
+        flow = self._flow
+        bounds = await self._history.bounds(self._vhost, flow.stream)
+        if not await self._is_ours(bounds, header):
+            return False
+        assert flow.expected is not None
+        if bounds is not None and not flow.is_border and bounds.first_offset > flow.expected:
+            flow.expected = min(bounds.first_offset, end)  # the client has had nothing: there is no gap
+        if bounds is not None and bounds.tail > flow.expected:
+            await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
+        return True
+
+    def _accept_loss(self, end: Offset) -> None:
+        flow = self._flow
+        log.warning(
+            "subscription %d goes on at offset %d: stream %r, which is not archived, has lost offsets %d to %d to"
+            " retention, as it may",
+            flow.number,
+            end,
+            flow.stream,
+            flow.expected,
+            end - 1,
+        )
+        flow.move(end)
 
     async def _is_ours(self, bounds: StreamBounds | None, header: ChunkHeader) -> bool:
         """Tell whether the archive's stream is the one that is delivered. Raises IncarnationError if it was."""

@@ -70,7 +70,7 @@ class SideAnswers:
                 work = partial(self._resolved, question)
             case _:
                 return False
-        task = asyncio.ensure_future(self._better(work, frame))
+        task = asyncio.ensure_future(self._better(question, work, frame))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
@@ -80,7 +80,9 @@ class SideAnswers:
         for task in self._tasks:
             task.cancel()
 
-    async def _better(self, work: Callable[[], Coroutine[None, None, Frame | None]], frame: bytes) -> None:
+    async def _better(
+        self, question: Question, work: Callable[[], Coroutine[None, None, Frame | None]], frame: bytes
+    ) -> None:
         better = None
         try:
             async with asyncio.timeout(self._parts.options.question_s):
@@ -88,8 +90,18 @@ class SideAnswers:
         except (ClosedLinkError, ClosedError):
             return
         except (ColdstreamError, TimeoutError) as err:
-            log.warning("the broker's answer is passed on as it is, as the archive cannot tell: %s", err)
+            log.warning("the archive cannot tell anything better than the broker: %s", err)
+            if isinstance(question, QueryOffset) and not await self._has_all(question.stream):
+                # "None is stored" would send the client to another place than where it was: it is to ask again.
+                better = OffsetAnswer(question.correlation_id, Code.STREAM_NOT_AVAILABLE, Offset(0))
         self._parts.client.send(frame if better is None else better.to_bytes())
+
+    async def _has_all(self, stream: str) -> bool:
+        """Tell whether the broker still has the first message, and so every offset that was stored."""
+        try:
+            return await self._parts.view.first_offset(stream) == 0
+        except ColdstreamError:
+            return False
 
     async def _stored_offset(self, question: QueryOffset) -> OffsetAnswer | None:
         vhost = self._parts.broker.vhost
