@@ -73,15 +73,15 @@ class GatewayHistory:
         self._table = table
         self._figures = figures or GatewayFigures()
 
-        def reads() -> PresignedReads:
-            return PresignedReads(objects, connections=CONNECTIONS, read_timeout_s=read_timeout_s, attempts=attempts)
+        def reads(connections: int = CONNECTIONS) -> PresignedReads:
+            return PresignedReads(objects, connections=connections, read_timeout_s=read_timeout_s, attempts=attempts)
 
         # Threads of their own for each kind of call, so that none waits for another's that hang.
         self._lookups = CallThreads("lookups", LOOKUP_THREADS, within_s=QUESTION_S)
         self._questions = CallThreads("questions", OBJECT_THREADS, within_s=QUESTION_S)
         self._writes = CallThreads("offsets", WRITE_THREADS, within_s=QUESTION_S)
         self._fetches = CallThreads("fetches", FETCH_THREADS, within_s=FETCH_S)
-        self._objects = reads()
+        self._objects = reads(OBJECT_THREADS)
         self._budget = ReadingBudget(budget_bytes, self._figures)
         self._access = ReadingParts(table, reads, self._lookups, self._fetches, self._budget, self._figures)
         self._known = KeptAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
