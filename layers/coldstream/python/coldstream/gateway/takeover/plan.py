@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
-from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.gateway.takeover.options import TakeoverOptions
+from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
