@@ -133,6 +133,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever has both sides."""
         self.outlet.end()
+        # Let go of, or a connection would stay in memory until the garbage collector finds the circle.
+        self._scanner = self._other = None
         if not self.is_lost:
             self.is_lost = True
             self._owner.lost(self, exc)
