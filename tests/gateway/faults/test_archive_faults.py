@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from coldstream.errors import UnavailableError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.answers import MetadataUpdate
 from coldstream.gateway.frames.frame import key_of
@@ -66,8 +67,8 @@ async def test_the_whole_archive_and_the_broker_are_one_stream():
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(status=503), Fault(keep_bytes=10), Fault(status=500), Fault(stall_s=1.5)],
-    ids=["slow down", "cut", "error", "stall"],
+    [Fault(status=503), Fault(keep_bytes=10), Fault(flip_at=60), Fault(status=500), Fault(stall_s=1.5)],
+    ids=["slow down", "cut", "corrupt", "error", "stall"],
 )
 async def test_a_fault_of_the_bucket_that_passes_costs_time_and_nothing_else(fault):
     async with abused_archive() as (world, served, _):
@@ -129,6 +130,14 @@ async def test_a_bucket_that_hangs_delays_no_other_request_of_the_client():
         await client.close()
         assert time.monotonic() - began < 3
         await until(lambda: not world.figures.connections)
+
+
+async def test_a_table_that_throttles_is_asked_again_and_a_client_gets_it_all():
+    async with abused_archive() as (world, _, table), RawClient(world.port) as client:
+        await client.login()
+        answers = iter([UnavailableError("ThrottlingException, as asked for by a test")] * 2)
+        with table.failing("log_from_offset", lambda: next(answers, None)):
+            assert await read_all(client, world) == len(world.log.chunks)
 
 
 async def test_a_table_that_hangs_delays_no_goodbye():

@@ -49,13 +49,18 @@ class BrokerView:
         self._ids = ids
         self._under_way: set[asyncio.Task[ChunkHeader | None]] = set()
 
+    @property
+    def tells_first_offset(self) -> bool:
+        """Tell whether the broker has a request for that, so that it needs no subscription."""
+        return self._link.supports(Key.STREAM_STATS)
+
     async def first_offset(self, stream: str) -> Offset | None:
         """Return the first offset that the broker has, of a chunk of any type; None if it has no chunk.
 
         If it is at or before some offset, nothing after that offset was deleted when the broker answered. Raises
         UnavailableError, BrokerRefusedError and StreamNotFoundError.
         """
-        if not self._link.supports(Key.STREAM_STATS):
+        if not self.tells_first_offset:
             header = await self.header(stream, FIRST)
             return None if header is None else Offset(header.chunk_id)
         answer = await self._link.request(lambda number: StreamStats(number, stream), StreamStatsAnswer)
@@ -69,9 +74,10 @@ class BrokerView:
 
         Raises as `first_offset`, and UnavailableError if the client uses all 256 ids.
         """
-        number = self._ids.spare()
-        if number is None:
-            raise UnavailableError("the client uses all subscription ids: none is left for a question")
+        while (number := self._ids.spare()) is None:
+            if not self._under_way:
+                raise UnavailableError("the client uses all subscription ids: none is left for a question")
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         question = self._ids.receivers[number] = ChunkQuestion()
         # A task of its own: if the caller is cancelled, the id still has to be freed once the subscription has ended.
         task = asyncio.ensure_future(self._ask(number, question, stream, spec))

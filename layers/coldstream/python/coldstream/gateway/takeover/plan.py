@@ -129,14 +129,16 @@ class Planner:
         """Decide. Raises as `survey`."""
         if spec is None or spec in (LAST, NEXT):
             return BrokerStart()
+        if self._view.tells_first_offset:
+            # Asked first: most subscriptions need no archive, and should not notice one that is away.
+            first = await self._view.first_offset(stream)
+            if not first or (isinstance(spec, AtOffset) and spec.offset >= first):
+                return _broker_start(spec, first or Offset(0))
         survey = await self.survey(stream, spec.offset if isinstance(spec, AtOffset) else Offset(0))
         start = await self.attach(stream, spec, survey)
         first, bounds = survey.broker_first, survey.archived
         if bounds is None or start is None or first is None or start >= first:
-            # What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
-            if isinstance(spec, AtOffset):
-                return BrokerStart(spec.offset)
-            return BrokerStart(first, spec if isinstance(spec, AtTimestamp) else None)
+            return _broker_start(spec, first)
         last = await self._asked(self._history.attach(self._vhost, stream, LAST), stream)
         witness = None
         if last is not None:
@@ -145,6 +147,19 @@ class Planner:
         if now is None or now.incarnation != bounds.incarnation:
             return await self.plan(stream, spec)  # not all of the answers were of one incarnation
         return ArchiveStart(now.incarnation, start, now.tail, witness)
+
+    async def plan_patiently(self, stream: str, spec: OffsetSpec | None) -> BrokerStart | ArchiveStart:
+        """Decide; ask again, for as long as a question may take, while the archive refuses. Raises as `survey`."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._question_s
+        while True:
+            try:
+                return await self.plan(stream, spec)
+            except UnavailableError as err:
+                if not err.retryable or clock() + self._poll_s >= until:
+                    raise
+                log.info("stream %r: asked again: %s", stream, err)
+            await asyncio.sleep(self._poll_s)
 
     async def attach_at_time(self, stream: str, spec: AtTimestamp, end: Offset) -> Offset | None:
         """Return where a timestamp attaches in the archive, for a broker that has deleted what lies before `end`.
@@ -170,3 +185,17 @@ class Planner:
         except TimeoutError as err:
             problem = f"stream {stream!r}: the archive has not answered within {self._question_s:g} s"
             raise UnavailableError(problem) from err
+
+
+def _broker_start(spec: OffsetSpec, first: Offset | None) -> BrokerStart:
+    """Return the start at a broker that has offsets from `first` on, None if that is not known.
+
+    What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
+    """
+    match spec:
+        case AtOffset(offset):
+            return BrokerStart(offset)
+        case AtTimestamp():
+            return BrokerStart(first, spec)
+        case _:
+            return BrokerStart(first)

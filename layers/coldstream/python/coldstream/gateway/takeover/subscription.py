@@ -34,6 +34,7 @@ from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
 from coldstream.manifest.spec import LAST, NEXT, OffsetSpec
 from coldstream.read.http import ClosedError
+from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,11 @@ class FollowedSubscription:
         self.postponed.append(frame)
         return True
 
+    def hand_over(self) -> None:
+        """Leave a Subscribe that is still held, and is about to be taken back, to the broker, which answers it."""
+        if self.stage is Stage.DECIDING:
+            self._subscribe(None, 0)
+
     def credit(self, credit: int) -> bool:
         """Take the client's credits; False if the frame is to be passed on as it is."""
         ledger, flow = self.flow.ledger, self.flow
@@ -171,7 +177,7 @@ class FollowedSubscription:
 
     async def _decide(self) -> None:
         try:
-            start = await self._parts.planner.plan(self.stream, self.request.spec)
+            start = await self._parts.planner.plan_patiently(self.stream, self.request.spec)
         except (BrokerRefusedError, StreamNotFoundError):
             start = BrokerStart()  # the broker tells the client so itself
         self._subscribe_from(start)
@@ -181,7 +187,7 @@ class FollowedSubscription:
         spec = self.request.spec if update.spec is None else update.spec
         if update.code == Code.OK and not _is_brokers(spec):
             with contextlib.suppress(BrokerRefusedError, StreamNotFoundError):
-                start = await self._parts.planner.plan(self.stream, spec)
+                start = await self._parts.planner.plan_patiently(self.stream, spec)
         self._start = start
         if isinstance(start, ArchiveStart):
             update = replace(update, spec=start.attachment)
@@ -233,6 +239,8 @@ class FollowedSubscription:
         self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
+            if start.witness is not None:
+                self._server.committed = Offset(start.witness.header.chunk_id)
             flow.begin(start.start)
             flow.is_attached = True
         else:
