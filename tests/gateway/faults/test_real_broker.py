@@ -28,7 +28,9 @@ from tests.support.fixtures import do_without
 
 pytestmark = pytest.mark.broker
 
-BATCH, SIZE = 2000, 200
+SIZE = 200
+LITTLE = 700
+"""Messages that fill more than a segment, and less than retention leaves."""
 RETURN_S = 60
 
 
@@ -37,11 +39,11 @@ def _create(broker: Broker) -> None:
         streams.create_stream(STREAM, max_segment_bytes=100_000)
 
 
-def _publish(broker: Broker, first: int) -> int:
+def _publish(broker: Broker, first: int, messages: int) -> int:
     with broker.connect() as streams:
-        for at in range(first, first + BATCH, 200):
-            streams.publish(STREAM, [b"%0*d" % (SIZE, number) for number in range(at, at + 200)])
-    return first + BATCH
+        for at in range(first, first + messages, 100):
+            streams.publish(STREAM, [b"%0*d" % (SIZE, number) for number in range(at, at + 100)])
+    return first + messages
 
 
 class Archive:
@@ -130,11 +132,10 @@ async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_th
     archive = Archive(tmp_path / "archive")
     with Broker() as broker:
         await asyncio.to_thread(_create, broker)
-        written = await asyncio.to_thread(_publish, broker, 0)
+        written = await asyncio.to_thread(_publish, broker, 0, 4000)
         archive.copy(broker)
-        archive.publish()
         _retain_little(broker)
-        written = await asyncio.to_thread(_publish, broker, written)
+        written = await asyncio.to_thread(_publish, broker, written, LITTLE)
         archive.copy(broker)
         archive.publish(without=5)
         async with GatewayProcess(broker.stream_port, archive.file) as gateway:
@@ -147,8 +148,9 @@ async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_th
                 assert await client.is_ended()
             broker.start()
             at = await _read_patiently(gateway.port, archive, at, 8)
-            written = await asyncio.to_thread(_publish, broker, written)
+            written = await asyncio.to_thread(_publish, broker, written, LITTLE)
             archive.copy(broker)
+            archive.publish(without=5)
             assert (await gateway.held()).connections == 0
             at = await _read_patiently(gateway.port, archive, at, 1 << 30)
             assert at == archive.end
@@ -171,7 +173,7 @@ async def test_a_leader_is_killed_and_readers_go_on_where_they_were(tmp_path):
             ]
             for number in range(3):
                 leader = await asyncio.to_thread(cluster.leader, STREAM)
-                written = await asyncio.to_thread(_publish, leader, written)
+                written = await asyncio.to_thread(_publish, leader, written, 4000 if number == 0 else LITTLE)
                 archive.copy(leader)
                 archive.publish(without=3)
                 for gateway in gateways:
