@@ -16,7 +16,7 @@ from coldstream.gateway.frames.deliver import DELIVER_HEAD_BYTES
 from coldstream.gateway.frames.frame import Frame, key_of
 from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.gateway.frames.requests import Credit
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.ports import MakeInterceptor
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.takeover import takeover_maker
@@ -98,7 +98,7 @@ class GatewayScene:
         @asynccontextmanager
         async def around() -> AsyncIterator[MakeInterceptor]:
             opened = OpenArchive.of_environment()
-            history = ArchiveHistory(opened.table, opened.objects, figures=self.figures)
+            history = GatewayHistory(opened.table, opened.objects, figures=self.figures)
             try:
                 yield takeover_maker(history, options or TakeoverOptions(archive_poll_s=0.2), self.figures)
             finally:

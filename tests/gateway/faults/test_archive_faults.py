@@ -16,7 +16,7 @@ from coldstream.gateway.frames.answers import MetadataUpdate
 from coldstream.gateway.frames.frame import key_of
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import Offset
 from tests.gateway.faults.abused import HOST, STREAM, Abused, is_served, read_all, read_on, until, write
@@ -42,7 +42,7 @@ async def abused_archive() -> AsyncIterator[tuple[Abused, ServedHistory, Interpo
         write(log, NEW_CHUNKS)
         log.retain(KEPT)
         table = Interposed(served.archive.table)
-        history = ArchiveHistory(
+        history = GatewayHistory(
             cast(Any, table), served.archive.objects, figures=figures, read_timeout_s=1.0, attempts=2
         )
         server = await loop.create_server(broker.connection, HOST, 0)
