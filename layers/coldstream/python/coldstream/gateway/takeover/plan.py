@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
-from coldstream.gateway.takeover.broker_view import BrokerView
+from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
@@ -70,7 +70,7 @@ class StreamSurvey:
 class Planner:
     """Decides for the streams of one vhost."""
 
-    def __init__(self, view: BrokerView, history: History, vhost: str, options: TakeoverOptions) -> None:
+    def __init__(self, view: BrokerQuestions, history: History, vhost: str, options: TakeoverOptions) -> None:
         self._view = view
         self._history = history
         self._vhost = vhost
@@ -80,7 +80,7 @@ class Planner:
     async def survey(self, stream: str, offset: Offset | None = None) -> StreamSurvey:
         """Ask both about a stream; with `offset`, only as far as it takes to tell who has that.
 
-        Raises UnavailableError, CorruptionError, and what `BrokerView` raises for a refusal.
+        Raises UnavailableError, CorruptionError, and what `BrokerQuestions` raises for a refusal.
         """
         try:
             bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
