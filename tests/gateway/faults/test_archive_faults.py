@@ -22,7 +22,7 @@ from coldstream.units import Offset
 from tests.gateway.faults.abused import HOST, STREAM, Abused, is_served, read_all, read_on, until, write
 from tests.gateway.faults.model_broker import ModelBroker
 from tests.gateway.faults.opened import open_gateway
-from tests.gateway.faults.raw_client import RawClient, delivered
+from tests.gateway.faults.raw_client import RawClient, RefusedError, delivered
 from tests.support.http_archive import Fault, Get
 from tests.support.interposed import Interposed
 from tests.support.served_history import ServedHistory, served_history
@@ -132,12 +132,17 @@ async def test_a_bucket_that_hangs_delays_no_other_request_of_the_client():
         await until(lambda: not world.figures.connections)
 
 
-async def test_a_table_that_throttles_is_asked_again_and_a_client_gets_it_all():
+async def test_a_table_that_throttles_costs_whoever_needs_the_archive_a_refusal_and_nobody_else_anything():
     async with abused_archive() as (world, _, table), RawClient(world.port) as client:
         await client.login()
-        answers = iter([UnavailableError("ThrottlingException, as asked for by a test")] * 2)
-        with table.failing("log_from_offset", lambda: next(answers, None)):
-            assert await read_all(client, world) == len(world.log.chunks)
+        with table.failing("head", lambda: UnavailableError("ThrottlingException, as asked for by a test")):
+            with pytest.raises(RefusedError, match="6"):
+                await client.ask(Subscribe(client.next_id(), 1, STREAM, FIRST, 10, {}))
+            at = world.log.first_offset
+            await client.ask(Subscribe(client.next_id(), 2, STREAM, AtOffset(Offset(at)), 10, {}))
+            assert await read_on(client, world, subscription_id=2, at=at) == KEPT
+        await client.ask(Subscribe(client.next_id(), 1, STREAM, FIRST, 10, {}))
+        assert await read_on(client, world, subscription_id=1) == len(world.log.chunks)
 
 
 async def test_a_table_that_hangs_delays_no_goodbye():

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
 from coldstream.gateway.ports import BrokerLink, ClientLink
-from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.gateway.takeover.ids import SubscriptionIds
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.plan import Planner
+from coldstream.gateway.takeover.questions import BrokerQuestions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
-from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.gateway.takeover.options import TakeoverOptions
+from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
@@ -147,19 +147,6 @@ class Planner:
         if now is None or now.incarnation != bounds.incarnation:
             return await self.plan(stream, spec)  # not all of the answers were of one incarnation
         return ArchiveStart(now.incarnation, start, now.tail, witness)
-
-    async def plan_patiently(self, stream: str, spec: OffsetSpec | None) -> BrokerStart | ArchiveStart:
-        """Decide; ask again, for as long as a question may take, while the archive refuses. Raises as `survey`."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + self._question_s
-        while True:
-            try:
-                return await self.plan(stream, spec)
-            except UnavailableError as err:
-                if not err.retryable or clock() + self._poll_s >= until:
-                    raise
-                log.info("stream %r: asked again: %s", stream, err)
-            await asyncio.sleep(self._poll_s)
 
     async def attach_at_time(self, stream: str, spec: AtTimestamp, end: Offset) -> Offset | None:
         """Return where a timestamp attaches in the archive, for a broker that has deleted what lies before `end`.

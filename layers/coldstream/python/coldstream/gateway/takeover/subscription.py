@@ -119,7 +119,7 @@ class FollowedSubscription:
 
     def hand_over(self) -> None:
         """Leave a Subscribe that is still held, and is about to be taken back, to the broker, which answers it."""
-        if self.stage is Stage.DECIDING:
+        if self.stage is SubscriptionStage.DECIDING:
             self._subscribe(None, 0)
 
     def credit(self, credit: int) -> bool:
@@ -186,7 +186,7 @@ class FollowedSubscription:
 
     async def _decide(self) -> None:
         try:
-            start = await self._parts.planner.plan_patiently(self.stream, self.request.spec)
+            start = await self._parts.planner.plan(self.stream, self.request.spec)
         except (BrokerRefusedError, StreamNotFoundError):
             start = BrokerStart()  # the broker tells the client so itself
         self._subscribe_from(start)
@@ -196,7 +196,7 @@ class FollowedSubscription:
         spec = self.request.spec if update.spec is None else update.spec
         if update.code == Code.OK and not _is_brokers(spec):
             with contextlib.suppress(BrokerRefusedError, StreamNotFoundError):
-                start = await self._parts.planner.plan_patiently(self.stream, spec)
+                start = await self._parts.planner.plan(self.stream, spec)
         self._start = start
         if isinstance(start, ArchiveStart):
             update = replace(update, spec=start.attachment)

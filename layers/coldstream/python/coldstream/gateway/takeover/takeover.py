@@ -20,11 +20,11 @@ from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Credit, Subscribe, Unsubscribe
 from coldstream.gateway.history.port import History
 from coldstream.gateway.ports import BrokerLink, ClientLink, MakeInterceptor, Verdict
-from coldstream.gateway.takeover.questions import EVERY_CHUNK, BrokerQuestions, ChunkQuestion
 from coldstream.gateway.takeover.ids import ReservedId, SubscriptionIds, TransparentId
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.plan import Planner
+from coldstream.gateway.takeover.questions import EVERY_CHUNK, BrokerQuestions, ChunkQuestion
 from coldstream.gateway.takeover.side_answers import QUESTIONS, SideAnswers
 from coldstream.gateway.takeover.subscription import FollowedSubscription, SubscriptionStage
 
