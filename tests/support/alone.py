@@ -27,7 +27,7 @@ from coldstream.gateway.frames.requests import (
     SaslHandshake,
     Tune,
 )
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import History
 from coldstream.streams import DirectArchive, FlushOptions, StreamOptions, WalOptions
 
@@ -76,7 +76,7 @@ async def running_alone(
 ) -> AsyncIterator[RunningAlone]:
     """Run a server for the duration of the block."""
     options = options or AloneOptions(creates_streams=True, poll_s=0.2, turns_every_s=0.1, lease_s=1.0)
-    own = None if history is not None else ArchiveHistory(archive.table, archive.objects)
+    own = None if history is not None else GatewayHistory(archive.table, archive.objects)
     known = history if own is None else own
     assert known is not None
     try:

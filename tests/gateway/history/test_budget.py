@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.budget import IDLE_S, BudgetShare, MemoryBudget
+from coldstream.gateway.history.budget import IDLE_S, BudgetShare, ReadingBudget
 from coldstream.read.http import ClosedError
 
 
@@ -20,9 +20,9 @@ class Clock:
         return self.at
 
 
-def budget_of(total: int, clock: Callable[[], float] | None = None) -> tuple[MemoryBudget, GatewayFigures]:
+def budget_of(total: int, clock: Callable[[], float] | None = None) -> tuple[ReadingBudget, GatewayFigures]:
     figures = GatewayFigures()
-    return MemoryBudget(total, figures, clock or Clock()), figures
+    return ReadingBudget(total, figures, clock or Clock()), figures
 
 
 def stubborn(_: bool) -> None:  # noqa: FBT001  the budget's

@@ -40,7 +40,7 @@ class BudgetShare:
     held_bytes: int = 0
 
 
-class MemoryBudget:
+class ReadingBudget:
     """The budget: `total_bytes` of chunks, for one event loop, whose clock is `now`. `figures` gets what is used."""
 
     def __init__(self, total_bytes: int, figures: GatewayFigures, now: Callable[[], float] = time.monotonic) -> None:

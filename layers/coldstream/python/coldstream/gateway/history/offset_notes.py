@@ -36,7 +36,7 @@ NoteKey = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class _Note:
+class _PendingNote:
     offset: Offset
     at: TimestampMs
     due: float
@@ -65,8 +65,8 @@ class OffsetNotes:
         self._figures = figures
         self._write_every_s = write_every_s
         self._now = now
-        self._pending: OrderedDict[NoteKey, _Note] = OrderedDict()
-        self._writing: dict[NoteKey, _Note] = {}
+        self._pending: OrderedDict[NoteKey, _PendingNote] = OrderedDict()
+        self._writing: dict[NoteKey, _PendingNote] = {}
         self._written: OrderedDict[NoteKey, tuple[float, StoredOffset]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -84,7 +84,7 @@ class OffsetNotes:
         now = asyncio.get_running_loop().time()
         # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
         due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
-        self._pending[key] = _Note(offset, at, due)
+        self._pending[key] = _PendingNote(offset, at, due)
         while len(self._pending) > MOST_NOTES:
             dropped, _ = self._pending.popitem(last=False)
             self._warn(f"offset of {dropped[2]!r} for stream {dropped[1]!r} is not stored: too many wait")

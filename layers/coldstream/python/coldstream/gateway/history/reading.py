@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 from coldstream.errors import BadSequenceError, ColdstreamError, CorruptionError, GapError, ObjectNotFoundError
 from coldstream.format.chunk import Chunk
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.budget import MemoryBudget
+from coldstream.gateway.history.budget import ReadingBudget
 from coldstream.gateway.history.calls import CallThreads
 from coldstream.gateway.history.failures import count_failure
 from coldstream.manifest.entry import Encoding, Gap
@@ -32,7 +32,7 @@ from coldstream.units import KIB, MIB, Offset
 
 T = TypeVar("T")
 
-EAGER_CHUNKS = 64
+EAGER_CHUNKS = 128
 """Chunks of a slice that are verified in its thread. If there are more they are small, and verified as they are taken:
 as values they would take many times the slice's memory, and a thread that runs Python for long holds up the loop."""
 
@@ -52,14 +52,14 @@ PAGE_ENTRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveAccess:
+class ReadingParts:
     """What readings share: the table, how the bucket is reached by one of them, threads for each, and the memory."""
 
     table: ManifestReads
     objects: Callable[[], PresignedReads]
     lookups: CallThreads
     fetches: CallThreads
-    budget: MemoryBudget
+    budget: ReadingBudget
     figures: GatewayFigures
 
 
@@ -72,16 +72,16 @@ class _Fetch:
     task: asyncio.Task[Iterator[Chunk]]
 
 
-class ArchiveReading:
+class PlannedReading:
     """Implement `ChunkReading` for `stream`, from `start` up to `end`. `ended` is called once, when it is closed."""
 
     def __init__(
         self,
-        access: ArchiveAccess,
+        access: ReadingParts,
         stream: StreamId,
         start: Offset,
         end: Offset | None,
-        ended: Callable[[ArchiveReading], None],
+        ended: Callable[[PlannedReading], None],
     ) -> None:
         self._access = access
         self._stream = stream

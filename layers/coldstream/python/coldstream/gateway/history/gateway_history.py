@@ -1,4 +1,4 @@
-"""`ArchiveHistory`: the port on the manifest's table and the bucket."""
+"""`GatewayHistory`: the port on the manifest's table and the bucket."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from coldstream.errors import ColdstreamError, StreamNotFoundError
+from coldstream.errors import ColdstreamError, CorruptionError, StreamNotFoundError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.bounds import KnownStream, SharedAnswers, find_stream
-from coldstream.gateway.history.budget import MemoryBudget
+from coldstream.gateway.history.bounds import KeptAnswers, KnownStream, find_stream
+from coldstream.gateway.history.budget import ReadingBudget
 from coldstream.gateway.history.calls import CallThreads
 from coldstream.gateway.history.failures import count_failure
 from coldstream.gateway.history.heap import HeapTrimmer
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
-from coldstream.gateway.history.reading import ArchiveAccess, ArchiveReading
+from coldstream.gateway.history.reading import PlannedReading, ReadingParts
 from coldstream.gateway.history.stored_offsets import read_offset
 from coldstream.manifest.shard_map import MAP_EVERY_S, ShardMap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
@@ -53,7 +53,7 @@ BATCH_HEADS = 100
 DEFAULT_BUDGET_BYTES = 256 * MIB
 
 
-class ArchiveHistory:
+class GatewayHistory:
     """Implement `History` on one event loop: make it there, and close it there.
 
     `budget_bytes` bounds the chunks that all readings hold in memory. Beside it, questions that read the bucket hold
@@ -73,22 +73,22 @@ class ArchiveHistory:
         self._table = table
         self._figures = figures or GatewayFigures()
 
-        def reads() -> PresignedReads:
-            return PresignedReads(objects, connections=CONNECTIONS, read_timeout_s=read_timeout_s, attempts=attempts)
+        def reads(connections: int = CONNECTIONS) -> PresignedReads:
+            return PresignedReads(objects, connections=connections, read_timeout_s=read_timeout_s, attempts=attempts)
 
         # Threads of their own for each kind of call, so that none waits for another's that hang.
         self._lookups = CallThreads("lookups", LOOKUP_THREADS, within_s=QUESTION_S)
         self._questions = CallThreads("questions", OBJECT_THREADS, within_s=QUESTION_S)
         self._writes = CallThreads("offsets", WRITE_THREADS, within_s=QUESTION_S)
         self._fetches = CallThreads("fetches", FETCH_THREADS, within_s=FETCH_S)
-        self._objects = reads()
-        self._budget = MemoryBudget(budget_bytes, self._figures)
-        self._access = ArchiveAccess(table, reads, self._lookups, self._fetches, self._budget, self._figures)
-        self._known = SharedAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
-        self._names = SharedAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
-        self._maps = SharedAnswers(self._find_map, kept_s=MAP_EVERY_S)
+        self._objects = reads(OBJECT_THREADS)
+        self._budget = ReadingBudget(budget_bytes, self._figures)
+        self._access = ReadingParts(table, reads, self._lookups, self._fetches, self._budget, self._figures)
+        self._known = KeptAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
+        self._names = KeptAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
+        self._maps = KeptAnswers(self._find_map, kept_s=MAP_EVERY_S)
         self._notes = OffsetNotes(table, self._writes, self._incarnation, self._figures)
-        self._readings: set[ArchiveReading] = set()
+        self._readings: set[PlannedReading] = set()
         self._trimmer = HeapTrimmer(lambda: bool(self._readings))
 
     async def bounds(self, vhost: str, stream: str, *, fresh: bool = False) -> StreamBounds | None:
@@ -120,15 +120,15 @@ class ArchiveHistory:
         if found is None:
             return None
         try:
-            return await self._counted(self._questions(_header_at, self._table, self._objects, found.stream, offset))
+            return await self._counted(self._read_header(found.stream, offset))
         except StreamNotFoundError:
             return None
 
     def read(
         self, vhost: str, stream: str, incarnation: Incarnation, start: Offset, end: Offset | None = None
-    ) -> ArchiveReading:
+    ) -> PlannedReading:
         """Read a stream."""
-        reading = ArchiveReading(self._access, StreamId(vhost, stream, incarnation), start, end, self._readings.discard)
+        reading = PlannedReading(self._access, StreamId(vhost, stream, incarnation), start, end, self._readings.discard)
         self._readings.add(reading)
         self._trimmer.start()
         return reading
@@ -170,6 +170,13 @@ class ArchiveHistory:
         self._objects.close()
         for calls in (self._lookups, self._questions, self._writes, self._fetches):
             calls.close()
+
+    async def _read_header(self, stream: StreamId, offset: Offset) -> ArchivedHeader | None:
+        try:
+            return await self._questions(_header_at, self._table, self._objects, stream, offset)
+        except CorruptionError:
+            # Once more, as for what is delivered: it may have happened on the way here.
+            return await self._questions(_header_at, self._table, self._objects, stream, offset)
 
     async def _find_stream(self, key: tuple[str, str]) -> KnownStream | None:
         now = asyncio.get_running_loop().time()
