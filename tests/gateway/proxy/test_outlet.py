@@ -71,12 +71,13 @@ def test_nothing_is_written_after_the_last_frame() -> None:
     assert transport.written == b"last"
 
 
-def test_a_socket_that_is_closing_is_not_written_to() -> None:
+async def test_a_socket_that_is_closing_is_not_written_to() -> None:
     transport = WrittenTransport()
     outlet = Outlet(transport)
     transport.is_shut = True
     outlet.write(b"more")
     outlet.send(b"more")
+    await asyncio.sleep(0)
     assert transport.written == b""
     assert outlet.sent_bytes == 0
 
