@@ -78,9 +78,9 @@ def measure() -> Section:
                 table=dynamodb.table,
             )
         )
-        settings = {"COLDSTREAM_BUCKET": BUCKET, "COLDSTREAM_TABLE": dynamodb.table}
+        settings = {**sdk, "COLDSTREAM_BUCKET": BUCKET, "COLDSTREAM_TABLE": dynamodb.table}
         port = broker.stream_port
-        ours = stack.enter_context(gateway(port, {**sdk, **settings}))
+        ours = stack.enter_context(gateway(port, settings))
         theirs = stack.enter_context(byte_relay(port))
         ways = {
             DIRECT: Way(port),
@@ -90,7 +90,7 @@ def measure() -> Section:
         live = _live(ways, table)
         _publish(ways, table)
         _times(ways, table)
-        _from_memory(table)
+        _from_memory(table, settings)
         _cold(ways[GATEWAY], live, table)
         _idle(ours, table)
     return Section(
@@ -123,14 +123,14 @@ def _live(ways: Ways, table: GatewayTable) -> dict[WrittenStream, list[RelayedRu
     return direct
 
 
-def _from_memory(table: GatewayTable) -> None:
+def _from_memory(table: GatewayTable, settings: Mapping[str, str]) -> None:
     for stream, what, unit, counted, scale in (
         (SENT_LARGE, "frames from memory", "MB/s", "bytes", MB),
         (SENT_SMALL, "frames from memory, one-message chunks", "chunks/s", "chunks", 1),
     ):
         with ExitStack() as stack:
             server = stack.enter_context(frame_server(stream.chunks, stream.messages_a_chunk))
-            ours = stack.enter_context(gateway(server.port, {}))
+            ours = stack.enter_context(gateway(server.port, settings))
             theirs = stack.enter_context(byte_relay(server.port))
             ways = {
                 DIRECT: Way(server.port),

@@ -77,14 +77,15 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_range_of_a_random_stream_is_what_reading_it_all_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_range_of_a_random_stream_is_what_reading_it_all_says(seed: int) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr("coldstream.read.scan.PAGE_ENTRIES", rng.choice([1, 2, 200]))
+    page_entries = rng.choice([1, 2, 200])
     archive = random_archive(rng)
     tail = archive.chunks[-1].header.next_offset
     for start in range(tail + 2):
         for end in (None, start, start + 1, rng.randrange(start, tail + 3)):
-            check(archive, start, end, plan(archive, start, end, slice_bytes=rng.choice([1, 300, 10_000])))
+            slice_bytes = rng.choice([1, 300, 10_000])
+            check(archive, start, end, plan(archive, start, end, slice_bytes=slice_bytes, page_entries=page_entries))
 
 
 @pytest.mark.usefixtures("_small_steps")
@@ -180,11 +181,10 @@ def test_a_stream_that_is_not_archived_is_not_found() -> None:
         next(plan_scan(mixed().table, StreamId("/", "orders", Incarnation("other")), Offset(0)))
 
 
-def test_planning_costs_one_query_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_costs_one_query_a_page() -> None:
     archive = mixed()
-    monkeypatch.setattr("coldstream.read.scan.PAGE_ENTRIES", 3)
     archive.table.requests.clear()
-    plan(archive, 0, 54)
+    plan(archive, 0, 54, page_entries=3)
     assert archive.table.requests == {"GetItem": 1, "Query": 3}
     assert not archive.objects.requests["GET"]
 

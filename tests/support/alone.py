@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -26,12 +27,12 @@ from coldstream.gateway.frames.requests import (
     SaslHandshake,
     Tune,
 )
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import History
 from coldstream.streams import DirectArchive, FlushOptions, StreamOptions, WalOptions
 
 HOST = "127.0.0.1"
-WITHIN_S = 30.0
+WITHIN_S = 100.0
 F = TypeVar("F", bound=Frame)
 
 
@@ -71,28 +72,29 @@ async def running_alone(
     passwords: PasswordCheck | None = None,
     permissions: StreamPermissions = ALL,
     options: AloneOptions | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[RunningAlone]:
     """Run a server for the duration of the block."""
     options = options or AloneOptions(creates_streams=True, poll_s=0.2, turns_every_s=0.1, lease_s=1.0)
-    own = None if history is not None else ArchiveHistory(archive.table, archive.objects)
+    own = None if history is not None else GatewayHistory(archive.table, archive.objects)
     known = history if own is None else own
     assert known is not None
     try:
-        async with opened_alone(
-            archive,
-            known,
-            passwords or NoPasswords(),
-            permissions=permissions,
-            options=options,
-            streams=StreamOptions(flush=FlushOptions(flush_age_s=3600), wal=WalOptions()),
-        ) as parts:
-            server = AloneServer(parts)
-            port = await server.listen(HOST, 0)
+        async with (
+            opened_alone(
+                archive,
+                known,
+                passwords or NoPasswords(),
+                permissions=permissions,
+                options=options,
+                streams=StreamOptions(flush=FlushOptions(flush_age_s=3600), wal=WalOptions()),
+            ) as parts,
+            AloneServer(parts, (HOST, 0), tls=tls) as server,
+        ):
+            port = server.place[1]
             object.__setattr__(parts, "options", replace(options, advertised_port=port))
-            try:
-                yield RunningAlone(server, parts, port)
-            finally:
-                await server.drain(1.0)
+            yield RunningAlone(server, parts, port)
+            await server.drain(1.0)
     finally:
         if own is not None:
             await own.close()

@@ -48,6 +48,7 @@ class Broker:
 
     It ends with the thread that started it, so that one has to last. `epmd` is for nodes of a cluster; else it has one
     of its own. `plugins` are more of them, `settings` lines of rabbitmq.conf, `erlang` more arguments of the Erlang VM.
+    `ports`, any free ones unless given, are those of AMQP, streams, distribution and management.
     Raises BrokerError where it cannot be started.
     """
 
@@ -60,12 +61,13 @@ class Broker:
         epmd: Epmd | None = None,
         settings: str = "",
         erlang: str = "",
+        ports: Sequence[int] | None = None,
         start_timeout_s: float = 60,
         stop_timeout_s: float = 20,
     ) -> None:
         self.host = HOST
         self.release = release
-        self.amqp_port, self.stream_port, self._distribution_port, self._management_port = free_ports(4)
+        self.amqp_port, self.stream_port, self._distribution_port, self._management_port = ports or free_ports(4)
         self.node = f"coldstream-{os.getpid()}-{self.stream_port}@localhost"
         self.settings = settings
         self._management = management

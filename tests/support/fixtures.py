@@ -50,6 +50,7 @@ SERVER_PATHS = (
     "tests/console/test_browser.py",
     "tests/consumer/test_real_broker.py",
     "tests/functions/test_cold_start.py",
+    "tests/gateway/suites/",
     "tests/local/",
     "tests/package/",
     "tests/routing/test_jump.py",

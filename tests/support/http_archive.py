@@ -42,13 +42,17 @@ class Get:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong: another status; a body that ends early or has a bit flipped; or nothing comes for a while."""
+    """What goes wrong: another status; a body that ends early or has a bit flipped; or nothing comes for a while.
+
+    With `trickle_s`, a byte of the body comes each time.
+    """
 
     status: int | None = None
     body: bytes = b"<Error/>"
     keep_bytes: int | None = None
     flip_at: int | None = None
     stall_s: float = 0
+    trickle_s: float = 0
 
 
 class HttpObjects(MemoryObjects):
@@ -113,16 +117,28 @@ class _Handler(BaseHTTPRequestHandler):
             if fault.flip_at is not None:
                 body[fault.flip_at] ^= 1
             place = f"bytes {first}-{first + len(body) - 1}/{len(whole)}"
-            self._answer(206, bytes(body), fault.keep_bytes, place)
+            self._answer(206, bytes(body), fault.keep_bytes, place, fault.trickle_s)
 
-    def _answer(self, status: int, body: bytes, keep_bytes: int | None = None, place: str | None = None) -> None:
+    def _answer(
+        self,
+        status: int,
+        body: bytes,
+        keep_bytes: int | None = None,
+        place: str | None = None,
+        trickle_s: float = 0,
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         if place is not None:
             self.send_header("Content-Range", place)
             self.send_header("ETag", '"made"')
         self.end_headers()
-        self.wfile.write(body[:keep_bytes])
+        if trickle_s:
+            for number in range(len(body)):
+                self.wfile.write(body[number : number + 1])
+                self.server.stop.wait(trickle_s)
+        else:
+            self.wfile.write(body[:keep_bytes])
         if keep_bytes is not None:
             self.close_connection = True
 

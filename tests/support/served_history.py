@@ -1,4 +1,4 @@
-"""An archive in memory, whose objects a server gives that can stall, cut and corrupt; `ArchiveHistory` reads it."""
+"""An archive in memory, whose objects a server gives that can stall, cut and corrupt; `GatewayHistory` reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from tests.support.archive import ChunkArchive, steady
 from tests.support.http_archive import HttpObjects, ObjectServer, object_server
 
@@ -27,11 +27,11 @@ class ServedHistory:
         self.read_timeout_s = 5.0
         self.attempts = 3
 
-    def run(self, scenario: Callable[[ArchiveHistory], Awaitable[T]]) -> T:
+    def run(self, scenario: Callable[[GatewayHistory], Awaitable[T]]) -> T:
         """Run a scenario on a history of its own, and close that."""
 
         async def main() -> T:
-            history = ArchiveHistory(
+            history = GatewayHistory(
                 self.archive.table,
                 self.archive.objects,
                 budget_bytes=self.budget_bytes,

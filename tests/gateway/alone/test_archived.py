@@ -221,8 +221,7 @@ async def test_a_client_that_takes_nothing_costs_no_more_than_a_buffer(chunks: C
             client.send(Subscribe(one, one, NAME, FIRST, 1000, {}).to_bytes())
         await asyncio.sleep(1)
         (connection,) = running.server._connections
-        inner = connection._link._transport
-        assert inner is not None
+        inner = connection.client.transport
         largest = max(len(one.data) for one in chunks.chunks)
         assert inner.get_write_buffer_size() <= (1 << 20) + 2 * largest
         transport.resume_reading()

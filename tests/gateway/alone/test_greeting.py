@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from coldstream.gateway.alone.connection import MAX_QUESTIONS
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.frames.answers import (
@@ -119,7 +120,7 @@ async def test_who_does_not_log_in_in_time_is_let_go(archive: DirectArchive) -> 
     async with running_alone(archive, options=options) as alone, RawClient.connected(alone.port) as client:
         await client.greet()
         assert await client.is_closed()
-        assert len(alone.server) == 0
+        assert alone.server.open_connections == 0
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,5 @@ async def test_who_reads_no_answers_is_not_read_from(archive: DirectArchive) -> 
             client.send(frame)
         await asyncio.sleep(1.5)
         (connection,) = alone.server._connections
-        transport = connection._link._transport
-        assert transport is not None
-        assert transport.get_write_buffer_size() < 3 << 20
-        assert len(connection._tasks) <= 64
+        assert connection.client.transport.get_write_buffer_size() < 3 << 20
+        assert len(connection._queue) <= MAX_QUESTIONS

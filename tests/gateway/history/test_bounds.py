@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coldstream.errors import UnavailableError
-from coldstream.gateway.history.bounds import NAMES_KEPT_S, KnownStream, SharedAnswers, find_stream
+from coldstream.gateway.history.bounds import NAMES_KEPT_S, KeptAnswers, KnownStream, find_stream
 from coldstream.gateway.history.port import StreamBounds
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import Offset
@@ -73,7 +73,7 @@ def test_one_question_answers_all_who_ask_meanwhile() -> None:
             await go.wait()
             return len(asked)
 
-        answers = SharedAnswers(ask, kept_s=60)
+        answers = KeptAnswers(ask, kept_s=60)
         waits = [asyncio.ensure_future(answers.get("a")) for _ in range(100)]
         await asyncio.sleep(0)
         waits[0].cancel()
@@ -96,7 +96,7 @@ def test_fresh_means_a_question_that_began_after_it_was_asked_for() -> None:
             await began[-1].wait()
             return number
 
-        answers = SharedAnswers(ask, kept_s=60)
+        answers = KeptAnswers(ask, kept_s=60)
         first = asyncio.ensure_future(answers.get("a"))
         await asyncio.sleep(0)
         fresh = [asyncio.ensure_future(answers.get("a", fresh=True)) for _ in range(3)]
@@ -122,7 +122,7 @@ def test_an_error_is_raised_to_all_who_wait_and_not_kept() -> None:
                 raise errors.pop()
             return 7
 
-        answers = SharedAnswers(ask, kept_s=60)
+        answers = KeptAnswers(ask, kept_s=60)
         waits = [asyncio.ensure_future(answers.get("a")) for _ in range(3)]
         results = await asyncio.gather(*waits, return_exceptions=True)
         assert [type(one) for one in results] == [UnavailableError] * 3
@@ -139,7 +139,7 @@ def test_no_more_answers_are_kept_than_it_is_told() -> None:
             asked.append(key)
             return key
 
-        answers = SharedAnswers(ask, kept_s=60, most=2)
+        answers = KeptAnswers(ask, kept_s=60, most=2)
         for key in (1, 2, 3, 3, 1):
             assert await answers.get(key) == key
         assert asked == [1, 2, 3, 1]
@@ -153,7 +153,7 @@ def test_close_releases_whoever_waits() -> None:
             await asyncio.sleep(3600)
             return 1
 
-        answers = SharedAnswers(ask, kept_s=60)
+        answers = KeptAnswers(ask, kept_s=60)
         waiting = asyncio.ensure_future(answers.get("a"))
         await asyncio.sleep(0)
         answers.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.budget import IDLE_S, BudgetShare, MemoryBudget
+from coldstream.gateway.history.budget import IDLE_S, BudgetShare, ReadingBudget
 from coldstream.read.http import ClosedError
 
 
@@ -20,9 +20,9 @@ class Clock:
         return self.at
 
 
-def budget_of(total: int, clock: Callable[[], float] | None = None) -> tuple[MemoryBudget, GatewayFigures]:
+def budget_of(total: int, clock: Callable[[], float] | None = None) -> tuple[ReadingBudget, GatewayFigures]:
     figures = GatewayFigures()
-    return MemoryBudget(total, figures, clock or Clock()), figures
+    return ReadingBudget(total, figures, clock or Clock()), figures
 
 
 def stubborn(_: bool) -> None:  # noqa: FBT001  the budget's
@@ -138,5 +138,22 @@ def test_who_leaves_or_is_cancelled_waits_no_more_and_blocks_nobody() -> None:
         budget.leave(holder)
         await asyncio.wait_for(waits[2], 5)
         assert shares[2].held_bytes == 10
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_large_range_is_not_overtaken_by_those_who_read_ahead() -> None:
+    async def scenario() -> None:
+        budget, _ = budget_of(100)
+        holders = [budget.join(stubborn) for _ in range(2)]
+        assert all(budget.take(holder, 20) for holder in holders)
+        large = budget.join(stubborn)
+        waiting = asyncio.ensure_future(budget.wait(large, 500))
+        await asyncio.sleep(0)
+        assert not budget.take(holders[0], 1)
+        for holder in holders:
+            budget.give(holder, 20)
+        await asyncio.wait_for(waiting, 5)
+        assert budget.used_bytes == 500
 
     asyncio.run(scenario())

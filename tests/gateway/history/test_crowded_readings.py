@@ -9,7 +9,7 @@ import pytest
 
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history import reading as reading_module
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import History
 from coldstream.units import Offset
 from tests.support.archive import STREAM
@@ -44,7 +44,7 @@ def test_a_hundred_readings_get_on_within_the_budget(served: ServedHistory) -> N
     seen: list[int] = []
 
     async def main() -> list[list[int]]:
-        history = ArchiveHistory(served.archive.table, served.archive.objects, budget_bytes=8000, figures=figures)
+        history = GatewayHistory(served.archive.table, served.archive.objects, budget_bytes=8000, figures=figures)
         found = await asyncio.gather(*(read_slowly(history, seen, figures) for _ in range(100)))
         await history.close()
         return found
@@ -57,7 +57,7 @@ def test_a_hundred_readings_get_on_within_the_budget(served: ServedHistory) -> N
 def test_a_paused_reading_asks_for_nothing_more_and_gives_way(served: ServedHistory) -> None:
     async def main() -> None:
         figures = GatewayFigures()
-        history = ArchiveHistory(served.archive.table, served.archive.objects, budget_bytes=4000, figures=figures)
+        history = GatewayHistory(served.archive.table, served.archive.objects, budget_bytes=4000, figures=figures)
         paused = []
         for _ in range(12):
             reading = history.read(*NAMES, STREAM.incarnation, Offset(0))
@@ -84,7 +84,7 @@ def test_hanging_gets_hold_up_no_other_reading_however_many_there_are(served: Se
     served.server.faults = lambda get: None if get.key == last else Fault(stall_s=60)
 
     async def main() -> None:
-        history = ArchiveHistory(served.archive.table, served.archive.objects, read_timeout_s=60)
+        history = GatewayHistory(served.archive.table, served.archive.objects, read_timeout_s=60)
         hanging = [history.read(*NAMES, STREAM.incarnation, Offset(0)) for _ in range(60)]
         waits = [asyncio.ensure_future(anext(reading)) for reading in hanging]
         while len(served.server.gets) < len(hanging):  # noqa: ASYNC110  the server has no such event

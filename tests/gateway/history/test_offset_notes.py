@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coldstream.errors import CorruptionError, UnavailableError
+from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history import offset_notes
 from coldstream.gateway.history.calls import CallThreads
 from coldstream.gateway.history.offset_notes import OffsetNotes
@@ -41,12 +42,16 @@ async def archived(_: str, stream: str) -> Incarnation | None:
     return STREAM.incarnation if stream == "orders" else None
 
 
-def run(scenario: Callable[[OffsetNotes, SlowTable], Awaitable[None]], **options: Any) -> SlowTable:
+def run(
+    scenario: Callable[[OffsetNotes, SlowTable], Awaitable[None]],
+    figures: GatewayFigures | None = None,
+    **options: Any,
+) -> SlowTable:
     table = SlowTable()
 
     async def main() -> None:
         calls = CallThreads("test", 4)
-        notes = OffsetNotes(table, calls, archived, **options)
+        notes = OffsetNotes(table, calls, archived, figures or GatewayFigures(), **options)
         try:
             await asyncio.wait_for(scenario(notes, table), 30)
         finally:
@@ -88,14 +93,19 @@ def test_it_is_written_without_a_flush_and_then_not_again_for_a_while() -> None:
     assert run(scenario, write_every_s=0.5).writes == 2
 
 
-def test_a_write_that_fails_is_tried_again() -> None:
+def test_a_write_that_fails_is_tried_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(notes: OffsetNotes, table: SlowTable) -> None:
         table.errors = [UnavailableError("away"), UnavailableError("away")]
         notes.note(KEY, Offset(7))
         await notes.flush()
-        assert notes.failures == 2
 
-    assert stored(run(scenario)) == 7
+    figures = GatewayFigures()
+    with caplog.at_level("WARNING"):
+        assert stored(run(scenario, figures)) == 7
+    assert figures.archive_failures_total == {"unavailable": 2}
+    assert [record.message for record in caplog.records if record.name == offset_notes.__name__] == [
+        "offset of 'app' for stream 'orders' in vhost '/' is not stored: away"
+    ]
 
 
 def test_one_that_can_never_be_written_is_dropped_and_holds_up_no_other() -> None:

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from coldstream.errors import ObjectNotFoundError
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import StreamBounds
 from coldstream.gateway.history.stored_offsets import StoredOffset, read_offset, write_offset
 from coldstream.local.deployment import table_parameters
@@ -50,7 +50,7 @@ def test_it_is_read_byte_for_byte_and_its_offsets_are_kept(opened: OpenArchive) 
     archive = filled(opened)
 
     async def main() -> None:
-        history = ArchiveHistory(opened.table, opened.objects)
+        history = GatewayHistory(opened.table, opened.objects)
         assert await history.bounds("/", "orders") == StreamBounds(STREAM.incarnation, Offset(0), Offset(1500))
         assert await history.attach("/", "orders", AtTimestamp(TimestampMs(500_001))) == 505
         assert await history.streams("/") == ("orders",)
@@ -59,7 +59,7 @@ def test_it_is_read_byte_for_byte_and_its_offsets_are_kept(opened: OpenArchive) 
         assert found == [chunk.data for chunk in archive.chunks]
         history.note_offset("/", "orders", "app", Offset(77))
         await history.close()
-        again = ArchiveHistory(opened.table, opened.objects)
+        again = GatewayHistory(opened.table, opened.objects)
         assert await again.stored_offset("/", "orders", "app") == 77
         await again.close()
 

@@ -116,7 +116,7 @@ def asked(frames: Iterable[bytes]) -> Iterator[tuple[object, ...]]:
                 yield "kept", 3, frame[7], frame
 
 
-EXPECTED = b"".join(filter(passed, FRAMES))
+EXPECTED = b"".join(frame for frame in FRAMES if passed(frame))
 ASKED = list(asked(FRAMES))
 
 

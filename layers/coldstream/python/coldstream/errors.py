@@ -19,6 +19,7 @@
     │   ├── OtherClusterError      a stream that another cluster announced first
     │   └── ReservedNameError      a sharded stream has this name; only `coldstream shards` changes those
     ├── BadFrameError              a frame that breaks the stream protocol; its connection ends
+    │   └── FrameTooLargeError     a frame that is larger than was agreed
     ├── ClosedLinkError            a connection of the gateway has ended under a call that waited for it
     ├── NotFoundError              the thing asked for does not exist
     │   ├── StreamNotFoundError    no such stream, or no such incarnation
@@ -192,6 +193,10 @@ class ReservedNameError(InvalidInputError):
 
 class BadFrameError(ColdstreamError):
     """A frame that breaks the stream protocol. The connection it came from has to end."""
+
+
+class FrameTooLargeError(BadFrameError):
+    """A frame that is larger than was agreed, or than anybody has a use for."""
 
 
 class ClosedLinkError(ColdstreamError):

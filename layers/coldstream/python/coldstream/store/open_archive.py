@@ -25,7 +25,10 @@ class OpenArchive:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ, connections: int = CONNECTIONS) -> OpenArchive:
-        """Open the archive of COLDSTREAM_*. Costs no request. Raises InvalidSettingError."""
+        """Open the archive of COLDSTREAM_*. Costs no request. Raises InvalidSettingError.
+
+        `connections` are kept to each of table and bucket; a thread beyond them makes and drops its own.
+        """
         settings = Settings.from_environment(environment)
         objects = S3Objects(settings.bucket, connections=connections)
-        return cls(settings, DynamoTable(settings.table), objects, Keys(settings.prefix))
+        return cls(settings, DynamoTable(settings.table, connections=connections), objects, Keys(settings.prefix))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coldstream.errors import ColdstreamError
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.consumer_turns import TurnSeat
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.peer import AlonePeer
@@ -56,7 +57,7 @@ class AloneConsumers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    async def subscribe(self, body: bytes) -> None:
+    async def subscribe(self, body: FrameBody) -> None:
         """Subscribe, and answer. Raises what `code_of` knows."""
         asked = Subscribe.from_body(body)
         self._questions.check(Right.READ, asked.stream)
@@ -96,7 +97,7 @@ class AloneConsumers:
         held.seat = seat
         made.may_send = lambda: self._parts.turns.may_send(seat)
 
-    def credit(self, body: bytes) -> None:
+    def credit(self, body: FrameBody) -> None:
         """Take credit; answered only if there is no such subscription."""
         asked = Credit.from_body(body)
         held = self._by_id.get(asked.subscription_id)
@@ -107,7 +108,7 @@ class AloneConsumers:
         else:
             held.subscription.add_credit(asked.credit)
 
-    def unsubscribe(self, body: bytes) -> None:
+    def unsubscribe(self, body: FrameBody) -> None:
         """End a subscription, and answer."""
         asked = Unsubscribe.from_body(body)
         held = self._by_id.get(asked.subscription_id)
@@ -116,7 +117,7 @@ class AloneConsumers:
             self._forget(held)
         self._peer.send(plain_answer(Key.UNSUBSCRIBE, asked.correlation_id, code))
 
-    def updated(self, body: bytes) -> None:
+    def updated(self, body: FrameBody) -> None:
         """Take the answer to a ConsumerUpdate; one that nobody waits for is nothing."""
         answer = ConsumerUpdateAnswer.from_body(body)
         waiting = self._updates.pop(answer.correlation_id, None)
@@ -160,7 +161,6 @@ class AloneConsumers:
     def _ended(self, held: HeldSubscription, err: ColdstreamError) -> None:
         assert held.subscription is not None
         stream = held.subscription.stream.name
-        self._peer.figures.gaps_total["error"] += 1
         _LOG.error(
             "ended a subscription",
             extra={"stream": stream, "subscription": held.id, "user": self._peer.user, "error": str(err)},

@@ -18,6 +18,7 @@ from enum import Enum, auto
 from typing import Any
 
 from coldstream.errors import BadFrameError
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.logins import Logins
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.frames.answers import OpenAnswer, PeerPropertiesAnswer, SaslHandshakeAnswer, plain_answer
@@ -68,7 +69,7 @@ class Greeting:
         self._agreed = agreed
         self._leave = leave
 
-    def frame(self, key: int, body: bytes) -> None:
+    def frame(self, key: int, body: FrameBody) -> None:
         """Take a frame. Raises BadFrameError for one that has no place here."""
         peer, options = self._peer, self._peer.options
         match (self.step, key):

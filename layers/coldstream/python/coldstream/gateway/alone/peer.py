@@ -10,6 +10,7 @@ from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.ports import ClientLink
+from coldstream.live.subscription import Place
 from coldstream.web.access_tokens import Right
 
 
@@ -27,15 +28,17 @@ class PausableLink(ClientLink, Protocol):
 
 @dataclass(slots=True)
 class AlonePeer:
-    """A client. `versions` are the greatest that it knows of each key, as far as it has told."""
+    """A client: its `address`, without the port; `advertised` is where it is told to find every stream.
+
+    `versions` are the greatest that it knows of each key, as far as it has told.
+    """
 
     link: PausableLink
     address: str
+    advertised: Place
     options: AloneOptions
     permissions: StreamPermissions
     figures: GatewayFigures
-    advertised: tuple[str, int] = ("localhost", 0)
-    """Where the client is told to find every stream."""
     user: str = ""
     vhost: str = ""
     versions: dict[int, int] = field(default_factory=dict)
@@ -51,5 +54,4 @@ class AlonePeer:
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
-        self.figures.bytes_to_clients_total += len(frame)
         self.link.send(frame)

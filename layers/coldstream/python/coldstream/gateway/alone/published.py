@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from coldstream.errors import BadFrameError
 from coldstream.format.entry import SIMPLE_HEADER, SUB_BATCH_HEADER
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.frames.frame import KEY_BYTES
 
 _HEAD = struct.Struct(">Bi")  # publisher id, count
@@ -37,9 +38,9 @@ class PublishedEntry:
     records: int
 
 
-def parse_publish(body: bytes, version: int) -> tuple[int, list[PublishedEntry]]:
+def parse_publish(body: FrameBody, version: int) -> tuple[int, list[PublishedEntry]]:
     """Return publisher and entries of what follows the length of a Publish. Raises BadFrameError."""
-    view = memoryview(body)
+    view = body
     try:
         publisher_id, count = _HEAD.unpack_from(view, KEY_BYTES)
         at = KEY_BYTES + _HEAD.size

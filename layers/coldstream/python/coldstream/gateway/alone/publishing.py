@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from coldstream.errors import ColdstreamError, InvalidInputError, StreamClosedError
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.direct_host import DirectHost, OpenDirect
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.alone.published import PublishedEntry, parse_publish
@@ -96,6 +97,11 @@ class AlonePublishers:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    @property
+    def is_pending(self) -> bool:
+        """Tell whether anything is published that is neither confirmed nor refused."""
+        return bool(self._pending_bytes)
+
     def has(self, publisher_id: int) -> bool:
         """Tell whether a publisher has an id."""
         return publisher_id in self._by_id
@@ -145,7 +151,7 @@ class AlonePublishers:
         self._forget(publisher)
         return True
 
-    def publish(self, body: bytes, version: int) -> None:
+    def publish(self, body: FrameBody, version: int) -> None:
         """Take a Publish. Raises BadFrameError."""
         publisher_id, entries = parse_publish(body, version)
         publisher = self._by_id.get(publisher_id)
@@ -155,7 +161,6 @@ class AlonePublishers:
         size_bytes = _cost(entries)
         self._pending_bytes += size_bytes
         self._budget.take(size_bytes)
-        self._peer.figures.bytes_from_clients_total += len(body)
         if publisher.gathered and len(publisher.gathered) + len(entries) > MAX_BATCH_ENTRIES:
             self._append_gathered(publisher)
         publisher.gathered += entries

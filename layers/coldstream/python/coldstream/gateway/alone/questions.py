@@ -15,6 +15,7 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
+from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.alone.served_stream import ServedStream
@@ -104,7 +105,7 @@ class AloneQuestions:
         """Streams that the client may read and that were there."""
 
     @property
-    def by_key(self) -> dict[int, Callable[[bytes], Awaitable[None]]]:
+    def by_key(self) -> dict[int, Callable[[FrameBody], Awaitable[None]]]:
         """Return what answers which key."""
         return {
             Key.METADATA: self.metadata,
@@ -146,14 +147,14 @@ class AloneQuestions:
         if not (await self.existing(name)).is_direct:
             raise AloneRefusalError(Code.ACCESS_REFUSED, f"{name!r} is a broker's stream, and is read only here")
 
-    def exchange(self, body: bytes) -> None:
+    def exchange(self, body: FrameBody) -> None:
         """Take and tell which versions are known. In the order of the keys, as clients look one up by its place."""
         asked = ExchangeCommandVersions.from_body(body)
         self._peer.versions = {key: greatest for key, _, greatest in asked.commands}
         commands = tuple((int(key), *VERSIONS[key]) for key in sorted(VERSIONS))
         self._peer.send(ExchangeCommandVersionsAnswer(asked.correlation_id, Code.OK, commands).to_bytes())
 
-    async def metadata(self, body: bytes) -> None:
+    async def metadata(self, body: FrameBody) -> None:
         """Tell that every stream is here."""
         asked = Metadata.from_body(body)
         streams = []
@@ -171,7 +172,7 @@ class AloneQuestions:
         except InvalidInputError:
             return False
 
-    async def query_offset(self, body: bytes) -> None:
+    async def query_offset(self, body: FrameBody) -> None:
         """Return a stored offset."""
         asked = QueryOffset.from_body(body)
         await self.readable(asked.stream)
@@ -192,7 +193,7 @@ class AloneQuestions:
         await self.readable(asked.stream)
         self.store_offset(asked)
 
-    async def stream_stats(self, body: bytes) -> None:
+    async def stream_stats(self, body: FrameBody) -> None:
         """Return the figures of a stream."""
         asked = StreamStats.from_body(body)
         found = await (await self.readable(asked.stream)).figures()
@@ -201,13 +202,13 @@ class AloneQuestions:
         figures = tuple(zip(names, map(int, numbers), strict=True))
         self._peer.send(StreamStatsAnswer(asked.correlation_id, Code.OK, figures).to_bytes())
 
-    async def resolve(self, body: bytes) -> None:
+    async def resolve(self, body: FrameBody) -> None:
         """Return where a spec attaches."""
         asked = ResolveOffsetSpec.from_body(body)
         at = await (await self.readable(asked.stream)).attach(asked.spec or FIRST)
         self._peer.send(ResolveOffsetSpecAnswer(asked.correlation_id, Code.OK, AtOffset(at)).to_bytes())
 
-    async def partitions(self, body: bytes) -> None:
+    async def partitions(self, body: FrameBody) -> None:
         """Return the partitions of a super stream."""
         asked = Partitions.from_body(body)
         found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream)
@@ -216,7 +217,7 @@ class AloneQuestions:
         streams = tuple(one.stream for one in found)
         self._peer.send(PartitionsAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
 
-    async def route(self, body: bytes) -> None:
+    async def route(self, body: FrameBody) -> None:
         """Return the partitions that a binding key leads to."""
         asked = Route.from_body(body)
         found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream)
@@ -225,7 +226,7 @@ class AloneQuestions:
         streams = tuple(one.stream for one in found if one.binding_key == asked.routing_key)
         self._peer.send(RouteAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
 
-    async def create(self, body: bytes) -> None:
+    async def create(self, body: FrameBody) -> None:
         """Create a direct stream, if that is allowed. Arguments are a broker's, and mean nothing here."""
         asked = Create.from_body(body)
         self.check(Right.WRITE, asked.stream)
@@ -237,7 +238,7 @@ class AloneQuestions:
         await self._parts.history.bounds(self._peer.vhost, asked.stream, fresh=True)
         self._peer.send(plain_answer(Key.CREATE, asked.correlation_id, Code.OK))
 
-    async def delete(self, body: bytes) -> None:
+    async def delete(self, body: FrameBody) -> None:
         """Delete a direct stream, if streams are created here, too."""
         asked = Delete.from_body(body)
         await self.writable(asked.stream)
@@ -248,12 +249,12 @@ class AloneQuestions:
         await self._parts.history.bounds(self._peer.vhost, asked.stream, fresh=True)
         self._peer.send(plain_answer(Key.DELETE, asked.correlation_id, Code.OK))
 
-    async def create_super_stream(self, body: bytes) -> None:
+    async def create_super_stream(self, body: FrameBody) -> None:
         """Refuse: `coldstream shards` makes super streams."""
         asked = CreateSuperStream.from_body(body)
         raise AloneRefusalError(Code.ACCESS_REFUSED, f"{asked.name!r}: super streams are not created here")
 
-    async def delete_super_stream(self, body: bytes) -> None:
+    async def delete_super_stream(self, body: FrameBody) -> None:
         """Refuse."""
         asked = DeleteSuperStream.from_body(body)
         raise AloneRefusalError(Code.ACCESS_REFUSED, f"{asked.name!r}: super streams are not deleted here")

@@ -140,7 +140,6 @@ class AloneSubscription:
             figures = self._peer.figures
             figures.archive_chunks_total += 1
             figures.archive_bytes_total += len(chunk.delivered)
-            figures.bytes_to_clients_total += len(head) + len(chunk.delivered)
             link.send(head, chunk.delivered)
             self._at = chunk.next_offset
 

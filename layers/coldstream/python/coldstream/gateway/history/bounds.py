@@ -61,7 +61,7 @@ def _bounds_of(head: Head) -> StreamBounds | None:
     return None if appender is None else StreamBounds(incarnation, appender.first, appender.first, is_direct=True)
 
 
-class SharedAnswers(Generic[Key, Value]):
+class KeptAnswers(Generic[Key, Value]):
     """Answers to questions that cost requests, each kept for `kept_s`, at most `most` of them.
 
     However many ask at a time, one question is under way. Whoever stops waiting does not end it for the others. Errors

@@ -40,7 +40,7 @@ class BudgetShare:
     held_bytes: int = 0
 
 
-class MemoryBudget:
+class ReadingBudget:
     """The budget: `total_bytes` of chunks, for one event loop, whose clock is `now`. `figures` gets what is used."""
 
     def __init__(self, total_bytes: int, figures: GatewayFigures, now: Callable[[], float] = time.monotonic) -> None:
@@ -81,6 +81,8 @@ class MemoryBudget:
         if share not in self._shares:
             return False
         is_first = share.held_bytes == 0
+        if self._waiting and not is_first:
+            return False  # or one that waits for a large range would do so for as long as others read on
         limit = self.total_bytes if is_first else int(self.total_bytes * _AHEAD)
         if self.used_bytes + size > limit and (is_first or share.held_bytes + size <= self.fair_bytes):
             self._make_room(share, size, limit)

@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coldstream.errors import ColdstreamError
+from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.calls import CallThreads
+from coldstream.gateway.history.failures import count_failure
 from coldstream.gateway.history.stored_offsets import StoredOffset, write_offset
 from coldstream.manifest.stream import Incarnation
 from coldstream.retry import Backoff
@@ -25,6 +27,7 @@ WRITE_EVERY_S = 5.0
 MOST_NOTES = 20_000
 """References that are kept, pending ones and those whose revision is known; 300 bytes each."""
 
+WARN_EVERY_S = 60.0
 AT_A_TIME = 8
 FLUSH_S = 10.0
 
@@ -33,7 +36,7 @@ NoteKey = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class _Note:
+class _PendingNote:
     offset: Offset
     at: TimestampMs
     due: float
@@ -51,6 +54,7 @@ class OffsetNotes:
         table: ManifestTable,
         calls: CallThreads,
         incarnation: Callable[[str, str], Awaitable[Incarnation | None]],
+        figures: GatewayFigures,
         *,
         write_every_s: float = WRITE_EVERY_S,
         now: Callable[[], TimestampMs] = now_ms,
@@ -58,15 +62,16 @@ class OffsetNotes:
         self._table = table
         self._calls = calls
         self._incarnation = incarnation
+        self._figures = figures
         self._write_every_s = write_every_s
         self._now = now
-        self._pending: OrderedDict[NoteKey, _Note] = OrderedDict()
-        self._writing: dict[NoteKey, _Note] = {}
+        self._pending: OrderedDict[NoteKey, _PendingNote] = OrderedDict()
+        self._writing: dict[NoteKey, _PendingNote] = {}
         self._written: OrderedDict[NoteKey, tuple[float, StoredOffset]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._is_flushing = False
-        self.failures: int = 0
+        self._silent_until = 0.0
 
     def note(self, key: NoteKey, offset: Offset) -> None:
         """Note an offset: it takes the place of the one before, whichever is greater."""
@@ -79,10 +84,10 @@ class OffsetNotes:
         now = asyncio.get_running_loop().time()
         # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
         due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
-        self._pending[key] = _Note(offset, at, due)
+        self._pending[key] = _PendingNote(offset, at, due)
         while len(self._pending) > MOST_NOTES:
-            (vhost, stream, reference), _ = self._pending.popitem(last=False)
-            log.warning("offset of %r for stream %r in vhost %r is not stored: too many wait", reference, stream, vhost)
+            dropped, _ = self._pending.popitem(last=False)
+            self._warn(f"offset of {dropped[2]!r} for stream {dropped[1]!r} is not stored: too many wait")
         self._changed.set()
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
@@ -155,14 +160,21 @@ class OffsetNotes:
                 while len(self._written) > MOST_NOTES:
                     self._written.popitem(last=False)
         except ColdstreamError as err:
-            self.failures += 1
-            log.warning("offset of %r for stream %r in vhost %r is not stored yet: %s", reference, stream, vhost, err)
+            count_failure(self._figures, err)
+            self._warn(f"offset of {reference!r} for stream {stream!r} in vhost {vhost!r} is not stored: {err}")
             if err.retryable:
                 self._pending.setdefault(key, note)
             return not err.retryable
         finally:
             del self._writing[key]
         return True
+
+    def _warn(self, what: str) -> None:
+        """Log a failure, once a minute: without a permission, say, each of thousands would fail every five seconds."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            self._silent_until = now + WARN_EVERY_S
+            log.warning("%s", what)
 
     def _revision(self, key: NoteKey, incarnation: Incarnation) -> int:
         written = self._written.get(key)

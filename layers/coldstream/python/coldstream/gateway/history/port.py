@@ -61,8 +61,9 @@ class ChunkReading(Protocol):
     `bounds` again. It raises GapError where the archive has a hole; a new reading from its `next_offset` goes on.
     UnavailableError comes after bounded retries; a new reading from the last chunk's next offset goes on.
 
-    A chunk's views are good until the next one is taken: then their memory may count as free. Whoever takes no more
-    chunks stops the requests to the archive. `close` returns at once, and an iteration that waits then ends.
+    A chunk's views share megabytes with other chunks, which count as free once the next is taken, or if others need the
+    memory while nobody takes: let go of a chunk before you wait for anything else. Whoever takes no more chunks stops
+    the requests to the archive. `close` returns at once, and an iteration that waits then ends.
     """
 
     async def __aenter__(self) -> Self:

@@ -18,8 +18,10 @@ from typing import Self, TypeVar
 
 from coldstream.errors import BadSequenceError, ColdstreamError, CorruptionError, GapError, ObjectNotFoundError
 from coldstream.format.chunk import Chunk
-from coldstream.gateway.history.budget import MemoryBudget
+from coldstream.gateway.figures import GatewayFigures
+from coldstream.gateway.history.budget import ReadingBudget
 from coldstream.gateway.history.calls import CallThreads
+from coldstream.gateway.history.failures import count_failure
 from coldstream.manifest.entry import Encoding, Gap
 from coldstream.manifest.stream import StreamId
 from coldstream.read.http import ClosedError
@@ -43,18 +45,22 @@ AHEAD_BYTES = 64 * MIB
 """What one reading holds at most, however much the budget has."""
 
 PLANNED = 32
-"""Slices that are planned at a time. The plan's own pages are longer, and cost the requests."""
+"""Slices that are planned at a time."""
+
+PAGE_ENTRIES = 16
+"""Fragments of one Query: a thousand readings have a page each in memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveAccess:
+class ReadingParts:
     """What readings share: the table, how the bucket is reached by one of them, threads for each, and the memory."""
 
     table: ManifestReads
     objects: Callable[[], PresignedReads]
     lookups: CallThreads
     fetches: CallThreads
-    budget: MemoryBudget
+    budget: ReadingBudget
+    figures: GatewayFigures
 
 
 @dataclass(slots=True)
@@ -66,16 +72,16 @@ class _Fetch:
     task: asyncio.Task[Iterator[Chunk]]
 
 
-class ArchiveReading:
+class PlannedReading:
     """Implement `ChunkReading` for `stream`, from `start` up to `end`. `ended` is called once, when it is closed."""
 
     def __init__(
         self,
-        access: ArchiveAccess,
+        access: ReadingParts,
         stream: StreamId,
         start: Offset,
         end: Offset | None,
-        ended: Callable[[ArchiveReading], None],
+        ended: Callable[[PlannedReading], None],
     ) -> None:
         self._access = access
         self._stream = stream
@@ -138,6 +144,8 @@ class ArchiveReading:
             return None
         self._is_attached = True
         self._at = header.next_offset
+        # With each: a slice of small chunks may be taken from for long.
+        self._access.budget.touch(self._share)
         return chunk
 
     def close(self) -> None:
@@ -194,7 +202,6 @@ class ArchiveReading:
     def _turn_to_next(self) -> None:
         """Make the slice that is fetched the current one, and start what may be fetched instead."""
         self._release()
-        self._access.budget.touch(self._share)
         self._current = self._fetches.popleft()
         self._chunks = self._current.task.result()
         self._window = min(2 * self._window, MOST_FETCHES)
@@ -213,6 +220,7 @@ class ArchiveReading:
 
     def _fail(self, err: ColdstreamError) -> None:
         """End the reading with an error, which whoever waits for a chunk gets."""
+        count_failure(self._access.figures, err)
         self._start_over()
         self._failure = err
 
@@ -304,6 +312,7 @@ class ArchiveReading:
                 self._end,
                 exactly=True,
                 slice_bytes=max(LEAST_SLICE_BYTES, min(fair // MOST_FETCHES, MOST_SLICE_BYTES)),
+                page_entries=PAGE_ENTRIES,
             )
         plan = self._plan
         return await self._access.lookups(lambda: list(islice(plan, PLANNED)))

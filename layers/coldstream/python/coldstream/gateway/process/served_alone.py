@@ -46,11 +46,9 @@ async def open_alone(
                 figures=figures,
             )
         )
-        server = AloneServer(parts)
-        # First of all at the end: connections are cut off before what they use is closed.
-        stack.push_async_callback(server.drain, 0.0)
         context = None if certificate is None else certificate.context
-        await server.listen_on(listen_at(options.listen), ssl_context=context)
+        # First of all at the end: connections are cut off before what they use is closed.
+        server = await stack.enter_async_context(AloneServer(parts, tls=context, bound=listen_at(options.listen)))
         return ServedAlone(server, history, figures, certificate, stack.pop_all())
 
 
@@ -124,7 +122,8 @@ class ServedAlone:
             self._certificate.reload()
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
-        """Return the subscriptions that are furthest behind, and bring the lag up to date."""
+        """Return the subscriptions that are furthest behind, and bring lag and bytes up to date."""
+        self._server.refresh()
         return coldest_rows(self._figures, count)
 
     async def archive_problem(self) -> str | None:

@@ -88,7 +88,8 @@ class ServedProxy:
             self._certificate.reload()
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
-        """Return the cold subscriptions that are furthest behind, and bring the lag up to date."""
+        """Return the cold subscriptions that are furthest behind, and bring lag and bytes up to date."""
+        self._server.refresh()
         return coldest_rows(self._figures, count)
 
     async def archive_problem(self) -> str | None:

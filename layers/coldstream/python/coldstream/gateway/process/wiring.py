@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.served import Served
 from coldstream.gateway.process.served_alone import open_alone
@@ -19,7 +19,7 @@ async def open_served(options: GatewayOptions, figures: GatewayFigures) -> Serve
     """Open the archive of the environment, and listen. Raises InvalidSettingError."""
     certificate = None if options.tls is None else ServerCertificate(options.tls)
     archive = OpenArchive.of_environment(connections=CONNECTIONS)
-    history = ArchiveHistory(
+    history = GatewayHistory(
         archive.table, archive.objects, budget_bytes=options.memory_of_process_bytes, figures=figures
     )
     try:

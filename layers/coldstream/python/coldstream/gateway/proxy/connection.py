@@ -120,7 +120,7 @@ class ProxiedConnection:
     def broken(self, side: ConnectionSide, code: Code, reason: str) -> None:
         """End after a frame that cannot be."""
         who = "the client" if side is self.client else "the broker"
-        self._session.end_for(f"{who} broke the protocol: {reason}" if code == Code.UNKNOWN_FRAME else reason)
+        self._session.end_for(f"{who} broke the protocol: {reason}" if code != Code.INTERNAL_ERROR else reason)
         if side is not self.client:
             self._parts.figures.broker_failures_total += 1
         if self._is_closing:

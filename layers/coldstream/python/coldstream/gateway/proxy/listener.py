@@ -1,4 +1,4 @@
-"""`GatewayListener`: listens for clients and keeps their connections, whatever is behind them: a broker or the archive."""
+"""Listens for clients and keeps their connections, whatever is behind them: a broker or the archive."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import math
 import socket
 import ssl
+from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
@@ -156,14 +157,19 @@ class GatewayListener(Generic[Connection]):
             await self._is_empty.wait()
 
     def _accept(self) -> asyncio.BaseProtocol:
+        connection = self._connection(next(self._numbers))
+        # Counted once it is connected: of one that fails to speak TLS nothing more is heard.
+        connection.client.admit = partial(self._admit, connection)
+        return connection.client
+
+    def _admit(self, connection: Connection) -> bool:
         if len(self._connections) >= self._max_connections:
             self._figures.refused_connections_total += 1
-            return _Refusal()
-        connection = self._connection(next(self._numbers))
+            return False
         self._connections.add(connection)
         self._figures.connections += 1
         self._figures.connections_total += 1
-        return connection.client
+        return True
 
     def _over(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -172,10 +178,3 @@ class GatewayListener(Generic[Connection]):
         self._figures.connections -= 1
         if not self._connections:
             self._is_empty.set()
-
-
-class _Refusal(asyncio.Protocol):
-    """Closes a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from coldstream.errors import BadFrameError
+from coldstream.errors import BadFrameError, FrameTooLargeError
 from coldstream.gateway.frames.deliver import DELIVER_HEAD_BYTES
 from coldstream.gateway.frames.frame import KEY_BYTES, LENGTH_BYTES
 from coldstream.gateway.frames.keys import Key
@@ -160,7 +160,8 @@ class FrameScanner:
             elif key in keys:
                 if length > self.max_taken_bytes:
                     outlet.write(view[start:at])
-                    raise BadFrameError(f"a frame of key {key & 0x7FFF} has {length} bytes, of {self.max_taken_bytes}")
+                    too_long = f"a frame of key {key & 0x7FFF} has {length} bytes, of {self.max_taken_bytes}"
+                    raise FrameTooLargeError(too_long)
                 if after <= end:
                     is_taken = taker.take(key, bytes(view[at:after]))
                     if is_taken or outlet.queue:
@@ -183,7 +184,8 @@ class FrameScanner:
         outlet.write(view[start:at])
         length_bytes = int.from_bytes(view[at : at + LENGTH_BYTES])
         if end - at >= LENGTH_BYTES and not KEY_BYTES <= length_bytes <= self.max_frame_bytes:
-            raise BadFrameError(f"a frame of {length_bytes} bytes, of {KEY_BYTES} to {self.max_frame_bytes}")
+            error = FrameTooLargeError if length_bytes > self.max_frame_bytes else BadFrameError
+            raise error(f"a frame of {length_bytes} bytes, of {KEY_BYTES} to {self.max_frame_bytes}")
         self._carried = bytes(view[at:end])
 
     def _keep_or_drop(self, verdict: Verdict, at: int, after: int, end: int) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
-from coldstream.errors import BadFrameError
+from coldstream.errors import BadFrameError, FrameTooLargeError
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.proxy.outlet import Outlet
 from coldstream.gateway.proxy.scanner import FrameScanner
@@ -45,6 +46,7 @@ class ConnectionSide(asyncio.BufferedProtocol):
         "_other",
         "_owner",
         "_scanner",
+        "admit",
         "is_lost",
         "outlet",
         "read_bytes",
@@ -57,6 +59,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
         self._scanner: FrameScanner | None = None
         self._early = b""
         self._early_space: bytearray | None = None
+        self.admit: Callable[[], bool] | None = None
+        """Asked once the socket is connected, by TLS too; if it says no, nobody hears of it."""
         self.is_lost = False
         self.read_bytes = 0
 
@@ -74,7 +78,12 @@ class ConnectionSide(asyncio.BufferedProtocol):
             # Where heartbeats are switched off, nothing else tells that a peer is gone.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.outlet = Outlet(self.transport)
-        self._owner.made(self)
+        admit, self.admit = self.admit, None
+        if admit is not None and not admit():
+            self.is_lost = True
+            transport.close()
+        else:
+            self._owner.made(self)
 
     def join(self, scanner: FrameScanner, other: ConnectionSide) -> None:
         """Begin to read: what comes is scanned, and goes to the other side."""
@@ -104,6 +113,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
         self.read_bytes += nbytes
         try:
             self._scanner.scan(nbytes)
+        except FrameTooLargeError as err:
+            self._owner.broken(self, Code.FRAME_TOO_LARGE, str(err))
         except BadFrameError as err:
             self._owner.broken(self, Code.UNKNOWN_FRAME, str(err))
         except Exception:  # noqa: BLE001  one connection's defect must not end the others
@@ -116,9 +127,10 @@ class ConnectionSide(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever has both sides."""
-        self.is_lost = True
         self.outlet.end()
-        self._owner.lost(self, exc)
+        if not self.is_lost:
+            self.is_lost = True
+            self._owner.lost(self, exc)
 
     def pause_writing(self) -> None:
         """Stop reading on the other side: what it sends finds no place here."""

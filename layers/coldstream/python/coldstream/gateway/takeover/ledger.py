@@ -20,6 +20,6 @@ class CreditLedger:
     upstream: int = 0
     """Chunks that the broker may still send."""
 
-    def owed(self, kept: int, at_most: int) -> int:
-        """Return how many credits to give the broker, so that with `kept` chunks it has `at_most` and the client's."""
-        return max(0, min(self.client, self.limit, at_most) - self.upstream - kept)
+    def owed(self, kept: int) -> int:
+        """Return how many credits to give the broker, of whose chunks so many are kept and not yet sent."""
+        return max(0, min(self.client, self.limit) - self.upstream - kept)

@@ -16,6 +16,7 @@ from typing import TypeVar
 from coldstream.errors import UnavailableError
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
 from coldstream.gateway.takeover.broker_view import BrokerView
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
@@ -26,17 +27,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerStart:
-    """The broker serves it from the beginning. It continues at `expected`, or wherever it likes if that is None."""
+    """The broker serves it from the beginning.
+
+    It continues at `expected`, or wherever it likes if that is None. With `time` it may begin later, too, at the first
+    chunk of that time: if retention has taken what was expected, where that is has to be asked.
+    """
 
     expected: Offset | None = None
+    time: AtTimestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStart:
     """The archive serves offsets `start` up to, not including, `end`, then the broker.
 
-    `witness` is the last archived user chunk. The broker is asked from it on, and proves with it that it has the same
-    stream; None if there is no user chunk.
+    `witness` is the last archived user chunk, None if there is none: with the same one the broker proves that it has
+    the same stream.
     """
 
     incarnation: Incarnation
@@ -47,12 +53,12 @@ class ArchiveStart:
     @property
     def attachment(self) -> OffsetSpec:
         """Where to subscribe at the broker."""
-        return AtOffset(self.end if self.witness is None else Offset(self.witness.header.chunk_id))
+        return AtOffset(self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSurvey:
-    """What there is of a stream. `broker_first` is the first offset at the broker, None if that is not known.
+    """What there is of a stream. `broker_first` is the first offset at the broker, None if nothing is archived.
 
     `archived` is there only if the archive has what lies before.
     """
@@ -64,23 +70,32 @@ class StreamSurvey:
 class Planner:
     """Decides for the streams of one vhost."""
 
-    def __init__(self, view: BrokerView, history: History, vhost: str, question_s: float) -> None:
+    def __init__(self, view: BrokerView, history: History, vhost: str, options: TakeoverOptions) -> None:
         self._view = view
         self._history = history
         self._vhost = vhost
-        self._question_s = question_s
+        self._question_s = options.question_s
+        self._poll_s = options.archive_poll_s
 
-    async def survey(self, stream: str) -> StreamSurvey:
-        """Ask both about a stream.
+    async def survey(self, stream: str, offset: Offset | None = None) -> StreamSurvey:
+        """Ask both about a stream; with `offset`, only as far as it takes to tell who has that.
 
         Raises UnavailableError, CorruptionError, and what `BrokerView` raises for a refusal.
         """
-        bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
+        try:
+            bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
+        except UnavailableError:
+            # While the archive is away, whoever reads what the broker has must not notice.
+            first = None if offset is None else await self._view.first_offset(stream)
+            if first is None or offset is None or first > offset:
+                raise
+            return StreamSurvey(first)
         if bounds is None or bounds.is_direct:
             return StreamSurvey()
         first = await self._view.first_offset(stream)
-        if first is None or first <= bounds.first_offset:
-            return StreamSurvey(first)
+        if first is None or first <= max(bounds.first_offset, offset or 0):
+            # A broker without a chunk has a new stream, or has deleted all but an empty segment: its next chunk tells.
+            return StreamSurvey(first or Offset(0))
         header = await self._view.header(stream, FIRST)
         if header is None:
             # All is deleted but a segment without chunks: the offsets say so, and no chunk is there to tell more.
@@ -106,7 +121,7 @@ class Planner:
             case AtOffset(offset):
                 return max(offset, survey.archived.first_offset)
             case AtTimestamp():
-                return await self._asked(self._history.attach(self._vhost, stream, spec), stream)
+                return await self.attach_at_time(stream, spec, survey.broker_first or Offset(0))
             case _:
                 return survey.archived.first_offset if spec == FIRST else None
 
@@ -114,21 +129,39 @@ class Planner:
         """Decide. Raises as `survey`."""
         if spec is None or spec in (LAST, NEXT):
             return BrokerStart()
-        survey = await self.survey(stream)
+        survey = await self.survey(stream, spec.offset if isinstance(spec, AtOffset) else Offset(0))
         start = await self.attach(stream, spec, survey)
         first, bounds = survey.broker_first, survey.archived
         if bounds is None or start is None or first is None or start >= first:
             # What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
             if isinstance(spec, AtOffset):
                 return BrokerStart(spec.offset)
-            return BrokerStart(first if spec == FIRST else start)
+            return BrokerStart(first, spec if isinstance(spec, AtTimestamp) else None)
         last = await self._asked(self._history.attach(self._vhost, stream, LAST), stream)
         witness = None
         if last is not None:
             witness = await self._asked(self._history.header_at(self._vhost, stream, last), stream)
-        # The archive may have grown since its bounds were asked.
-        end = bounds.tail if witness is None else max(bounds.tail, witness.header.next_offset)
-        return ArchiveStart(bounds.incarnation, start, end, witness)
+        now = await self._asked(self._history.bounds(self._vhost, stream, fresh=True), stream)
+        if now is None or now.incarnation != bounds.incarnation:
+            return await self.plan(stream, spec)  # not all of the answers were of one incarnation
+        return ArchiveStart(now.incarnation, start, now.tail, witness)
+
+    async def attach_at_time(self, stream: str, spec: AtTimestamp, end: Offset) -> Offset | None:
+        """Return where a timestamp attaches in the archive, for a broker that has deleted what lies before `end`.
+
+        Returns None if it is at or after `end`. Raises as `survey`, also if the archive does not reach there.
+        """
+
+        async def found() -> Offset | None:
+            while True:
+                bounds = await self._history.bounds(self._vhost, stream, fresh=True)
+                attached = await self._history.attach(self._vhost, stream, spec)
+                if attached is not None or bounds is None or bounds.tail >= end:
+                    return None if attached is None or attached >= end else attached
+                # It may lie in what agents have not archived yet: soon it is known.
+                await asyncio.sleep(self._poll_s)
+
+        return await self._asked(found(), stream)
 
     async def _asked(self, question: Awaitable[T], stream: str) -> T:
         try:

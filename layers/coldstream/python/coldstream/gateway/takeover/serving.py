@@ -112,6 +112,7 @@ class ArchiveServer:
                         return
                 self._backoff.reset()
                 turn_bytes += self._send(chunk, version)
+                del chunk  # its views keep megabytes alive, for as long as the client gives no credits
                 if turn_bytes >= _TURN_BYTES:
                     turn_bytes = 0
                     await asyncio.sleep(0)

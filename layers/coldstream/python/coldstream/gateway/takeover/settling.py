@@ -17,7 +17,7 @@ from coldstream.gateway.history.port import StreamBounds
 from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.serving import ArchiveServer
-from coldstream.manifest.spec import AtOffset
+from coldstream.manifest.spec import AtTimestamp
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
 
@@ -25,12 +25,18 @@ log = logging.getLogger(__name__)
 
 
 class Settler:
-    """Settles one subscription. `incarnation` is the one that is read out of the archive, None until one was."""
+    """Settles one subscription.
+
+    `incarnation` is the one that is read out of the archive, None until one was. `time` is where the client wants to
+    begin, if that is a time and the broker serves it from the beginning.
+    """
 
     def __init__(self, flow: ChunkFlow, parts: TakeoverParts, server: ArchiveServer) -> None:
         self.incarnation: Incarnation | None = None
+        self.time: AtTimestamp | None = None
         self._flow = flow
         self._view = parts.view
+        self._planner = parts.planner
         self._server = server
         self._history = parts.history
         self._vhost = parts.broker.vhost
@@ -53,7 +59,6 @@ class Settler:
             header = kept.header
             if not flow.is_first(header.chunk_id) and flow.expected is not None:
                 if header.next_offset <= flow.expected:
-                    flow.pass_over(header)
                     flow.queue.popleft()
                     continue
                 if header.chunk_id < flow.expected:
@@ -61,12 +66,16 @@ class Settler:
                         f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} begins within what was"
                         f" sent, up to {flow.expected}"
                     )
-                await self._check_witness(header)
                 if header.chunk_id > flow.expected and kept.number > proven_number:
                     # Taken before the question: the answer proves nothing of what arrives after it was sent.
                     received_number = flow.kept_count
                     if await self._reaches_back_to(flow.expected):
                         proven_number = received_number
+                    elif not flow.is_border and self.time is not None:
+                        attached = await self._planner.attach_at_time(flow.stream, self.time, Offset(header.chunk_id))
+                        flow.expected = Offset(header.chunk_id) if attached is None else attached
+                        self.time = None
+                        continue
                     else:
                         await self._refill(header)
                         continue
@@ -88,33 +97,6 @@ class Settler:
             return False
         return first <= offset
 
-    async def _check_witness(self, header: ChunkHeader) -> None:
-        """Check a log that continues at or after what is expected, but came without the witness.
-
-        Retention may have deleted that, or a filter left it out. Raises IncarnationError.
-        """
-        flow = self._flow
-        witness = flow.witness
-        if witness is None:
-            return
-        try:
-            found = await self._view.header(flow.stream, AtOffset(Offset(witness.header.chunk_id)))
-        except UnavailableError as err:
-            if not err.retryable:
-                raise
-            log.warning("subscription %d: %s; the chunk's epoch alone is compared", flow.number, err)
-            found = None
-        if found is not None and found.chunk_id <= witness.header.chunk_id and not witness.is_of(found):
-            raise IncarnationError(
-                f"stream {flow.stream!r}: the broker's chunk at offset {found.chunk_id} is not the archived one"
-            )
-        if (found is None or found.chunk_id > witness.header.chunk_id) and header.epoch < witness.header.epoch:
-            raise IncarnationError(
-                f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} has epoch {header.epoch},"
-                f" which is older than what was archived before, {witness.header.epoch}"
-            )
-        flow.witness = None
-
     async def _refill(self, header: ChunkHeader) -> None:
         """Send what the archive has up to a kept chunk, and wait, for a while, for what it does not have yet."""
         flow = self._flow
@@ -131,35 +113,54 @@ class Settler:
         since = clock()
         while flow.expected is not None and flow.expected < end:
             before = flow.expected
-            problem = None
+            is_away = False
             try:
-                bounds = await self._history.bounds(self._vhost, flow.stream)
-                if not await self._is_ours(bounds, header):
-                    log.warning(
-                        "subscription %d goes on at offset %d: stream %r, which is not archived, has lost offsets %d to"
-                        " %d to retention, as it may",
-                        flow.number,
-                        end,
-                        flow.stream,
-                        flow.expected,
-                        end - 1,
-                    )
-                    flow.move(end)
+                if not await self._read_between(header, end):
+                    self._accept_loss(end)
                     return
-                if bounds is not None and bounds.tail > flow.expected:
-                    await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
             except UnavailableError as err:
                 if not err.retryable:
                     raise
-                problem = str(err)
+                is_away = True
             if flow.expected != before:
+                if flow.expected < end and await self._reaches_back_to(flow.expected):
+                    return  # tracking chunks are left, which the broker has and no agent may archive for hours
                 since = clock()
                 continue
-            if clock() - since >= self._options.archive_wait_s:
-                reason = problem or "the broker has deleted them, and no agent has archived them in time"
+            if is_away:
+                # Time counts only while the archive answers: what it has must not be given up because it is away.
+                since = clock()
+            elif clock() - since >= self._options.archive_wait_s:
+                reason = "the broker has deleted them, and no agent has archived them in time"
                 self._server.skip(GapError(f"stream {flow.stream!r}", flow.expected, end, reason))
                 return
             await asyncio.sleep(self._options.archive_poll_s)
+
+    async def _read_between(self, header: ChunkHeader, end: Offset) -> bool:
+        """Send what is archived before a kept chunk. Return False if the archive is of another stream, or of none."""
+        flow = self._flow
+        bounds = await self._history.bounds(self._vhost, flow.stream)
+        if not await self._is_ours(bounds, header):
+            return False
+        assert flow.expected is not None
+        if bounds is not None and not flow.is_border and bounds.first_offset > flow.expected:
+            flow.expected = min(bounds.first_offset, end)  # the client has had nothing: there is no gap
+        if bounds is not None and bounds.tail > flow.expected:
+            await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
+        return True
+
+    def _accept_loss(self, end: Offset) -> None:
+        flow = self._flow
+        log.warning(
+            "subscription %d goes on at offset %d: stream %r, which is not archived, has lost offsets %d to %d to"
+            " retention, as it may",
+            flow.number,
+            end,
+            flow.stream,
+            flow.expected,
+            end - 1,
+        )
+        flow.move(end)
 
     async def _is_ours(self, bounds: StreamBounds | None, header: ChunkHeader) -> bool:
         """Tell whether the archive's stream is the one that is delivered. Raises IncarnationError if it was."""

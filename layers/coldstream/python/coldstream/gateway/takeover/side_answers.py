@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 
 from coldstream.errors import ClosedLinkError, ColdstreamError
 from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
@@ -59,17 +60,17 @@ class SideAnswers:
         """Take an answer; False if it is to be passed on. Raises BadFrameError."""
         answer = Answer.from_body(frame[LENGTH_BYTES:])
         question = self._asked.pop((key & ~ANSWER, answer.correlation_id), None)
-        work: Coroutine[None, None, Frame | None]
+        work: Callable[[], Coroutine[None, None, Frame | None]]
         match question:
             case QueryOffset() if answer.code == Code.NO_OFFSET:
-                work = self._stored_offset(question)
+                work = partial(self._stored_offset, question)
             case StreamStats() if answer.code == Code.OK:
-                work = self._figures(question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
+                work = partial(self._figures, question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
             case ResolveOffsetSpec() if answer.code == Code.OK and question.spec not in (None, LAST, NEXT):
-                work = self._resolved(question)
+                work = partial(self._resolved, question)
             case _:
                 return False
-        task = asyncio.ensure_future(self._better(work, frame))
+        task = asyncio.ensure_future(self._better(question, work, frame))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return True
@@ -79,16 +80,28 @@ class SideAnswers:
         for task in self._tasks:
             task.cancel()
 
-    async def _better(self, work: Coroutine[None, None, Frame | None], frame: bytes) -> None:
+    async def _better(
+        self, question: Question, work: Callable[[], Coroutine[None, None, Frame | None]], frame: bytes
+    ) -> None:
         better = None
         try:
             async with asyncio.timeout(self._parts.options.question_s):
-                better = await work
+                better = await work()
         except (ClosedLinkError, ClosedError):
             return
         except (ColdstreamError, TimeoutError) as err:
-            log.warning("the broker's answer is passed on as it is, as the archive cannot tell: %s", err)
+            log.warning("the archive cannot tell anything better than the broker: %s", err)
+            if isinstance(question, QueryOffset) and not await self._has_all(question.stream):
+                # "None is stored" would send the client to another place than where it was: it is to ask again.
+                better = OffsetAnswer(question.correlation_id, Code.STREAM_NOT_AVAILABLE, Offset(0))
         self._parts.client.send(frame if better is None else better.to_bytes())
+
+    async def _has_all(self, stream: str) -> bool:
+        """Tell whether the broker still has the first message, and so every offset that was stored."""
+        try:
+            return await self._parts.view.first_offset(stream) == 0
+        except ColdstreamError:
+            return False
 
     async def _stored_offset(self, question: QueryOffset) -> OffsetAnswer | None:
         vhost = self._parts.broker.vhost

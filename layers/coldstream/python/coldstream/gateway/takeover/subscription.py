@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from enum import Enum, auto
+from functools import partial
 
 from coldstream.errors import BrokerRefusedError, ClosedLinkError, ColdstreamError, StreamNotFoundError
 from coldstream.gateway.frames.keys import Code
@@ -28,6 +29,7 @@ from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.ledger import CreditLedger
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.plan import ArchiveStart, BrokerStart
+from coldstream.gateway.takeover.proof import LogProof
 from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
 from coldstream.manifest.spec import LAST, NEXT, OffsetSpec
@@ -96,7 +98,7 @@ class FollowedSubscription:
         elif _is_brokers(self.request.spec):
             self._subscribe_from(BrokerStart())
         else:
-            self._go(self._decide())
+            self._go(self._decide)
 
     def postpone(self, frame: bytes) -> bool:
         """Hold a second Subscribe of this id until the broker has the first; False if it is to be passed on."""
@@ -112,7 +114,7 @@ class FollowedSubscription:
         if self._task is not None or not flow.is_attached:
             self._credited.set()
             return True
-        owed = ledger.owed(len(flow.queue), ledger.limit if flow.witness is None else 1)
+        owed = ledger.owed(len(flow.queue))
         if owed == credit:
             ledger.upstream += owed
             return False
@@ -136,7 +138,7 @@ class FollowedSubscription:
             self._parts.figures.live_subscriptions -= 1
         self.stage = Stage.INACTIVE
         self.flow.is_attached = False
-        self.flow.begin(None, None)
+        self.flow.begin(None)
 
     def choose(self, update: ConsumerUpdateAnswer) -> bool:
         """Take the answer of a client that becomes active; False if it is to be passed on as it is."""
@@ -145,7 +147,7 @@ class FollowedSubscription:
         self._stop()
         self.stage = Stage.CHOOSING
         self._update = update
-        self._go(self._decide_update(update))
+        self._go(partial(self._decide_update, update))
         return True
 
     def end(self) -> None:
@@ -159,11 +161,11 @@ class FollowedSubscription:
             self._parts.figures.live_subscriptions -= 1
         self.stage = Stage.ENDED
         self.flow.is_attached = False
-        self.flow.begin(None, None)
+        self.flow.begin(None)
 
     def _wake(self) -> None:
         if self._task is None and self.stage is Stage.FOLLOWING:
-            self._go(self._settle())
+            self._go(self._settler.settle)
         else:
             self._credited.set()
 
@@ -221,19 +223,21 @@ class FollowedSubscription:
         if isinstance(self._start, ArchiveStart):
             self._attach()
             self._parts.figures.takeovers_total += 1
-            self._go(self._serve(self._start))
+            self._go(partial(self._serve, self._start))
         elif self.is_single_active:
             self._attach()
             self.flow.rest()
 
     def _attach(self) -> None:
         flow, start = self.flow, self._start
+        self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
-            flow.begin(start.start, start.witness)
+            flow.begin(start.start)
             flow.is_attached = True
         else:
-            flow.begin(start.expected, None)
+            self._settler.time = start.time
+            flow.begin(start.expected)
             flow.attach_live()
 
     async def _serve(self, start: ArchiveStart) -> None:
@@ -244,26 +248,26 @@ class FollowedSubscription:
             start.start,
             start.end - 1,
         )
+        proof = LogProof(self._parts, self.stream, start)
+        await proof.check()
         await self._server.serve(start.incarnation, start.end, self._parts.view.deliver_version)
         if self.flow.expected is not None and self.flow.expected < start.end:
             # Less is archived than there was: removed meanwhile. What comes next shows what is missing.
             log.warning(
                 "subscription %d: the archive of %r ends at %d", self.flow.number, self.stream, self.flow.expected
             )
+        await proof.wait()
         self._parts.figures.handovers_total += 1
         await self._settler.settle()
 
-    async def _settle(self) -> None:
-        await self._settler.settle()
-
-    def _go(self, work: Coroutine[None, None, None]) -> None:
+    def _go(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         self.flow.is_busy = True
         self._task = asyncio.ensure_future(self._run(work))
 
-    async def _run(self, work: Coroutine[None, None, None]) -> None:
+    async def _run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         task = asyncio.current_task()
         try:
-            await work
+            await work()
         except (ClosedLinkError, ClosedError):
             return  # the connection is over, or the process
         except ColdstreamError as err:

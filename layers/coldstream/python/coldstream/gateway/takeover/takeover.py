@@ -247,7 +247,7 @@ class Takeover:
 
     def _opened(self) -> tuple[TakeoverParts, SideAnswers]:
         if self._known is None:
-            planner = Planner(self._view, self._history, self._broker.vhost, self._options.question_s)
+            planner = Planner(self._view, self._history, self._broker.vhost, self._options)
             parts = TakeoverParts(
                 self._client, self._broker, self._history, self._view, planner, self._options, self._figures
             )

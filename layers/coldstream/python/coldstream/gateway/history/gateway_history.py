@@ -1,4 +1,4 @@
-"""`ArchiveHistory`: the port on the manifest's table and the bucket."""
+"""`GatewayHistory`: the port on the manifest's table and the bucket."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from coldstream.errors import (
-    AccessDeniedError,
-    ColdstreamError,
-    CorruptionError,
-    StreamNotFoundError,
-    UnavailableError,
-)
+from coldstream.errors import ColdstreamError, StreamNotFoundError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.bounds import KnownStream, SharedAnswers, find_stream
-from coldstream.gateway.history.budget import MemoryBudget
+from coldstream.gateway.history.bounds import KeptAnswers, KnownStream, find_stream
+from coldstream.gateway.history.budget import ReadingBudget
 from coldstream.gateway.history.calls import CallThreads
+from coldstream.gateway.history.failures import count_failure
+from coldstream.gateway.history.heap import HeapTrimmer
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
-from coldstream.gateway.history.reading import ArchiveAccess, ArchiveReading
+from coldstream.gateway.history.reading import PlannedReading, ReadingParts
 from coldstream.gateway.history.stored_offsets import read_offset
 from coldstream.manifest.shard_map import MAP_EVERY_S, ShardMap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
@@ -57,10 +53,11 @@ BATCH_HEADS = 100
 DEFAULT_BUDGET_BYTES = 256 * MIB
 
 
-class ArchiveHistory:
+class GatewayHistory:
     """Implement `History` on one event loop: make it there, and close it there.
 
-    `budget_bytes` bounds the chunks that all readings hold in memory.
+    `budget_bytes` bounds the chunks that all readings hold in memory. Beside it, questions that read the bucket hold
+    about a MiB each, 32 of them at most, and each reading up to 0.5 MB of its plan.
     """
 
     def __init__(
@@ -76,22 +73,23 @@ class ArchiveHistory:
         self._table = table
         self._figures = figures or GatewayFigures()
 
-        def reads() -> PresignedReads:
-            return PresignedReads(objects, connections=CONNECTIONS, read_timeout_s=read_timeout_s, attempts=attempts)
+        def reads(connections: int = CONNECTIONS) -> PresignedReads:
+            return PresignedReads(objects, connections=connections, read_timeout_s=read_timeout_s, attempts=attempts)
 
         # Threads of their own for each kind of call, so that none waits for another's that hang.
         self._lookups = CallThreads("lookups", LOOKUP_THREADS, within_s=QUESTION_S)
         self._questions = CallThreads("questions", OBJECT_THREADS, within_s=QUESTION_S)
         self._writes = CallThreads("offsets", WRITE_THREADS, within_s=QUESTION_S)
         self._fetches = CallThreads("fetches", FETCH_THREADS, within_s=FETCH_S)
-        self._objects = reads()
-        self._budget = MemoryBudget(budget_bytes, self._figures)
-        self._access = ArchiveAccess(table, reads, self._lookups, self._fetches, self._budget)
-        self._known = SharedAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
-        self._names = SharedAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
-        self._maps = SharedAnswers(self._find_map, kept_s=MAP_EVERY_S)
-        self._notes = OffsetNotes(table, self._writes, self._incarnation)
-        self._readings: set[ArchiveReading] = set()
+        self._objects = reads(OBJECT_THREADS)
+        self._budget = ReadingBudget(budget_bytes, self._figures)
+        self._access = ReadingParts(table, reads, self._lookups, self._fetches, self._budget, self._figures)
+        self._known = KeptAnswers(self._find_stream, kept_s=BOUNDS_KEPT_S)
+        self._names = KeptAnswers(self._list_names, kept_s=LISTS_KEPT_S, most=100)
+        self._maps = KeptAnswers(self._find_map, kept_s=MAP_EVERY_S)
+        self._notes = OffsetNotes(table, self._writes, self._incarnation, self._figures)
+        self._readings: set[PlannedReading] = set()
+        self._trimmer = HeapTrimmer(lambda: bool(self._readings))
 
     async def bounds(self, vhost: str, stream: str, *, fresh: bool = False) -> StreamBounds | None:
         """Return the bounds. Cost: one GetItem every two seconds; a Query and two for a new name."""
@@ -128,10 +126,11 @@ class ArchiveHistory:
 
     def read(
         self, vhost: str, stream: str, incarnation: Incarnation, start: Offset, end: Offset | None = None
-    ) -> ArchiveReading:
+    ) -> PlannedReading:
         """Read a stream."""
-        reading = ArchiveReading(self._access, StreamId(vhost, stream, incarnation), start, end, self._readings.discard)
+        reading = PlannedReading(self._access, StreamId(vhost, stream, incarnation), start, end, self._readings.discard)
         self._readings.add(reading)
+        self._trimmer.start()
         return reading
 
     async def stored_offset(self, vhost: str, stream: str, reference: str) -> Offset | None:
@@ -165,6 +164,7 @@ class ArchiveHistory:
             reading.close()
         await self._notes.flush()
         self._notes.close()
+        self._trimmer.close()
         for answers in (self._known, self._names, self._maps):
             answers.close()
         self._objects.close()
@@ -190,20 +190,8 @@ class ArchiveHistory:
         try:
             return await question
         except ColdstreamError as err:
-            self._figures.archive_failures_total[failure_kind(err)] += 1
+            count_failure(self._figures, err)
             raise
-
-
-def failure_kind(err: ColdstreamError) -> str:
-    """Name the kind of an error, as `GatewayFigures.archive_failures_total` counts them."""
-    match err:
-        case AccessDeniedError():
-            return "denied"
-        case UnavailableError():
-            return "unavailable"
-        case CorruptionError():
-            return "corrupt"
-    return "other"
 
 
 def _header_at(table: ManifestReads, objects: ObjectReads, stream: StreamId, offset: Offset) -> ArchivedHeader | None:

@@ -12,8 +12,8 @@ import pytest
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history import archive_history
-from coldstream.gateway.history.archive_history import ArchiveHistory
+from coldstream.gateway.history import gateway_history
+from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
 from coldstream.manifest.appending import plan_create
 from coldstream.manifest.entry import Encoding
@@ -198,7 +198,7 @@ def test_a_table_that_hangs_delays_neither_a_reading_under_way_nor_closing(
 ) -> None:
     may_go_on = threading.Event()
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         async with history.read(*NAMES, STREAM.incarnation, Offset(0)) as reading:
             first = await anext(reading)
             monkeypatch.setattr(MemoryTable, "head", lambda *_: may_go_on.wait(30))
@@ -221,12 +221,12 @@ def test_a_table_that_hangs_delays_neither_a_reading_under_way_nor_closing(
 
 def test_a_question_that_gets_no_answer_is_given_up(served: ServedHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     may_go_on = threading.Event()
-    monkeypatch.setattr(archive_history, "QUESTION_S", 0.2)
+    monkeypatch.setattr(gateway_history, "QUESTION_S", 0.2)
     monkeypatch.setattr(MemoryTable, "incarnation_of", lambda *_: may_go_on.wait(30))
     figures = GatewayFigures()
 
     async def main() -> None:
-        history = ArchiveHistory(served.archive.table, served.archive.objects, figures=figures)
+        history = GatewayHistory(served.archive.table, served.archive.objects, figures=figures)
         with pytest.raises(UnavailableError):
             await history.bounds(*NAMES)
         await history.close()
@@ -241,7 +241,7 @@ def test_a_question_that_gets_no_answer_is_given_up(served: ServedHistory, monke
 def test_a_bucket_that_hangs_does_not_delay_questions_to_the_table(served: ServedHistory) -> None:
     served.server.faults = lambda _: Fault(stall_s=30)
 
-    async def scenario(history: ArchiveHistory) -> None:
+    async def scenario(history: GatewayHistory) -> None:
         hanging = [asyncio.ensure_future(history.attach(*NAMES, AtTimestamp(TimestampMs(5001)))) for _ in range(50)]
         assert await asyncio.to_thread(served.server.got_one.wait, 10)
         assert await history.bounds(*NAMES, fresh=True) is not None

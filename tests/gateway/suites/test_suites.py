@@ -1,0 +1,62 @@
+"""The stock clients' own test suites end with the gateway as they end with the broker alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.suites.suites import SUITES
+from tests.support.broker import find_rabbitmq
+from tests.support.fixtures import do_without
+from tests.support.releases import RABBITMQ_4_0, Release
+from tests.support.server import ROOT
+
+TRIES = 3
+"""What ends differently is run so often again, each way: tests that count within a time fail on busy machines."""
+
+
+def outcomes(suite: str, release: Release, way: str, directory: Path) -> Mapping[str, str]:
+    """Run a suite in a network of its own."""
+    directory.mkdir()
+    command = [sys.executable, "-m", "tests.gateway.suites.run_suite", suite, release.version, way, str(directory)]
+    done = subprocess.run(["unshare", "--net", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    found: Mapping[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def can_unshare() -> bool:
+    """Tell whether networks of one's own can be had."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("suite", "at_least"), [("rust", 70)])
+def test_a_suite_ends_as_with_the_broker_alone(suite: str, at_least: int, tmp_path: Path):
+    release = RABBITMQ_4_0
+    if find_rabbitmq(release) is None:
+        do_without(f"RabbitMQ {release.version}", release.remedy)
+    if not SUITES[suite].programs:
+        do_without(f"the test suite of the {suite} client", "make gateway-clients")
+    if not can_unshare():
+        do_without("a network of its own", "as root: unshare --net")
+    direct = outcomes(suite, release, "direct", tmp_path / "direct")
+    assert len(direct) >= at_least
+    assert sum(outcome == "ok" for outcome in direct.values()) >= at_least
+    through = outcomes(suite, release, "gateway", tmp_path / "gateway-0")
+    for number in range(1, TRIES):
+        if through == direct:
+            break
+        again = outcomes(suite, release, "gateway", tmp_path / f"gateway-{number}")
+        through = {
+            name: direct[name] if direct.get(name) == again.get(name) else outcome for name, outcome in through.items()
+        }
+    different = {name: (direct.get(name), through.get(name)) for name in direct.keys() | through.keys()}
+    assert {name: ways for name, ways in different.items() if ways[0] != ways[1]} == {}

@@ -1,0 +1,42 @@
+"""Random histories: chunks, retention, credits, stalls, and streams that are declared again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.takeover_explorer import TakeoverExplorer
+
+SEEDS = 200
+
+
+async def played(seed: int, *, redeclares: bool) -> TakeoverExplorer:
+    explorer = TakeoverExplorer(seed, redeclares=redeclares)
+    await explorer.play(steps=150)
+    return explorer
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_client_gets_each_chunk_once_whatever_happens(block: int) -> None:
+    taken_over = returned = 0
+    for seed in range(block * SEEDS // 4, (block + 1) * SEEDS // 4):
+        try:
+            explorer = asyncio.run(played(seed, redeclares=False))
+        except BaseException as err:
+            err.add_note(f"seed {seed}")
+            raise
+        taken_over += explorer.rig.figures.takeovers_total
+        returned += explorer.rig.figures.returns_total
+    assert taken_over > 10
+    assert returned > 10
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_incarnations_never_mix(block: int) -> None:
+    for seed in range(1000 + block * SEEDS // 2, 1000 + (block + 1) * SEEDS // 2):
+        try:
+            asyncio.run(played(seed, redeclares=True))
+        except BaseException as err:
+            err.add_note(f"seed {seed}")
+            raise
