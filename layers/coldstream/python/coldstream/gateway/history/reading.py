@@ -32,7 +32,7 @@ from coldstream.units import KIB, MIB, Offset
 
 T = TypeVar("T")
 
-EAGER_CHUNKS = 64
+EAGER_CHUNKS = 128
 """Chunks of a slice that are verified in its thread. If there are more they are small, and verified as they are taken:
 as values they would take many times the slice's memory, and a thread that runs Python for long holds up the loop."""
 
