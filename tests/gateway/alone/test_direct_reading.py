@@ -50,7 +50,7 @@ async def stream(archive: DirectArchive) -> AsyncIterator[DirectStream]:
 
 
 @pytest.fixture
-async def alone(archive: DirectArchive, stream: DirectStream) -> AsyncIterator[RunningAlone]:  # noqa: ARG001
+async def alone(archive: DirectArchive, stream: DirectStream) -> AsyncIterator[RunningAlone]:
     async with running_alone(archive) as running:
         yield running
 

@@ -176,7 +176,8 @@ def gateway(
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Processes that serve. Default: one a core.",
+            help="Processes that serve. Default: one a core; with --create one, as all who publish to a stream belong in"
+            " one process.",
             min=1,
             max=256,
             show_default=False,
@@ -239,7 +240,7 @@ def gateway(
         advertise=None if advertise is None else HostPort.parse("--advertise", advertise),
         nodes=tuple(map(NodeAddress.parse, node or ())),
         memory_bytes=parse_option("--memory", memory, parse_size) or 0,
-        processes=processes or usable_cores(),
+        processes=processes or (1 if create else usable_cores()),
         gaps=GapRules.parse(on_gap or ()),
         max_connections=max_connections,
         drain_s=(duration_ms_of("--drain", drain) or 0) / 1000,

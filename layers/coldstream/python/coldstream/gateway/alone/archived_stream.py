@@ -119,9 +119,8 @@ class ArchivedSource:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._poll_s)
         # What retention has removed meanwhile, the reading tells as a gap.
-        reading = self._history.read(self._vhost, self._name, bounds.incarnation, self._at)
+        reading = self._reading = self._history.read(self._vhost, self._name, bounds.incarnation, self._at)
         await reading.__aenter__()
-        self._reading = reading
         return reading
 
     def _end(self) -> None:

@@ -34,6 +34,7 @@ from coldstream.gateway.frames.requests import (
     QueryPublisherSequence,
     SaslAuthenticate,
     StoreOffset,
+    Subscribe,
 )
 from coldstream.gateway.proxy.scanner import FrameScanner
 from coldstream.gateway.proxy.side import ConnectionSide
@@ -107,12 +108,12 @@ class AloneConnection:
             Key.EXCHANGE_COMMAND_VERSIONS: self._questions.exchange,
             Key.DELETE_PUBLISHER: self._delete_publisher,
             Key.STORE_OFFSET: self._store_offset,
+            Key.SUBSCRIBE: self._subscribe,
             Key.CLOSE: self._closed_by_client,
             Key.HEARTBEAT: lambda _: None,
         }
         self._in_time: dict[int, Callable[[FrameBody], Awaitable[None]]] = {
             **self._questions.by_key,
-            Key.SUBSCRIBE: self._consumers.subscribe,
             Key.DECLARE_PUBLISHER: self._declare_publisher,
             Key.QUERY_PUBLISHER_SEQUENCE: self._query_sequence,
             Key.SASL_AUTHENTICATE: self._log_in_again,
@@ -224,7 +225,7 @@ class AloneConnection:
     def _take(self, key: int, version: int, body: FrameBody) -> None:
         if key == Key.PUBLISH and version in {1, 2}:
             self._publishers.publish(body, version)
-        elif (handle := self._at_once.get(key)) is not None:
+        elif (handle := self._at_once.get(key)) is not None and version == 1:
             handle(body)
         elif (ask := self._in_time.get(key)) is not None and version <= VERSIONS[Key(key)][1]:
             self._ask(key, ask, body)
@@ -262,6 +263,16 @@ class AloneConnection:
             return Code.INTERNAL_ERROR
         return None
 
+    def _subscribe(self, body: FrameBody) -> None:
+        asked = Subscribe.from_body(body)
+        try:
+            held = self._consumers.reserve(asked)
+        except AloneRefusalError as err:
+            _LOG.info("refused a request", extra={**self._log_fields(), "request": "SUBSCRIBE", "error": str(err)})
+            self._peer.send(plain_answer(Key.SUBSCRIBE, asked.correlation_id, err.code))
+            return
+        self._ask(Key.SUBSCRIBE, lambda _: self._consumers.subscribe(asked, held), body)
+
     async def _declare_publisher(self, body: FrameBody) -> None:
         asked = DeclarePublisher.from_body(body)
         await self._questions.writable(asked.stream)
@@ -283,7 +294,7 @@ class AloneConnection:
     async def _query_sequence(self, body: FrameBody) -> None:
         asked = QueryPublisherSequence.from_body(body)
         await self._questions.writable(asked.stream)
-        sequence = await self._publishers.sequence(asked.reference, asked.stream)
+        sequence = await self._publishers.sequence(asked.reference or "", asked.stream)
         self._peer.send(SequenceAnswer(asked.correlation_id, Code.OK, sequence).to_bytes())
 
     def _store_offset(self, body: FrameBody) -> None:

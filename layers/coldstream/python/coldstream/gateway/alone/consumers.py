@@ -57,15 +57,18 @@ class AloneConsumers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    async def subscribe(self, body: FrameBody) -> None:
-        """Subscribe, and answer. Raises what `code_of` knows."""
-        asked = Subscribe.from_body(body)
+    def reserve(self, asked: Subscribe) -> HeldSubscription:
+        """Take the id, so that an Unsubscribe and a Credit find it from here on. Raises AloneRefusalError."""
         self._questions.check(Right.READ, asked.stream)
-        turn_name = self._turn_name(asked)
+        self._turn_name(asked)
         if asked.subscription_id in self._by_id:
             raise AloneRefusalError(Code.SUBSCRIPTION_EXISTS, f"there is a subscription {asked.subscription_id}")
-        # From here on an Unsubscribe and a Credit of this id find it.
         held = self._by_id[asked.subscription_id] = HeldSubscription(asked.subscription_id, asked.credit)
+        return held
+
+    async def subscribe(self, asked: Subscribe, held: HeldSubscription) -> None:
+        """Subscribe, and answer. Raises what `code_of` knows."""
+        turn_name = self._turn_name(asked)
         try:
             stream = await self._questions.existing(asked.stream)
             place = None

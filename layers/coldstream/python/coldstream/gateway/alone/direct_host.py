@@ -47,13 +47,15 @@ class OpenDirect:
     handle: DirectStream
     publishers: int = 0
     released_at: float = field(default_factory=time.monotonic)
+    checked_at: float = field(default_factory=time.monotonic)
     turns: dict[str, PublisherTurn] = field(default_factory=dict)
     on_lost: set[Callable[[], None]] = field(default_factory=set)
     is_lost: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def announce(self) -> None:
-        """Wake whoever waits for messages."""
+        """Wake whoever waits for messages: an append has told that nobody else has the stream, or that somebody has."""
+        self.checked_at = time.monotonic()
         self.news.set()
         self.news = asyncio.Event()
 
@@ -164,7 +166,7 @@ class DirectHost:
             if handle.confirmed > offset:
                 return handle
             if opened is not None and news is not None:
-                # Others may have taken it over, and nobody publishes here who would notice.
+                # Others may have taken it over, and nobody publishes here just now who would notice.
                 await _wait(news, self._poll_s)
                 await self._check_owner(opened)
             else:
@@ -209,8 +211,9 @@ class DirectHost:
             self._snapshots.pop(names, None)
 
     async def _check_owner(self, opened: OpenDirect) -> None:
-        if opened.is_lost or opened.publishers:
-            return  # an append tells
+        if opened.is_lost or time.monotonic() - opened.checked_at < self._poll_s:
+            return
+        opened.checked_at = time.monotonic()  # one looks for all who wait
         snapshot = await self.client.open_stream(opened.names[1], vhost=opened.names[0], mode=OpenMode.SNAPSHOT)
         if snapshot.epoch > opened.handle.epoch:
             self.lose(opened, ExpiredEpochError(str(snapshot.stream), opened.handle.epoch, snapshot.epoch))

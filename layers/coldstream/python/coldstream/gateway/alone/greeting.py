@@ -128,10 +128,10 @@ class Greeting:
 
     def _open(self, asked: Open) -> None:
         peer = self._peer
-        if not peer.permissions.may_open(peer.user, asked.vhost):
+        if not peer.permissions.may_open(peer.user, asked.vhost or ""):
             self._refuse(Key.OPEN, asked.correlation_id, Code.VHOST_ACCESS_FAILURE)
             return
-        peer.vhost = asked.vhost
+        peer.vhost = asked.vhost or ""
         self.step = GreetingStep.DONE
         host, port = peer.advertised
         address = {"advertised_host": host, "advertised_port": str(port)}

@@ -70,13 +70,11 @@ class Logins:
 
     async def is_right(self, address: str, user: str, password: str) -> bool:
         """Tell whether a user from an address has this password; False also if too many were wrong, or are waiting."""
-        if self._is_blocked(address):
-            return False
         # A password itself is not kept in memory.
         mark = hmac.digest(self._secret, f"{len(user)}:{user}{password}".encode(errors="surrogatepass"), "sha256")
         if self._right.get(mark, 0.0) > self._clock():
-            return True
-        if self._waiting >= MAX_WAITING:
+            return True  # whoever else is behind this address
+        if self._is_blocked(address) or self._waiting >= MAX_WAITING:
             return False
         self._waiting += 1
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -51,6 +52,7 @@ from coldstream.web.access_tokens import Right
 
 _LOG = logging.getLogger(__name__)
 _NO_LEADER = 0xFFFF
+_LOOKS = 16
 _MAX_REFERENCE_BYTES = 255
 
 
@@ -138,6 +140,8 @@ class AloneQuestions:
 
         Call it before anything is looked up: so the client learns nothing of what it may not see.
         """
+        if not name:
+            raise AloneRefusalError(Code.STREAM_DOES_NOT_EXIST, "a stream without a name")
         if not self._peer.may(right, name):
             raise AloneRefusalError(Code.ACCESS_REFUSED, f"{self._peer.user!r} may not {right.name} {name!r}")
 
@@ -155,28 +159,44 @@ class AloneQuestions:
         self._peer.send(ExchangeCommandVersionsAnswer(asked.correlation_id, Code.OK, commands).to_bytes())
 
     async def metadata(self, body: FrameBody) -> None:
-        """Tell that every stream is here."""
+        """Tell that every stream is here. What the archive does not tell in time is not available now."""
         asked = Metadata.from_body(body)
-        streams = []
-        for name in asked.streams:
-            code = Code.OK if await self._is_there(name or "") else Code.STREAM_DOES_NOT_EXIST
-            streams.append((name or "", int(code), 0 if code is Code.OK else _NO_LEADER, ()))
+        codes = dict.fromkeys((name or "" for name in asked.streams), Code.STREAM_NOT_AVAILABLE)
+        names = iter(tuple(codes))
+
+        async def look() -> None:
+            for name in names:
+                codes[name] = await self._code_of_stream(name)
+
+        try:
+            async with asyncio.timeout(self._peer.options.request_within_s / 2):
+                await asyncio.gather(*(look() for _ in range(min(_LOOKS, len(codes)))))
+        except TimeoutError:
+            _LOG.warning("the archive did not answer in time", extra={"request": "METADATA", "streams": len(codes)})
+        streams = [
+            (name or "", int(codes[name or ""]), 0 if codes[name or ""] is Code.OK else _NO_LEADER, ())
+            for name in asked.streams
+        ]
         brokers = ((0, *self._peer.advertised),)
         self._peer.send(MetadataAnswer(asked.correlation_id, brokers, tuple(streams)).to_bytes())
 
-    async def _is_there(self, name: str) -> bool:
+    async def _code_of_stream(self, name: str) -> Code:
         if not name or not any(self._peer.may(right, name) for right in (Right.READ, Right.WRITE)):
-            return False  # the same as one that is not there
+            return Code.STREAM_DOES_NOT_EXIST  # the same as one that is not there
         try:
-            return await self._parts.find(self._peer.vhost, name) is not None
+            found = await self._parts.find(self._peer.vhost, name)
         except InvalidInputError:
-            return False
+            return Code.STREAM_DOES_NOT_EXIST
+        except ColdstreamError as err:
+            _LOG.warning("the archive does not answer", extra={"stream": name, "error": str(err)})
+            return Code.STREAM_NOT_AVAILABLE
+        return Code.STREAM_DOES_NOT_EXIST if found is None else Code.OK
 
     async def query_offset(self, body: FrameBody) -> None:
         """Return a stored offset."""
         asked = QueryOffset.from_body(body)
         await self.readable(asked.stream)
-        found = await self._parts.history.stored_offset(self._peer.vhost, asked.stream, asked.reference)
+        found = await self._parts.history.stored_offset(self._peer.vhost, asked.stream, asked.reference or "")
         code = Code.NO_OFFSET if found is None else Code.OK
         self._peer.send(OffsetAnswer(asked.correlation_id, code, found or 0).to_bytes())
 
@@ -211,7 +231,7 @@ class AloneQuestions:
     async def partitions(self, body: FrameBody) -> None:
         """Return the partitions of a super stream."""
         asked = Partitions.from_body(body)
-        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream)
+        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream or "")
         if found is None:
             raise StreamNotFoundError(f"no super stream {asked.super_stream!r} is known")
         streams = tuple(one.stream for one in found)
@@ -220,7 +240,7 @@ class AloneQuestions:
     async def route(self, body: FrameBody) -> None:
         """Return the partitions that a binding key leads to."""
         asked = Route.from_body(body)
-        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream)
+        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream or "")
         if found is None:
             raise StreamNotFoundError(f"no super stream {asked.super_stream!r} is known")
         streams = tuple(one.stream for one in found if one.binding_key == asked.routing_key)

@@ -145,19 +145,24 @@ class AloneSubscription:
 
     async def _credit_there(self, source: ChunkSource) -> None:
         while not self._credit:
-            try:
-                async with asyncio.timeout(_REST_S):
-                    await self._has_credit.wait()
-            except TimeoutError:
-                source.rest()
-                await self._has_credit.wait()
+            await self._wait(self._has_credit.wait, source)
 
     async def _room(self, source: ChunkSource) -> None:
-        source.rest()
+        """Wait until the socket takes more, and the lease of a single active consumer is certain."""
         if self._peer.link.is_full:
-            await self._peer.link.drained()
-        while not self.may_send():  # noqa: ASYNC110  what ends it is a clock
+            await self._wait(self._peer.link.drained, source)
+        while not self.may_send():
+            source.rest()
             await asyncio.sleep(_FIRST_RETRY_S)
+
+    async def _wait(self, what: Callable[[], Awaitable[object]], source: ChunkSource) -> None:
+        """Wait for the client; if that takes longer, hold nothing of the archive meanwhile."""
+        try:
+            async with asyncio.timeout(_REST_S):
+                await what()
+        except TimeoutError:
+            source.rest()
+            await what()
 
     async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Ask until an answer comes: what an outage delays, it does not end."""
