@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from coldstream.gateway.ports import Verdict
+from coldstream.units import KIB
 
-_MAX_WAITING_FRAMES = 64
+_MAX_WAITING_BYTES = 128 * KIB
+"""Hundreds of requests. Who sends more for an id that is not free yet would be answered out of order: it has to go."""
+
 _LAST_ID = 255
 
 
@@ -33,6 +36,7 @@ class ReservedId:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, bytes]] = []
+        self._waiting_bytes = 0
 
     def deliver(self, version: int, head: memoryview) -> Verdict:  # noqa: ARG002
         """Drop the chunk."""
@@ -43,8 +47,9 @@ class ReservedId:
 
     def hold(self, key: int, frame: bytes) -> bool:
         """Let a frame of the client wait; False if there are too many."""
-        if len(self.waiting) >= _MAX_WAITING_FRAMES:
+        if self._waiting_bytes + len(frame) > _MAX_WAITING_BYTES:
             return False
+        self._waiting_bytes += len(frame)
         self.waiting.append((key, frame))
         return True
 

@@ -80,9 +80,10 @@ class BrokerQuestions:
         Raises as `first_offset`, and UnavailableError if the client uses all 256 ids.
         """
         question = ChunkQuestion()
-        taken = self._ids.take(question)
-        if taken is None:
-            raise UnavailableError("the client uses all subscription ids: none is left for a question")
+        while (taken := self._ids.take(question)) is None:
+            if not self._under_way:
+                raise UnavailableError("the client uses all subscription ids: none is left for a question")
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         # A task of its own: if the caller is cancelled, the id still has to be freed once the subscription has ended.
         task = asyncio.ensure_future(self._ask(taken, question, stream, spec))
         self._under_way.add(task)

@@ -117,6 +117,11 @@ class FollowedSubscription:
         self.postponed.append(frame)
         return True
 
+    def hand_over(self) -> None:
+        """Leave a Subscribe that is still held, and is about to be taken back, to the broker, which answers it."""
+        if self.stage is SubscriptionStage.DECIDING:
+            self._subscribe(None, 0)
+
     def credit(self, credit: int) -> bool:
         """Take the client's credits; False if the frame is to be passed on as it is."""
         ledger, flow = self.flow.ledger, self.flow

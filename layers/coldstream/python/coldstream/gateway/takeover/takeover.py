@@ -131,7 +131,7 @@ class Takeover:
             return receiver.credit(credit.credit)
         if isinstance(receiver, ReservedId):
             if receiver.waiting:
-                return receiver.hold(Key.CREDIT, frame)
+                return self._hold(receiver, Key.CREDIT, frame)
             if isinstance(receiver, ChunkQuestion):
                 # The client has no such subscription, and must not give credits to the gateway's.
                 refused = CreditAnswer(Code.SUBSCRIPTION_DOES_NOT_EXIST, credit.subscription_id)
@@ -143,7 +143,7 @@ class Takeover:
         request = Subscribe.from_body(frame[LENGTH_BYTES:])
         receiver = self._receivers.get(request.subscription_id)
         if isinstance(receiver, ReservedId):
-            return receiver.hold(Key.SUBSCRIBE, frame)
+            return self._hold(receiver, Key.SUBSCRIBE, frame)
         if isinstance(receiver, FollowedSubscription):
             return receiver.postpone(frame)  # to the broker, which says that there is one already
         if receiver is not None:
@@ -164,7 +164,7 @@ class Takeover:
         receiver = self._receivers.get(number)
         if isinstance(receiver, ReservedId):
             if receiver.waiting:
-                return receiver.hold(Key.UNSUBSCRIBE, frame)
+                return self._hold(receiver, Key.UNSUBSCRIBE, frame)
             if isinstance(receiver, ChunkQuestion):
                 code = Code.SUBSCRIPTION_DOES_NOT_EXIST
                 self._client.send(plain_answer(Key.UNSUBSCRIBE, request.correlation_id, code))
@@ -174,10 +174,16 @@ class Takeover:
             return False
         if isinstance(receiver, FollowedSubscription):
             self._subscribing.pop(receiver.request.correlation_id, None)
+            receiver.hand_over()
             receiver.end()
         self._receivers[number] = ReservedId()
         self._unsubscribing[request.correlation_id] = number
         return False
+
+    def _hold(self, reserved: ReservedId, key: int, frame: bytes) -> bool:
+        if not reserved.hold(key, frame):
+            self._client.close(Code.PRECONDITION_FAILED, "too many requests at once for one subscription id")
+        return True
 
     def _subscribed(self, answer: Answer) -> None:
         number = self._subscribing.pop(answer.correlation_id, None)
