@@ -121,7 +121,7 @@ class ArchiveServer:
 
     def _send(self, chunk: Chunk, version: int) -> int:
         flow, header = self._flow, chunk.header
-        if flow.is_border and header.chunk_id != flow.expected:
+        if flow.is_border and Offset(header.chunk_id) != flow.expected:
             # A reading begins at the chunk that holds an offset, and an archive of another stream may have another one.
             raise IncarnationError(
                 f"stream {flow.stream!r}: the archived chunk at offset {header.chunk_id} does not begin where the last"

@@ -69,7 +69,7 @@ class Settler:
     async def _is_next(self, kept: KeptChunk) -> bool:
         """Tell whether a chunk is what the client gets next; if not, send what lies before it, or find what does."""
         flow, header = self._flow, kept.header
-        if flow.is_first(header.chunk_id) or flow.expected is None or header.chunk_id == flow.expected:
+        if flow.is_first(header.chunk_id) or flow.expected is None or Offset(header.chunk_id) == flow.expected:
             return True
         if header.chunk_id < flow.expected:
             raise IncarnationError(
