@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -34,6 +35,7 @@ SEGMENT_BYTES = 100_000
 IN_SEGMENT = 180
 """Messages that make a segment roll, more or less."""
 
+_ENTRY = struct.Struct(">I")  # bytes of a message
 _NAMES = itertools.count()
 
 
@@ -167,5 +169,14 @@ class ChunkClient(RawStreamClient):
             return -1
         return ChunkHeader.from_bytes(chunks[-1][:CHUNK_HEADER_BYTES], source="test", position=0).next_offset
 
-    def messages(self, number: int) -> int:
-        return sum(header.records for header in self.headers(number))
+    def numbers(self, number: int) -> list[int]:
+        """Return the numbers that a scene's messages begin with."""
+        found = []
+        for chunk in self.chunks.get(number, []):
+            at = CHUNK_HEADER_BYTES
+            while at < len(chunk):
+                (size_bytes,) = _ENTRY.unpack_from(chunk, at)
+                at += _ENTRY.size
+                found.append(int(chunk[at : at + size_bytes].partition(b":")[0]))
+                at += size_bytes
+        return found

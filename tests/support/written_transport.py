@@ -11,6 +11,7 @@ class WrittenTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.pieces: list[bytes] = []
+        self.is_shut = False
         self.limits: tuple[int | None, int | None] = (None, None)
 
     @property
@@ -23,6 +24,9 @@ class WrittenTransport(asyncio.Transport):
         assert isinstance(data, bytes)
         assert data
         self.pieces.append(data)
+
+    def is_closing(self) -> bool:
+        return self.is_shut
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.limits = (high, low)

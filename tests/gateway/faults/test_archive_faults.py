@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from coldstream.errors import UnavailableError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.answers import MetadataUpdate
 from coldstream.gateway.frames.frame import key_of
@@ -21,7 +22,7 @@ from coldstream.units import Offset
 from tests.gateway.faults.abused import HOST, STREAM, Abused, is_served, read_all, read_on, until, write
 from tests.gateway.faults.model_broker import ModelBroker
 from tests.gateway.faults.opened import open_gateway
-from tests.gateway.faults.raw_client import RawClient, delivered
+from tests.gateway.faults.raw_client import RawClient, RefusedError, delivered
 from tests.support.http_archive import Fault, Get
 from tests.support.interposed import Interposed
 from tests.support.served_history import ServedHistory, served_history
@@ -66,8 +67,8 @@ async def test_the_whole_archive_and_the_broker_are_one_stream():
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(status=503), Fault(keep_bytes=10), Fault(status=500), Fault(stall_s=1.5)],
-    ids=["slow down", "cut", "error", "stall"],
+    [Fault(status=503), Fault(keep_bytes=10), Fault(flip_at=60), Fault(status=500), Fault(stall_s=1.5)],
+    ids=["slow down", "cut", "corrupt", "error", "stall"],
 )
 async def test_a_fault_of_the_bucket_that_passes_costs_time_and_nothing_else(fault):
     async with abused_archive() as (world, served, _):
@@ -129,6 +130,19 @@ async def test_a_bucket_that_hangs_delays_no_other_request_of_the_client():
         await client.close()
         assert time.monotonic() - began < 3
         await until(lambda: not world.figures.connections)
+
+
+async def test_a_table_that_throttles_costs_whoever_needs_the_archive_a_refusal_and_nobody_else_anything():
+    async with abused_archive() as (world, _, table), RawClient(world.port) as client:
+        await client.login()
+        with table.failing("head", lambda: UnavailableError("ThrottlingException, as asked for by a test")):
+            with pytest.raises(RefusedError, match="6"):
+                await client.ask(Subscribe(client.next_id(), 1, STREAM, FIRST, 10, {}))
+            at = world.log.first_offset
+            await client.ask(Subscribe(client.next_id(), 2, STREAM, AtOffset(Offset(at)), 10, {}))
+            assert await read_on(client, world, subscription_id=2, at=at) == KEPT
+        await client.ask(Subscribe(client.next_id(), 1, STREAM, FIRST, 10, {}))
+        assert await read_on(client, world, subscription_id=1) == len(world.log.chunks)
 
 
 async def test_a_table_that_hangs_delays_no_goodbye():

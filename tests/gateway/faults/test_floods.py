@@ -69,6 +69,46 @@ async def test_credits_are_counted_whatever_their_sum():
         assert await read_on(client, world, give=0) == 1000
 
 
+async def test_255_subscriptions_of_a_connection_are_each_whole():
+    async with abused(chunks=40, archived=30, kept=20) as world, RawClient(world.port) as client:
+        await client.login()
+        client.send(*(Subscribe(client.next_id(), number, STREAM, FIRST, 2, {}) for number in range(255)))
+        at = dict.fromkeys(range(255), 0)
+        while any(offset < world.log.users_end for offset in at.values()):
+            body = client.passed.popleft() if client.passed else await client.body()
+            if key_of(body)[0] == ANSWER | Key.SUBSCRIBE:
+                assert Answer.from_body(body).code == Code.OK
+                continue
+            number, chunk = delivered(body)
+            expected = world.log.after_all(at[number])
+            assert expected is not None
+            assert chunk == expected.delivered
+            at[number] = expected.header.next_offset
+            client.send(Credit(number, 1))
+        client.send(Subscribe(client.next_id(), 77, STREAM, FIRST, 2, {}))
+        assert Answer.from_body(await client.until(ANSWER | Key.SUBSCRIBE)).code == Code.SUBSCRIPTION_EXISTS
+        await client.close()
+        await world.until_idle()
+
+
+async def test_a_storm_of_subscriptions_is_answered_one_by_one_in_order():
+    times = 300
+    async with abused() as world, RawClient(world.port) as client:
+        await client.login()
+        for number in range(times):
+            client.send(Subscribe(2 * number + 1000, 5, STREAM, FIRST, 3, {}), Unsubscribe(2 * number + 1001, 5))
+        answers = []
+        while len(answers) < 2 * times:
+            body = await client.body()
+            if key_of(body)[0] != Key.DELIVER:
+                answers.append((key_of(body)[0] & ~ANSWER, Answer.from_body(body)))
+        assert [one.code for _, one in answers] == [Code.OK] * (2 * times)
+        assert [one.correlation_id for _, one in answers] == list(range(1000, 1000 + 2 * times))
+        assert await read_all(client, world, subscription_id=5) == len(world.log.chunks)
+        await client.close()
+        await world.until_idle()
+
+
 async def test_after_an_unsubscribe_is_answered_nothing_more_is_delivered_under_its_id():
     async with abused(chunks=600, archived=500, kept=300) as world, RawClient(world.port) as client:
         await client.login()

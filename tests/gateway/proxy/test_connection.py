@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -528,6 +530,24 @@ async def test_a_broker_that_takes_nothing_holds_the_client_up_and_little_memory
         assert connection._broker is not None
         assert connection._broker.transport.get_write_buffer_size() < 1 << 20
         assert client.writer.transport.get_write_buffer_size() > 0
+
+
+async def test_what_a_connection_had_is_freed_when_it_ends() -> None:
+    async with rig() as around:
+        gc.collect()
+        gc.disable()
+        try:
+            async with RawStreamClient(around.gateway.place) as client:
+                await client.open()
+                client.send(Subscribe(5, 1, "orders", None, 10, {}))
+                await client.frame()
+                watcher = weakref.ref(around.watchers.pop())
+                client.send(Close(9, 1, "enough"))
+                await client.frame()
+            await around.until(lambda: around.gateway.open_connections == 0)
+            await around.until(lambda: watcher() is None)
+        finally:
+            gc.enable()
 
 
 async def test_heartbeats_pass_both_ways() -> None:

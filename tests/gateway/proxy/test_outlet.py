@@ -28,6 +28,16 @@ def test_nothing_is_written_after_the_last_frame() -> None:
     assert transport.written == b"last"
 
 
+def test_a_socket_that_is_closing_is_not_written_to() -> None:
+    transport = WrittenTransport()
+    outlet = Outlet(transport)
+    transport.is_shut = True
+    outlet.write(b"more")
+    outlet.send(b"more")
+    assert transport.written == b""
+    assert outlet.sent_bytes == 0
+
+
 def test_the_last_frame_waits_for_its_turn() -> None:
     transport = WrittenTransport()
     outlet = Outlet(transport)

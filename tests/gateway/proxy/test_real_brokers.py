@@ -41,6 +41,7 @@ from coldstream.gateway.frames.requests import (
     DeclarePublisher,
     Delete,
     ExchangeCommandVersions,
+    Heartbeat,
     Metadata,
     Open,
     PeerProperties,
@@ -278,6 +279,38 @@ async def test_a_vhost_that_is_not_there_ends_as_without_it(any_broker: Broker, 
             told.append([await client.frame(), await client.frame()])
     assert told[0] == told[1]
     assert told[0][0][4:6] == (ANSWER | Key.OPEN).to_bytes(2)
+
+
+async def test_a_frame_larger_than_agreed_is_for_the_broker_to_judge(
+    any_broker: Broker, gateway: GatewayServer
+) -> None:
+    told: list[list[bytes]] = []
+    for place in ((any_broker.host, any_broker.stream_port), gateway.place):
+        async with RawStreamClient(place) as client:
+            await client.open()  # 1 MiB
+            frame = bytes([0, Key.PUBLISH, 0, 1, 9]) + bytes(4) + bytes(2 << 20)
+            client.send(len(frame).to_bytes(4) + frame, Metadata(7, ()))
+            answers = [await client.frame()]
+            while answers[-1] and len(answers) < 2:
+                answers.append(await client.frame())
+            told.append([answer[:30] for answer in answers if answer[5:6] != bytes([Key.METADATA])])
+    assert told[0] == told[1]
+
+
+async def test_a_client_that_gives_up_a_broker_that_stands_still_leaves_nothing(
+    gateway: GatewayServer, any_broker: Broker
+) -> None:
+    async with RawStreamClient(gateway.place) as client:
+        await client.open()
+        client.send(Heartbeat())
+        any_broker.pause()
+        try:
+            client.writer.close()  # as a client does that hears nothing
+            async with asyncio.timeout(20):
+                while gateway.open_connections:  # noqa: ASYNC110  nothing tells
+                    await asyncio.sleep(0.01)
+        finally:
+            any_broker.resume()
 
 
 async def test_addresses_are_the_gateways(gateway: GatewayServer, stream: str) -> None:

@@ -12,7 +12,7 @@ from coldstream.format.chunk import Chunk
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
 from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
-from coldstream.manifest.spec import FIRST, NEXT, AtOffset
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.units import Offset
 from tests.support.fake_stream_broker import FakeLog
 from tests.support.made_chunks import made_chunk, made_chunks
@@ -202,23 +202,31 @@ def test_ids_of_the_gateways_questions_are_out_of_the_clients_reach() -> None:
     run(scenario)
 
 
-def test_a_client_that_uses_every_id_is_served_all_the_same() -> None:
-    async def scenario(rig: TakeoverRig) -> None:
+@pytest.mark.parametrize("has_stats", [True, False], ids=["3.11", "3.10"])
+def test_a_client_that_uses_every_id_is_served_all_the_same(*, has_stats: bool) -> None:
+    async def scenario() -> None:
+        rig = TakeoverRig(has_stats=has_stats)
         log = with_stream(rig)
-        for number in range(1, 256):
-            rig.subscribe(number, "s", NEXT)
+        for number in range(256):
+            if number != 77:
+                rig.subscribe(number, "s", NEXT)
         await rig.run()
-        rig.subscribe(0, "s", FIRST, 50)
+        rig.subscribe(77, "s", FIRST, 50)
         await rig.run()
-        # No id is left for a question: the client is told to come again, by another connection.
-        assert Code.STREAM_NOT_AVAILABLE in rig.client.codes.values()
-        rig.unsubscribe(200)
+        assert rig.client.chunks[77] == user_chunks(log.history)
+        assert set(rig.client.codes.values()) == {Code.OK}
+        again = rig.unsubscribe(77)
         await rig.run()
-        rig.subscribe(0, "s", FIRST, 50)
+        assert rig.client.codes[again] == Code.OK
+        rig.subscribe(77, "s", FIRST, 50)
+        rig.move_up()
+        gone = rig.unsubscribe(77)
         await rig.run()
-        assert rig.client.chunks[0] == user_chunks(log.history)
+        assert rig.client.codes[gone] == Code.OK
+        assert 77 not in rig.broker.readers
+        rig.close()
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_however_many_credits_a_client_gives_the_broker_gets_a_few_hundred() -> None:
@@ -235,7 +243,7 @@ def test_however_many_credits_a_client_gives_the_broker_gets_a_few_hundred() -> 
         rig.broker.dispatch()
         await rig.run()
         assert rig.client.chunks[1] == user_chunks(chunks)
-        assert rig.broker.readers[1].credit == 256
+        assert 128 < rig.broker.readers[1].credit <= 256
 
     run(scenario)
 
@@ -392,5 +400,18 @@ def test_a_subscription_goes_on_at_the_broker_if_all_that_it_asks_for_is_there()
         assert [(one.spec, one.credit, one.properties) for one in asked] == [
             (AtOffset(Offset(130)), 50, {"name": "mine"})
         ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("spec", [FIRST, AtOffset(Offset(130))], ids=str)
+def test_who_needs_no_archive_does_not_notice_that_it_is_away(spec: OffsetSpec) -> None:
+    async def scenario(rig: TakeoverRig) -> None:
+        with_stream(rig, left=100 if spec == FIRST else 4)
+        rig.history.archives["/", "s"].answers.clear()
+        rig.subscribe(1, "s", spec, 50)
+        await rig.run()
+        assert rig.client.chunks[1] == user_chunks(CHUNKS, 0 if spec == FIRST else 130)
+        assert not rig.history.asked
 
     run(scenario)

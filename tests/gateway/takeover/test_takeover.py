@@ -8,7 +8,7 @@ import pytest
 
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.gateway.frames.keys import Code
-from coldstream.gateway.frames.requests import Subscribe
+from coldstream.gateway.frames.requests import StreamStats, Subscribe
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.units import Offset, TimestampMs
 from tests.support.fake_stream_broker import FakeLog
@@ -93,7 +93,7 @@ def test_a_stream_that_is_not_archived_is_passed_on_as_it_is() -> None:
         rig.subscribe(1, "s", FIRST)
         await rig.run()
         assert rig.client.chunks[1] == user_chunks(made_chunks(4, first=60))
-        assert [type(one) for one in rig.broker.requests] == [Subscribe]
+        assert [type(one) for one in rig.broker.requests] == [StreamStats, Subscribe]
         rig.close()
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.disk.disk_segment import Hole
 from coldstream.agent.disk.slices import ProvableSlice, next_slices, proven_slice, unproven_offsets
 from coldstream.agent.losses import Losses
-from coldstream.agent.proof.broker import Verdict
+from coldstream.agent.proof.broker import ProofVerdict
 from coldstream.agent.proof.history import HistoryCheck
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
@@ -89,11 +89,11 @@ class StreamDelivery:
         for provable in slices:
             witness = provable.witness.header
             proof = await self._proving.prove(witness)
-            if proof is not None and proof.verdict is Verdict.COMMITTED:
+            if proof is not None and proof.verdict is ProofVerdict.COMMITTED:
                 await self._archive(provable.slice)
                 return True
-            if proof is not None and proof.verdict in {Verdict.ANOTHER, Verdict.APART}:
-                refuted = refuted or (proof.chunk if proof.verdict is Verdict.ANOTHER else witness)
+            if proof is not None and proof.verdict in {ProofVerdict.ANOTHER, ProofVerdict.APART}:
+                refuted = refuted or (proof.chunk if proof.verdict is ProofVerdict.ANOTHER else witness)
         # Only after all slices were tried: a shorter one may be proven though the longest is refuted.
         if refuted is not None:
             await self._release_refuted(refuted)

@@ -58,7 +58,7 @@ class BrokerProver(Protocol):
         ...
 
 
-class Verdict(Enum):
+class ProofVerdict(Enum):
     """What a delivered chunk shows about one on this disk."""
 
     COMMITTED = auto()
@@ -81,7 +81,7 @@ class Verdict(Enum):
 class Proof:
     """The verdict on a chunk of ours. `chunk` is the one that was compared, which may be a later one."""
 
-    verdict: Verdict
+    verdict: ProofVerdict
     chunk: ChunkHeader
 
 
@@ -97,14 +97,14 @@ class Log(Protocol):
         ...
 
 
-def judge(ours: ChunkHeader, delivered: Chunk | None) -> Verdict:
+def judge(ours: ChunkHeader, delivered: Chunk | None) -> ProofVerdict:
     """Compare a user chunk on this disk with what the broker delivered for its offset."""
     if delivered is None or delivered.header.next_offset <= ours.chunk_id:
-        return Verdict.NOT_YET
+        return ProofVerdict.NOT_YET
     theirs = delivered.header
     if theirs.chunk_id > ours.chunk_id and theirs.chunk_id >= ours.next_offset:
-        return Verdict.DELETED
-    return Verdict.COMMITTED if is_same(ours, theirs) else Verdict.ANOTHER
+        return ProofVerdict.DELETED
+    return ProofVerdict.COMMITTED if is_same(ours, theirs) else ProofVerdict.ANOTHER
 
 
 class BrokerConnections:
@@ -210,12 +210,12 @@ async def prove(broker: BrokerProver, stream: StreamId, witness: ChunkHeader, lo
     """
     delivered = await broker.probe(stream.vhost, stream.name, AtOffset(Offset(witness.chunk_id)))
     verdict = judge(witness, delivered)
-    if verdict is not Verdict.DELETED:
+    if verdict is not ProofVerdict.DELETED:
         return Proof(verdict, witness)
     assert delivered is not None
     ours = await log.find(delivered.header.chunk_id)
     if ours is None:
-        return Proof(Verdict.DELETED, witness)
+        return Proof(ProofVerdict.DELETED, witness)
     if not is_same(ours, delivered.header):
-        return Proof(Verdict.ANOTHER, ours)
-    return Proof(Verdict.COMMITTED if await log.is_linked(witness, ours) else Verdict.APART, ours)
+        return Proof(ProofVerdict.ANOTHER, ours)
+    return Proof(ProofVerdict.COMMITTED if await log.is_linked(witness, ours) else ProofVerdict.APART, ours)

@@ -16,7 +16,7 @@ from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.disk.disk_access import DiskAccess
 from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.broker import Verdict
+from coldstream.agent.proof.broker import ProofVerdict
 from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.proof.incarnations import Anchor
 from coldstream.errors import ContradictionError, NotFoundError, UnavailableError
@@ -77,10 +77,10 @@ class HistoryCheck:
             proof = await self._identity.prove(here)
         except NotFoundError:
             return False
-        if proof.verdict is Verdict.NOT_YET:
+        if proof.verdict is ProofVerdict.NOT_YET:
             # Nothing may be released before the broker shows which of the two is committed.
             raise UnavailableError(
                 f"{self._identity.stream}: the archive has another chunk than {here.chunk_id} of this disk, and the"
                 " broker does not deliver it yet"
             )
-        return proof.verdict is Verdict.COMMITTED
+        return proof.verdict is ProofVerdict.COMMITTED

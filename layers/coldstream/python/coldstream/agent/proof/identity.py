@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, ProofVerdict, prove
 from coldstream.agent.stream_file import PendingLoss, RememberedStream, StreamFile, Witness
 from coldstream.errors import NotFoundError
 from coldstream.format.chunk import ChunkHeader
@@ -111,7 +111,7 @@ class StreamIdentity:
 
     def _record(self, proof: Proof, chunk: ChunkHeader) -> None:
         # Two tasks prove at once: an answer that comes late, about an earlier chunk, must not take `committed_to` back.
-        if proof.verdict is Verdict.COMMITTED and chunk.next_offset > self.committed_to:
+        if proof.verdict is ProofVerdict.COMMITTED and chunk.next_offset > self.committed_to:
             witness = Witness(chunk.chunk_id, chunk.epoch)
             self._save(replace(self._remembered, committed_to=chunk.next_offset, committed_by=witness))
 

@@ -6,7 +6,7 @@ import logging
 
 from coldstream.agent.disk.slices import chunk_to_prove
 from coldstream.agent.monitor.metrics import AgentMetrics
-from coldstream.agent.proof.broker import Proof, Verdict
+from coldstream.agent.proof.broker import Proof, ProofVerdict
 from coldstream.agent.proof.search import NameSearch, NoNames
 from coldstream.agent.rules import Rules
 from coldstream.agent.stream_progress import ArchivingProgress
@@ -64,7 +64,7 @@ class StreamProving:
         """
         progress = self._progress
         if await progress.identity.is_proven(witness):
-            return Proof(Verdict.COMMITTED, witness)
+            return Proof(ProofVerdict.COMMITTED, witness)
         try:
             return await progress.identity.prove(witness)
         except NotFoundError:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from coldstream.agent.proof.broker import BrokerProver, Log, Proof, Verdict, prove
+from coldstream.agent.proof.broker import BrokerProver, Log, Proof, ProofVerdict, prove
 from coldstream.agent.proof.names import candidates, guess_names
 from coldstream.agent.proof.namesakes import Namesake, Namesakes
 from coldstream.agent.proof.stream_listing import StreamListing
@@ -162,9 +162,9 @@ class NameSearch:
             try:
                 proof = await prove(self._broker, stream, first, self._directory)
                 verdict, is_enough = proof.verdict, not is_ambiguous or another == first
-                if not is_enough and verdict is not Verdict.ANOTHER:
+                if not is_enough and verdict is not ProofVerdict.ANOTHER:
                     further = await prove(self._broker, stream, another, self._directory)
-                    verdict = verdict if further.verdict is Verdict.DELETED else further.verdict
+                    verdict = verdict if further.verdict is ProofVerdict.DELETED else further.verdict
             except NotFoundError as err:
                 log.debug("%s is not %s: %s", stream.incarnation, stream, err)
             except LoginRefusedError:
@@ -174,9 +174,9 @@ class NameSearch:
                 log.debug("%s may be %s: %s", stream.incarnation, stream, err)
                 answers.refused.append(err)
             else:
-                if verdict in {Verdict.COMMITTED, Verdict.APART}:
+                if verdict in {ProofVerdict.COMMITTED, ProofVerdict.APART}:
                     answers.matches.append((stream, proof if is_enough else None))
-                elif verdict is not Verdict.ANOTHER:
+                elif verdict is not ProofVerdict.ANOTHER:
                     answers.unsure.append(stream)
         return answers
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from coldstream.errors import ColdstreamError, StreamNotFoundError
+from coldstream.errors import ColdstreamError, CorruptionError, StreamNotFoundError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.bounds import KeptAnswers, KnownStream, find_stream
 from coldstream.gateway.history.budget import ReadingBudget
@@ -120,7 +120,7 @@ class GatewayHistory:
         if found is None:
             return None
         try:
-            return await self._counted(self._questions(_header_at, self._table, self._objects, found.stream, offset))
+            return await self._counted(self._read_header(found.stream, offset))
         except StreamNotFoundError:
             return None
 
@@ -170,6 +170,13 @@ class GatewayHistory:
         self._objects.close()
         for calls in (self._lookups, self._questions, self._writes, self._fetches):
             calls.close()
+
+    async def _read_header(self, stream: StreamId, offset: Offset) -> ArchivedHeader | None:
+        try:
+            return await self._questions(_header_at, self._table, self._objects, stream, offset)
+        except CorruptionError:
+            # Once more, as for what is delivered: it may have happened on the way here.
+            return await self._questions(_header_at, self._table, self._objects, stream, offset)
 
     async def _find_stream(self, key: tuple[str, str]) -> KnownStream | None:
         now = asyncio.get_running_loop().time()

@@ -146,6 +146,7 @@ class ProxiedConnection:
             self.end()
         if self.client.is_lost and (self._broker is None or self._broker.is_lost):
             self._cancel_timer()
+            self._scanners = self._own = None
             self._parts.over(self)
 
     def end(self) -> None:

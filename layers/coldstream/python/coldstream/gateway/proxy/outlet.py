@@ -51,7 +51,8 @@ class Outlet:
 
     def write(self, data: memoryview | bytes) -> None:
         """Write what passes through. It is copied: it lies in a buffer that is used again at once."""
-        if data and not self._is_over:
+        # A socket that is closing is not written to: uvloop would raise, and asyncio warn.
+        if data and not self._is_over and not self._transport.is_closing():
             self.sent_bytes += len(data)
             self._transport.write(bytes(data))
 
@@ -123,7 +124,7 @@ class Outlet:
                 waiter.set_result(None)
 
     def _send(self, pieces: tuple[bytes, ...] | list[bytes]) -> None:
-        if self._is_over:
+        if self._is_over or self._transport.is_closing():
             return
         # Small ones together, for each write is a call of the system; large ones as they are, not copied.
         small: list[bytes] = []

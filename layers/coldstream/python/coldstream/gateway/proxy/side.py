@@ -18,6 +18,9 @@ from coldstream.units import KIB
 EARLY_BYTES: Final = 8 * KIB
 """What may be read before `join`: no more than a client may send before it is open."""
 
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
+"""A peer is gone that has said nothing for a minute, and for another one answers no probe: seconds, and how many."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -77,6 +80,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
         with suppress(OSError):
             # Where heartbeats are switched off, nothing else tells that a peer is gone.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, number in _KEEPALIVE.items():
+                bound.setsockopt(socket.IPPROTO_TCP, option, number)
         self.outlet = Outlet(self.transport)
         admit, self.admit = self.admit, None
         if admit is not None and not admit():
@@ -128,6 +133,8 @@ class ConnectionSide(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever has both sides."""
         self.outlet.end()
+        # Let go of, or a connection would stay in memory until the garbage collector finds the circle.
+        self._scanner = self._other = None
         if not self.is_lost:
             self.is_lost = True
             self._owner.lost(self, exc)

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from coldstream.gateway.ports import Verdict
+from coldstream.units import KIB
 
-_MAX_WAITING_FRAMES = 64
+_MAX_WAITING_BYTES = 128 * KIB
+"""Hundreds of requests. Who sends more for an id that is not free yet would be answered out of order: it has to go."""
+
 _LAST_ID = 255
 
 
@@ -33,6 +36,7 @@ class ReservedId:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, bytes]] = []
+        self._waiting_bytes = 0
 
     def deliver(self, version: int, head: memoryview) -> Verdict:  # noqa: ARG002
         """Drop the chunk."""
@@ -43,8 +47,9 @@ class ReservedId:
 
     def hold(self, key: int, frame: bytes) -> bool:
         """Let a frame of the client wait; False if there are too many."""
-        if len(self.waiting) >= _MAX_WAITING_FRAMES:
+        if self._waiting_bytes + len(frame) > _MAX_WAITING_BYTES:
             return False
+        self._waiting_bytes += len(frame)
         self.waiting.append((key, frame))
         return True
 
@@ -63,16 +68,48 @@ class TransparentId:
         """Take nothing, as nothing is kept."""
 
 
+class IdLender(ChunkReceiver, Protocol):
+    """A subscription that the broker does not know yet."""
+
+    def lend(self, question: ReservedId | None) -> None:
+        """Let a question have the chunks that come for its id; None takes the id back."""
+        ...
+
+
 class SubscriptionIds:
-    """Who receives the chunks of each id. `resume` is given the frames that waited for an id, once it is free."""
+    """Who receives the chunks of each id. `resume` is given the frames that waited for an id, once it is free.
+
+    `lenders` are those whose ids serve for a question if the client uses all there are.
+    """
 
     def __init__(self, resume: Callable[[int, bytes], None]) -> None:
         self.receivers: dict[int, ChunkReceiver] = {}
+        self.lenders: dict[int, IdLender] = {}
         self._resume = resume
 
     def spare(self) -> int | None:
         """Return an id that nobody uses, the greatest, as clients count from 0; None if there is none."""
         return next((number for number in range(_LAST_ID, -1, -1) if number not in self.receivers), None)
+
+    def take(self, question: ReservedId) -> tuple[int, IdLender | None] | None:
+        """Have the chunks of an id given to a question. Return the id, and whose it is; None if there is none."""
+        number = self.spare()
+        if number is not None:
+            self.receivers[number] = question
+            return number, None
+        if not self.lenders:
+            return None
+        number, lender = self.lenders.popitem()
+        lender.lend(question)
+        return number, lender
+
+    def give_back(self, number: int, lender: IdLender | None) -> None:
+        """Give back the id of a question, whose subscription has ended."""
+        if lender is None:
+            self.release(number)
+        elif self.receivers.get(number) is lender:
+            lender.lend(None)
+            self.lenders[number] = lender
 
     def release(self, number: int) -> None:
         """Free an id, and go on with what waited for it."""

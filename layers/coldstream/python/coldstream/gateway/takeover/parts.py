@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
 from coldstream.gateway.ports import BrokerLink, ClientLink
-from coldstream.gateway.takeover.broker_view import BrokerView
+from coldstream.gateway.takeover.ids import SubscriptionIds
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.plan import Planner
+from coldstream.gateway.takeover.questions import BrokerQuestions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class TakeoverParts:
     client: ClientLink
     broker: BrokerLink
     history: History
-    view: BrokerView
+    view: BrokerQuestions
     planner: Planner
     options: TakeoverOptions
     figures: GatewayFigures
+    ids: SubscriptionIds

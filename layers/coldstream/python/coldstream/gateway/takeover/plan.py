@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.history.port import ArchivedHeader, History, StreamBounds
-from coldstream.gateway.takeover.broker_view import BrokerView
 from coldstream.gateway.takeover.options import TakeoverOptions
+from coldstream.gateway.takeover.questions import BrokerQuestions
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset
@@ -70,7 +70,7 @@ class StreamSurvey:
 class Planner:
     """Decides for the streams of one vhost."""
 
-    def __init__(self, view: BrokerView, history: History, vhost: str, options: TakeoverOptions) -> None:
+    def __init__(self, view: BrokerQuestions, history: History, vhost: str, options: TakeoverOptions) -> None:
         self._view = view
         self._history = history
         self._vhost = vhost
@@ -80,7 +80,7 @@ class Planner:
     async def survey(self, stream: str, offset: Offset | None = None) -> StreamSurvey:
         """Ask both about a stream; with `offset`, only as far as it takes to tell who has that.
 
-        Raises UnavailableError, CorruptionError, and what `BrokerView` raises for a refusal.
+        Raises UnavailableError, CorruptionError, and what `BrokerQuestions` raises for a refusal.
         """
         try:
             bounds = await self._asked(self._history.bounds(self._vhost, stream), stream)
@@ -129,14 +129,16 @@ class Planner:
         """Decide. Raises as `survey`."""
         if spec is None or spec in (LAST, NEXT):
             return BrokerStart()
+        if self._view.tells_first_offset:
+            # Asked first: most subscriptions need no archive, and should not notice one that is away.
+            first = await self._view.first_offset(stream)
+            if not first or (isinstance(spec, AtOffset) and spec.offset >= first):
+                return _broker_start(spec, first or Offset(0))
         survey = await self.survey(stream, spec.offset if isinstance(spec, AtOffset) else Offset(0))
         start = await self.attach(stream, spec, survey)
         first, bounds = survey.broker_first, survey.archived
         if bounds is None or start is None or first is None or start >= first:
-            # What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
-            if isinstance(spec, AtOffset):
-                return BrokerStart(spec.offset)
-            return BrokerStart(first, spec if isinstance(spec, AtTimestamp) else None)
+            return _broker_start(spec, first)
         last = await self._asked(self._history.attach(self._vhost, stream, LAST), stream)
         witness = None
         if last is not None:
@@ -170,3 +172,17 @@ class Planner:
         except TimeoutError as err:
             problem = f"stream {stream!r}: the archive has not answered within {self._question_s:g} s"
             raise UnavailableError(problem) from err
+
+
+def _broker_start(spec: OffsetSpec, first: Offset | None) -> BrokerStart:
+    """Return the start at a broker that has offsets from `first` on, None if that is not known.
+
+    What is expected may be deleted before the subscription begins. It is named, so that this is noticed.
+    """
+    match spec:
+        case AtOffset(offset):
+            return BrokerStart(offset)
+        case AtTimestamp():
+            return BrokerStart(first, spec)
+        case _:
+            return BrokerStart(first)

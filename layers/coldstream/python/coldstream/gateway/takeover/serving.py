@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from coldstream.errors import GapError, UnavailableError
-from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkType
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
 from coldstream.gateway.takeover.flow import ChunkFlow
@@ -35,6 +35,8 @@ class ArchiveServer:
         self._figures = parts.figures
         self._credited = credited
         self._end = Offset(0)
+        self.committed = Offset(0)
+        """The greatest id of a committed chunk that is known, which Deliver frames tell since version 2."""
         self._backoff = Backoff(_FIRST_DELAY_S, _MAX_DELAY_S)
 
     async def serve(self, incarnation: Incarnation, end: Offset, version: int) -> None:
@@ -122,7 +124,9 @@ class ArchiveServer:
         if header.type is not ChunkType.USER:
             flow.move(header.next_offset)
             return 0
-        head = deliver_head(version, flow.number, header.chunk_id, 48 + header.data_bytes)
+        head = deliver_head(
+            version, flow.number, max(self.committed, header.chunk_id), CHUNK_HEADER_BYTES + header.data_bytes
+        )
         frame = b"".join((head, header.to_bytes(), chunk.data))
         flow.client.send(frame)
         flow.sent(header)

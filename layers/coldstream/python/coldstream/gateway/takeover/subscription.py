@@ -26,6 +26,7 @@ from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Subscribe
 from coldstream.gateway.ports import Verdict
 from coldstream.gateway.takeover.flow import ChunkFlow
+from coldstream.gateway.takeover.ids import ReservedId
 from coldstream.gateway.takeover.ledger import CreditLedger
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.plan import ArchiveStart, BrokerStart
@@ -34,13 +35,14 @@ from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
 from coldstream.manifest.spec import LAST, NEXT, OffsetSpec
 from coldstream.read.http import ClosedError
+from coldstream.units import Offset
 
 log = logging.getLogger(__name__)
 
 _MAX_POSTPONED = 16
 
 
-class Stage(Enum):
+class SubscriptionStage(Enum):
     """Where a subscription is."""
 
     DECIDING = auto()
@@ -52,7 +54,10 @@ class Stage(Enum):
 
 
 class FollowedSubscription:
-    """Implements `ChunkReceiver`. `on_failure` is called when it cannot go on; whoever made it ends it then."""
+    """Implements `ChunkReceiver` and `IdLender`.
+
+    `on_failure` is called when it cannot go on; whoever made it ends it then.
+    """
 
     def __init__(
         self,
@@ -64,7 +69,7 @@ class FollowedSubscription:
         self.request = request
         self.postponed: list[bytes] = []
         """Subscribe frames of the same id, which the broker is to refuse once it has this one."""
-        self.stage = Stage.DECIDING
+        self.stage = SubscriptionStage.DECIDING
         self.is_single_active = request.properties.get("single-active-consumer") == "true"
         self._frame = frame
         self._parts = parts
@@ -89,7 +94,7 @@ class FollowedSubscription:
     @property
     def is_upstream(self) -> bool:
         """Tell whether the broker has confirmed it."""
-        return self.stage not in {Stage.DECIDING, Stage.ASKED, Stage.ENDED}
+        return self.stage not in {SubscriptionStage.DECIDING, SubscriptionStage.ASKED, SubscriptionStage.ENDED}
 
     def begin(self) -> None:
         """Subscribe at the broker, at once or when it is known from where on."""
@@ -98,14 +103,24 @@ class FollowedSubscription:
         elif _is_brokers(self.request.spec):
             self._subscribe_from(BrokerStart())
         else:
+            self._parts.ids.lenders[self.flow.number] = self
             self._go(self._decide)
+
+    def lend(self, question: ReservedId | None) -> None:
+        """Let a question have the chunks that come for the id, which the broker does not know yet."""
+        self.deliver = self.flow.deliver if question is None else question.deliver
 
     def postpone(self, frame: bytes) -> bool:
         """Hold a second Subscribe of this id until the broker has the first; False if it is to be passed on."""
-        if self.stage is not Stage.DECIDING or len(self.postponed) >= _MAX_POSTPONED:
+        if self.stage is not SubscriptionStage.DECIDING or len(self.postponed) >= _MAX_POSTPONED:
             return False
         self.postponed.append(frame)
         return True
+
+    def hand_over(self) -> None:
+        """Leave a Subscribe that is still held, and is about to be taken back, to the broker, which answers it."""
+        if self.stage is SubscriptionStage.DECIDING:
+            self._subscribe(None, 0)
 
     def credit(self, credit: int) -> bool:
         """Take the client's credits; False if the frame is to be passed on as it is."""
@@ -124,7 +139,7 @@ class FollowedSubscription:
     def confirmed(self) -> None:
         """Go on, as the broker has confirmed the subscription."""
         if self.is_single_active:
-            self.stage = Stage.INACTIVE
+            self.stage = SubscriptionStage.INACTIVE
         else:
             self._follow()
 
@@ -134,18 +149,18 @@ class FollowedSubscription:
             return
         self._stop()
         self._answer_update()
-        if self.stage is Stage.FOLLOWING:
+        if self.stage is SubscriptionStage.FOLLOWING:
             self._parts.figures.live_subscriptions -= 1
-        self.stage = Stage.INACTIVE
+        self.stage = SubscriptionStage.INACTIVE
         self.flow.is_attached = False
         self.flow.begin(None)
 
     def choose(self, update: ConsumerUpdateAnswer) -> bool:
         """Take the answer of a client that becomes active; False if it is to be passed on as it is."""
-        if self.stage is Stage.ENDED:
+        if self.stage is SubscriptionStage.ENDED:
             return False
         self._stop()
-        self.stage = Stage.CHOOSING
+        self.stage = SubscriptionStage.CHOOSING
         self._update = update
         self._go(partial(self._decide_update, update))
         return True
@@ -153,18 +168,18 @@ class FollowedSubscription:
     def end(self) -> None:
         """End everything of it here, at once."""
         self._stop()
-        if self.stage is Stage.DECIDING:
+        if self.stage is SubscriptionStage.DECIDING:
             # The broker refuses or accepts it as it would have, and answers the Unsubscribe that follows.
             self._subscribe(None, 0)
         self._answer_update()
-        if self.stage is Stage.FOLLOWING:
+        if self.stage is SubscriptionStage.FOLLOWING:
             self._parts.figures.live_subscriptions -= 1
-        self.stage = Stage.ENDED
+        self.stage = SubscriptionStage.ENDED
         self.flow.is_attached = False
         self.flow.begin(None)
 
     def _wake(self) -> None:
-        if self._task is None and self.stage is Stage.FOLLOWING:
+        if self._task is None and self.stage is SubscriptionStage.FOLLOWING:
             self._go(self._settler.settle)
         else:
             self._credited.set()
@@ -207,7 +222,8 @@ class FollowedSubscription:
         self._attach()
 
     def _subscribe(self, spec: OffsetSpec | None, credit: int) -> None:
-        self.stage = Stage.ASKED
+        self.stage = SubscriptionStage.ASKED
+        self._parts.ids.lenders.pop(self.flow.number, None)
         self.flow.ledger.upstream = credit
         request = replace(self.request, spec=self.request.spec if spec is None else spec, credit=credit)
         self._parts.broker.send(self._frame if request == self.request else request.to_bytes())
@@ -217,9 +233,9 @@ class FollowedSubscription:
 
     def _follow(self) -> None:
         """Begin to serve the client, whose broker is ready."""
-        if self.stage is not Stage.FOLLOWING:
+        if self.stage is not SubscriptionStage.FOLLOWING:
             self._parts.figures.live_subscriptions += 1
-        self.stage = Stage.FOLLOWING
+        self.stage = SubscriptionStage.FOLLOWING
         if isinstance(self._start, ArchiveStart):
             self._attach()
             self._parts.figures.takeovers_total += 1
@@ -233,6 +249,8 @@ class FollowedSubscription:
         self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
+            if start.witness is not None:
+                self._server.committed = Offset(start.witness.header.chunk_id)
             flow.begin(start.start)
             flow.is_attached = True
         else:
@@ -279,7 +297,7 @@ class FollowedSubscription:
             self._rest(task)
             self._on_failure(self, ColdstreamError(f"unexpected: {err!r}"))
             return
-        if self._rest(task) and self.stage is Stage.FOLLOWING:
+        if self._rest(task) and self.stage is SubscriptionStage.FOLLOWING:
             self.flow.rest()
 
     def _rest(self, task: asyncio.Task[None] | None) -> bool:

@@ -20,13 +20,13 @@ from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Credit, Subscribe, Unsubscribe
 from coldstream.gateway.history.port import History
 from coldstream.gateway.ports import BrokerLink, ClientLink, MakeInterceptor, Verdict
-from coldstream.gateway.takeover.broker_view import EVERY_CHUNK, BrokerView, ChunkQuestion
 from coldstream.gateway.takeover.ids import ReservedId, SubscriptionIds, TransparentId
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.plan import Planner
+from coldstream.gateway.takeover.questions import EVERY_CHUNK, BrokerQuestions, ChunkQuestion
 from coldstream.gateway.takeover.side_answers import QUESTIONS, SideAnswers
-from coldstream.gateway.takeover.subscription import FollowedSubscription, Stage
+from coldstream.gateway.takeover.subscription import FollowedSubscription, SubscriptionStage
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Takeover:
         self._figures = figures
         self._ids = SubscriptionIds(self._resume)
         self._receivers = self._ids.receivers
-        self._view = BrokerView(broker, self._ids)
+        self._view = BrokerQuestions(broker, self._ids)
         self._known: tuple[TakeoverParts, SideAnswers] | None = None
         self._subscribing: dict[int, int] = {}  # correlation id: subscription id
         self._unsubscribing: dict[int, int] = {}
@@ -131,7 +131,7 @@ class Takeover:
             return receiver.credit(credit.credit)
         if isinstance(receiver, ReservedId):
             if receiver.waiting:
-                return receiver.hold(Key.CREDIT, frame)
+                return self._hold(receiver, Key.CREDIT, frame)
             if isinstance(receiver, ChunkQuestion):
                 # The client has no such subscription, and must not give credits to the gateway's.
                 refused = CreditAnswer(Code.SUBSCRIPTION_DOES_NOT_EXIST, credit.subscription_id)
@@ -143,7 +143,7 @@ class Takeover:
         request = Subscribe.from_body(frame[LENGTH_BYTES:])
         receiver = self._receivers.get(request.subscription_id)
         if isinstance(receiver, ReservedId):
-            return receiver.hold(Key.SUBSCRIBE, frame)
+            return self._hold(receiver, Key.SUBSCRIBE, frame)
         if isinstance(receiver, FollowedSubscription):
             return receiver.postpone(frame)  # to the broker, which says that there is one already
         if receiver is not None:
@@ -164,7 +164,7 @@ class Takeover:
         receiver = self._receivers.get(number)
         if isinstance(receiver, ReservedId):
             if receiver.waiting:
-                return receiver.hold(Key.UNSUBSCRIBE, frame)
+                return self._hold(receiver, Key.UNSUBSCRIBE, frame)
             if isinstance(receiver, ChunkQuestion):
                 code = Code.SUBSCRIPTION_DOES_NOT_EXIST
                 self._client.send(plain_answer(Key.UNSUBSCRIBE, request.correlation_id, code))
@@ -174,10 +174,16 @@ class Takeover:
             return False
         if isinstance(receiver, FollowedSubscription):
             self._subscribing.pop(receiver.request.correlation_id, None)
+            receiver.hand_over()
             receiver.end()
         self._receivers[number] = ReservedId()
         self._unsubscribing[request.correlation_id] = number
         return False
+
+    def _hold(self, reserved: ReservedId, key: int, frame: bytes) -> bool:
+        if not reserved.hold(key, frame):
+            self._client.close(Code.PRECONDITION_FAILED, "too many requests at once for one subscription id")
+        return True
 
     def _subscribed(self, answer: Answer) -> None:
         number = self._subscribing.pop(answer.correlation_id, None)
@@ -205,9 +211,10 @@ class Takeover:
         """End a subscription that cannot go on."""
         stream = subscription.stream
         log.error("subscription %d to %r ends: %s", subscription.request.subscription_id, stream, error)
-        if subscription.stage is Stage.DECIDING:
+        if subscription.stage is SubscriptionStage.DECIDING:
             correlation_id = subscription.request.correlation_id
             self._subscribing.pop(correlation_id, None)
+            self._ids.lenders.pop(subscription.request.subscription_id, None)
             del self._receivers[subscription.request.subscription_id]
             self._client.send(plain_answer(Key.SUBSCRIBE, correlation_id, Code.STREAM_NOT_AVAILABLE))
             for frame in subscription.postponed:
@@ -249,7 +256,7 @@ class Takeover:
         if self._known is None:
             planner = Planner(self._view, self._history, self._broker.vhost, self._options)
             parts = TakeoverParts(
-                self._client, self._broker, self._history, self._view, planner, self._options, self._figures
+                self._client, self._broker, self._history, self._view, planner, self._options, self._figures, self._ids
             )
             self._known = parts, SideAnswers(parts)
         return self._known

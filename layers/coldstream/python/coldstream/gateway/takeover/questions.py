@@ -16,7 +16,7 @@ from coldstream.gateway.frames.answers import StreamStatsAnswer, SubscribeAnswer
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import StreamStats, Subscribe, Unsubscribe
 from coldstream.gateway.ports import BrokerLink, Verdict
-from coldstream.gateway.takeover.ids import ReservedId, SubscriptionIds
+from coldstream.gateway.takeover.ids import IdLender, ReservedId, SubscriptionIds
 from coldstream.live import refusals
 from coldstream.manifest.spec import FIRST, OffsetSpec
 from coldstream.units import Offset
@@ -40,7 +40,7 @@ class ChunkQuestion(ReservedId):
         return Verdict.DROP
 
 
-class BrokerView:
+class BrokerQuestions:
     """Asks the broker. `deliver_version` is that of the connection, which the first question shows."""
 
     def __init__(self, link: BrokerLink, ids: SubscriptionIds) -> None:
@@ -49,13 +49,23 @@ class BrokerView:
         self._ids = ids
         self._under_way: set[asyncio.Task[ChunkHeader | None]] = set()
 
+    @property
+    def has_id(self) -> bool:
+        """Tell whether an id is left for a question."""
+        return self._ids.spare() is not None or bool(self._ids.lenders)
+
+    @property
+    def tells_first_offset(self) -> bool:
+        """Tell whether the broker has a request for that, so that it needs no subscription."""
+        return self._link.supports(Key.STREAM_STATS)
+
     async def first_offset(self, stream: str) -> Offset | None:
         """Return the first offset that the broker has, of a chunk of any type; None if it has no chunk.
 
         If it is at or before some offset, nothing after that offset was deleted when the broker answered. Raises
         UnavailableError, BrokerRefusedError and StreamNotFoundError.
         """
-        if not self._link.supports(Key.STREAM_STATS):
+        if not self.tells_first_offset:
             header = await self.header(stream, FIRST)
             return None if header is None else Offset(header.chunk_id)
         answer = await self._link.request(lambda number: StreamStats(number, stream), StreamStatsAnswer)
@@ -69,12 +79,13 @@ class BrokerView:
 
         Raises as `first_offset`, and UnavailableError if the client uses all 256 ids.
         """
-        number = self._ids.spare()
-        if number is None:
-            raise UnavailableError("the client uses all subscription ids: none is left for a question")
-        question = self._ids.receivers[number] = ChunkQuestion()
+        question = ChunkQuestion()
+        while (taken := self._ids.take(question)) is None:
+            if not self._under_way:
+                raise UnavailableError("the client uses all subscription ids: none is left for a question")
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         # A task of its own: if the caller is cancelled, the id still has to be freed once the subscription has ended.
-        task = asyncio.ensure_future(self._ask(number, question, stream, spec))
+        task = asyncio.ensure_future(self._ask(taken, question, stream, spec))
         self._under_way.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
@@ -89,7 +100,10 @@ class BrokerView:
         if not task.cancelled():
             task.exception()  # seen here, in case that whoever asked is gone
 
-    async def _ask(self, number: int, question: ChunkQuestion, stream: str, spec: OffsetSpec) -> ChunkHeader | None:
+    async def _ask(
+        self, taken: tuple[int, IdLender | None], question: ChunkQuestion, stream: str, spec: OffsetSpec
+    ) -> ChunkHeader | None:
+        number, lender = taken
         properties = dict([EVERY_CHUNK])
         begun, ended = await asyncio.gather(
             self._link.request(lambda one: Subscribe(one, number, stream, spec, 1, properties), SubscribeAnswer),
@@ -100,7 +114,7 @@ class BrokerView:
             if isinstance(answer, BaseException):
                 raise answer  # without an answer the subscription may be there: its id is never used again
         assert not isinstance(begun, BaseException)
-        self._ids.release(number)
+        self._ids.give_back(number, lender)
         if begun.code != Code.OK:
             raise refusals.refusal(begun.code, f"a subscription to {stream!r}")
         if question.head is None:
