@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coldstream.gateway.frames.answers import MetadataAnswer, OpenAnswer
 from coldstream.gateway.proxy.addresses import GatewayAddresses
 
@@ -20,10 +22,12 @@ def test_one_address_stands_for_all_nodes() -> None:
     assert ours.in_open(OPEN).properties == {"advertised_host": "balancer", "advertised_port": "443", "other": "é"}
 
 
-def test_each_node_has_the_address_that_stands_for_it() -> None:
+def test_each_node_has_the_address_that_stands_for_it(caplog: pytest.LogCaptureFixture) -> None:
     ours = GatewayAddresses(nodes={("rabbit-1", 5552): ("gateway-1", 6000), ("rabbit-3", 5552): ("gateway-3", 6000)})
     assert ours.in_metadata(METADATA).brokers == ((0, "gateway-1", 6000), (1, "rabbit-2", 5552))
     assert ours.in_open(OPEN).properties["advertised_port"] == "6000"
+    assert ours.in_metadata(METADATA)
+    assert [vars(record)["broker"] for record in caplog.records] == ["rabbit-2:5552"]
 
 
 def test_without_any_it_is_the_address_that_the_client_came_to() -> None:

@@ -27,7 +27,7 @@ class Served(Protocol):
         """Read the certificate again."""
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
-        """Return the cold subscriptions that are furthest behind, and bring the lag in the figures up to date."""
+        """Return the cold subscriptions that are furthest behind, and bring the figures up to date."""
 
     async def archive_problem(self) -> str | None:
         """Ask the archive something cheap, within a bound; return why it doesn't answer, None if it does."""

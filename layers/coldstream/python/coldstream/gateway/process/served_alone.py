@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 
+from coldstream.errors import InvalidSettingError
 from coldstream.gateway.alone.logins import PasswordCheck
 from coldstream.gateway.alone.opening import opened_alone
 from coldstream.gateway.alone.options import AloneOptions, GapRule
@@ -64,13 +66,24 @@ def alone_options(options: GatewayOptions, alone: AloneSide) -> AloneOptions:
 
 
 def _passwords(alone: AloneSide) -> PasswordCheck:
-    return PasswordCommand(alone.auth_command) if alone.users is None else PasswordFile(alone.users)
+    with _said_of("--users" if alone.users is not None else "--auth-command"):
+        return PasswordCommand(alone.auth_command) if alone.users is None else PasswordFile(alone.users)
 
 
 def _permissions(alone: AloneSide) -> StreamPermissions:
     if alone.permissions is not None:
-        return StreamPermissions.read(alone.permissions)
+        with _said_of("--permissions"):
+            return StreamPermissions.read(alone.permissions)
     return ALL if alone.is_creating else READ_ALL
+
+
+@contextmanager
+def _said_of(option: str) -> Iterator[None]:
+    """Name a setting that is wrong as it was given."""
+    try:
+        yield
+    except InvalidSettingError as err:
+        raise InvalidSettingError(option, err.problem) from err
 
 
 class ServedAlone:

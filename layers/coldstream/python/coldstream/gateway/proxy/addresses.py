@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coldstream.gateway.frames.answers import MetadataAnswer, OpenAnswer
+from coldstream.live.address import place_text
 from coldstream.live.subscription import Place
 
+_LOG = logging.getLogger("coldstream.gateway.connection")
 _HOST, _PORT = "advertised_host", "advertised_port"
 
 
@@ -16,11 +19,12 @@ class GatewayAddresses:
     """What stands for the broker's nodes: `everywhere` for all of them, or else what `nodes` has for one.
 
     With neither, it is the address at which the client has reached the gateway. A node that `nodes` does not have is
-    left as it is: clients then reach it without the gateway.
+    left as it is: clients then reach it without the gateway, and the log says so once.
     """
 
     everywhere: Place | None = None
     nodes: Mapping[Place, Place] = field(default_factory=dict)
+    _told: set[Place] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def seen_from(self, here: Place) -> GatewayAddresses:
         """Return the addresses for a client that has connected to `here`."""
@@ -28,7 +32,13 @@ class GatewayAddresses:
 
     def of(self, node: Place) -> Place:
         """Return the address that stands for a node's."""
-        return self.nodes.get(node, node) if self.everywhere is None else self.everywhere
+        if self.everywhere is not None:
+            return self.everywhere
+        ours = self.nodes.get(node)
+        if ours is None and node not in self._told:
+            self._told.add(node)
+            _LOG.warning("a node has no address of a gateway", extra={"broker": place_text(*node)})
+        return ours or node
 
     def in_metadata(self, answer: MetadataAnswer) -> MetadataAnswer:
         """Return an answer with our addresses."""
