@@ -51,6 +51,7 @@ SERVER_PATHS = (
     "tests/consumer/test_real_broker.py",
     "tests/functions/test_cold_start.py",
     "tests/gateway/suites/",
+    "tests/gateway/takeover/test_real_broker.py",
     "tests/local/",
     "tests/package/",
     "tests/routing/test_jump.py",

@@ -41,6 +41,8 @@ class ClientSubscription:
 class TakeoverExplorer:
     """One history."""
 
+    intervene_weight = 0.2
+
     def __init__(self, seed: int, *, redeclares: bool = False) -> None:
         self.random = random.Random(seed)
         self.redeclares = redeclares
@@ -133,7 +135,7 @@ class TakeoverExplorer:
         else:
             client.has_drained.set()
 
-    def redeclare(self) -> None:
+    def intervene(self) -> None:
         if self.redeclares and self.log.history:
             self.rig.broker.delete(STREAM)
             self.declare()
@@ -219,7 +221,7 @@ class TakeoverExplorer:
             (self.unsubscribe, 0.3),
             (self.credit, 4),
             (self.toggle_full, 0.5),
-            (self.redeclare, 0.2),
+            (self.intervene, self.intervene_weight),
             (self.move, 12),
         ]
         for _ in range(steps):

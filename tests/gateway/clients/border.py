@@ -66,9 +66,17 @@ class Border:
         for stream in streams:
             self.note(stream)
         for stream in streams:
-            self._wait_archived(stream.name)
-        for stream in streams:
-            self._have_deleted(stream)
+            self.make(stream.name, at_least=stream.archived_messages // 10)
+
+    def make(self, name: str, *, at_least: int) -> None:
+        """Have what a stream has archived, and deleted by the broker beyond an offset."""
+        self._wait_archived(name)
+        definition = json.dumps({"max-length-bytes": KEPT_BYTES})
+        self.broker.ctl("set_policy", "--apply-to", "queues", name, f"^{name}$", definition)
+        deadline = time.monotonic() + ARCHIVED_S
+        while self.first_offset(name) < at_least:
+            assert time.monotonic() < deadline, f"the broker keeps {name}"
+            time.sleep(0.2)
 
     def publish_rest(self, stream: BorderStream) -> None:
         """Publish the last part, in pieces, and note how the broker delivers it."""
@@ -86,9 +94,9 @@ class Border:
         with Deliveries(self.broker.stream_port, stream.name, offset=offset) as deliveries:
             stream.delivered += deliveries.take(stream.published - noted)
 
-    def first_offset(self, stream: BorderStream) -> int:
+    def first_offset(self, name: str) -> int:
         """Return the offset of the first message that the broker still has."""
-        with Deliveries(self.broker.stream_port, stream.name) as deliveries:
+        with Deliveries(self.broker.stream_port, name) as deliveries:
             return deliveries.take(1)[0].chunk_id
 
     def _publish(self, connection: StreamConnection, stream: BorderStream, end: int) -> None:
@@ -107,14 +115,6 @@ class Border:
             assert time.monotonic() < deadline, (
                 f"{name} is not archived: {status}\n{self._agent.log.read_text()[-3000:]}"
             )
-            time.sleep(0.2)
-
-    def _have_deleted(self, stream: BorderStream) -> None:
-        definition = json.dumps({"max-length-bytes": KEPT_BYTES})
-        self.broker.ctl("set_policy", "--apply-to", "queues", stream.name, f"^{stream.name}$", definition)
-        deadline = time.monotonic() + ARCHIVED_S
-        while self.first_offset(stream) < stream.archived_messages // 10:
-            assert time.monotonic() < deadline, f"the broker keeps {stream.name}"
             time.sleep(0.2)
 
 

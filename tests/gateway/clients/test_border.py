@@ -101,7 +101,7 @@ def test_stock_clients_read_the_brokers_own_deliveries(scene: Scene, clients: li
 
 def test_stock_clients_read_each_message_once_and_in_order(scene: Scene, clients: list[StockClient], tmp_path: Path):
     for stream in (scene.mixed, scene.plain):
-        assert scene.border.first_offset(stream) > stream.delivered[0].chunk_id
+        assert scene.border.first_offset(stream.name) > stream.delivered[0].chunk_id
     with ExitStack() as running:
         runs = []
         for client in clients:
@@ -119,7 +119,7 @@ def test_stock_clients_read_each_message_once_and_in_order(scene: Scene, clients
 @pytest.mark.parametrize("version", [1, 2])
 def test_deliver_frames_are_the_brokers_byte_for_byte(scene: Scene, version: int):
     if version == 2 and scene.border.broker.release == HOST_RELEASE:
-        version = 1  # RabbitMQ 3.10 knows no other
+        pytest.skip("RabbitMQ 3.10 knows only version 1")
     for stream in (scene.mixed, scene.plain):
         with Deliveries(scene.gateway.port, stream.name, deliver_version=version) as deliveries:
             taken = deliveries.take(sum(chunk.records for chunk in stream.delivered))
@@ -138,3 +138,30 @@ def test_an_offset_within_the_archive_is_attached_where_the_broker_attached_it(s
         for offset in {chunk.chunk_id, chunk.next_offset - 1}:
             with Deliveries(scene.gateway.port, stream.name, offset=offset) as deliveries:
                 assert deliveries.take(1) == [chunk]
+
+
+def test_a_filter_leaves_out_nothing_that_the_broker_delivers(scene: Scene):
+    if scene.border.broker.release == HOST_RELEASE:
+        pytest.skip("RabbitMQ 3.10 has no filters")
+    name, batches, batch = "border-filtered", 60, 20
+    with scene.border.broker.connect() as connection:
+        connection.create_stream(name, max_segment_bytes=2_000_000)
+        for number in range(batches):
+            connection.publish(name, [bytes(8000)] * batch, filter_value="ab"[number % 2])
+    port = scene.border.broker.stream_port
+    filtered = {"filter.0": "b", "match-unfiltered": "false"}
+    with Deliveries(port, name) as deliveries:
+        every = deliveries.take(batches * batch)
+    with Deliveries(port, name, properties=filtered) as deliveries:
+        matching = deliveries.take(batches // 2 * batch)
+    assert len(matching) < len(every)
+    scene.border.make(name, at_least=batch * 5)
+    first = scene.border.first_offset(name)
+    with Deliveries(scene.gateway.port, name, properties=filtered) as deliveries:
+        taken = deliveries.take(1)
+        while taken[-1].chunk_id < matching[-1].chunk_id:
+            taken += deliveries.take(1)
+    assert [chunk for chunk in every if chunk in taken] == taken
+    assert [chunk for chunk in taken if chunk in matching] == matching
+    # What the archive has not kept, the filters of its chunks, it may not leave out chunks by.
+    assert [chunk for chunk in every if chunk.next_offset <= first] == [c for c in taken if c.next_offset <= first]

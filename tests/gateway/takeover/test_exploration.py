@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.support.single_active_explorer import SingleActiveExplorer
 from tests.support.takeover_explorer import TakeoverExplorer
 
 SEEDS = 200
@@ -40,3 +41,19 @@ def test_incarnations_never_mix(block: int) -> None:
         except BaseException as err:
             err.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_a_single_active_consumer_gets_each_chunk_while_it_is_active(block: int) -> None:
+    activations = taken_over = 0
+    for seed in range(2000 + block * SEEDS // 2, 2000 + (block + 1) * SEEDS // 2):
+        explorer = SingleActiveExplorer(seed)
+        try:
+            asyncio.run(explorer.play(steps=150))
+        except BaseException as err:
+            err.add_note(f"seed {seed}")
+            raise
+        activations += explorer.activations
+        taken_over += explorer.rig.figures.takeovers_total
+    assert activations > 2 * SEEDS // 2
+    assert taken_over > 10

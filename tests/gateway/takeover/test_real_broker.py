@@ -9,19 +9,21 @@ from collections.abc import Iterator
 import pytest
 from rstream import AMQPMessage, Consumer, ConsumerOffsetSpecification, MessageContext, OffsetType
 
-from coldstream.gateway.frames.answers import Answer, OffsetAnswer
+from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import (
     ConsumerUpdateAnswer,
     Credit,
     QueryOffset,
+    ResolveOffsetSpec,
     StoreOffset,
+    StreamStats,
     Subscribe,
     Unsubscribe,
 )
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.local.stack import EmulatedStack
-from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.units import Offset
 from tests.support.broker import Broker
 from tests.support.gateway import HOST, GatewayThread
@@ -262,3 +264,28 @@ def test_a_stream_declared_again_is_not_read_out_of_the_old_ones_archive(scene: 
 
         asyncio.run(scenario())
     assert scene.figures.takeovers_total == 0
+
+
+def test_figures_and_specs_are_those_of_archive_and_broker_together(scene: GatewayScene) -> None:
+    if scene.broker.release == HOST_RELEASE:
+        pytest.skip("RabbitMQ 3.10 tells no figures")
+    scene.declare(segments=2)
+    scene.publish_past_retention(6)
+    assert scene.first_offset > 20
+    with scene.gateway() as gateway:
+
+        async def scenario() -> None:
+            async with ChunkClient((HOST, gateway.port)) as client:
+                await opened(client)
+                answer = StreamStatsAnswer.from_body((await client.asked(StreamStats(5, scene.name)))[4:])
+                figures = dict(answer.figures)
+                assert figures["first_chunk_id"] == 0
+                assert figures["committed_chunk_id"] >= scene.first_offset
+                if scene.broker.release.version != "4.3":
+                    return
+                for spec, resolved in ((FIRST, 0), (AtOffset(Offset(25)), 20), (NEXT, scene.published)):
+                    frame = await client.asked(ResolveOffsetSpec(6, scene.name, spec, {}))
+                    found = ResolveOffsetSpecAnswer.from_body(frame[4:])
+                    assert (found.code, found.spec) == (Code.OK, AtOffset(Offset(resolved)))
+
+        asyncio.run(scenario())
