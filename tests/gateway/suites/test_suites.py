@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,11 @@ def can_unshare() -> bool:
     return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("suite", "at_least"), [("rust", 70)])
+SUITES_AT_LEAST = [("rust", 70), *([("go", 220)] if os.environ.get("COLDSTREAM_SUITES") == "all" else [])]
+"""The suites, and how many tests of theirs succeed with the broker alone. Go's takes minutes: `make soak` has it."""
+
+
+@pytest.mark.parametrize(("suite", "at_least"), SUITES_AT_LEAST)
 def test_a_suite_ends_as_with_the_broker_alone(suite: str, at_least: int, tmp_path: Path):
     release = RABBITMQ_4_0
     if find_rabbitmq(release) is None:
