@@ -79,21 +79,28 @@ def archived(stack: EmulatedStack, tmp_path_factory: pytest.TempPathFactory) -> 
         do_without("RabbitMQ")
     state = tmp_path_factory.mktemp("agent")
     with Broker(management=True) as broker:
-        beside = ("--data", broker.data_directory, "--management", broker.management_url, "--max-lag", "3s")
+        beside = ("--data", broker.data_directory, "--management", broker.management_url)
         with (
             AgentProcess(stack.environment, state / "agent", broker.stream_uri, *beside) as agent,
             broker.connect() as streams,
         ):
             agent.wait_ready()
             streams.create_stream(STREAM, max_segment_bytes=500_000, max_length_bytes=1_000_000)
-            for first in range(0, MESSAGES, ROUND_MESSAGES):
-                offsets = range(first, first + ROUND_MESSAGES)
-                streams.publish(STREAM, [bytes(AMQPMessage(body=body_of(offset))) for offset in offsets])
-            kept = min(int(path.stem) for path in broker.stream_directory(STREAM).glob("*.segment"))
-            assert kept > 0
+            directory = broker.stream_directory(STREAM)
             with ResolverClient(stack.resolver_url) as client:
-                settled(lambda: any(one.name == STREAM for one in client.streams().streams))
-                settled(lambda: (client.describe("/", STREAM).head.next_offset or 0) >= kept)
+
+                def archived_to() -> int:
+                    is_there = any(one.name == STREAM for one in client.streams().streams)
+                    return (client.describe("/", STREAM).head.next_offset or 0) if is_there else 0
+
+                for first in range(0, MESSAGES, ROUND_MESSAGES):
+                    offsets = range(first, first + ROUND_MESSAGES)
+                    streams.publish(STREAM, [bytes(AMQPMessage(body=body_of(offset))) for offset in offsets])
+                    # A round is smaller than what retention keeps: what goes in it was archived after the one before.
+                    rolled_until = max(int(path.stem) for path in directory.glob("*.segment"))
+                    settled(lambda rolled_until=rolled_until: archived_to() >= rolled_until)
+            kept = min(int(path.stem) for path in directory.glob("*.segment"))
+            assert kept > 0
         yield Archived(broker, dict(stack.environment), kept)
 
 

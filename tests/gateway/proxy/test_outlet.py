@@ -19,6 +19,49 @@ def test_small_pieces_are_written_together_and_large_ones_as_they_are() -> None:
     assert transport.pieces[1] is large
 
 
+async def test_what_is_sent_in_one_turn_of_the_loop_is_written_at_once_in_the_next() -> None:
+    transport = WrittenTransport()
+    outlet = Outlet(transport)
+    for piece in (b"a", b"b", b"c"):
+        outlet.send(piece)
+    assert transport.pieces == []
+    await asyncio.sleep(0)
+    assert transport.pieces == [b"abc"]
+
+
+async def test_what_passes_through_comes_after_what_was_sent_before() -> None:
+    transport = WrittenTransport()
+    outlet = Outlet(transport)
+    outlet.send(b"sent")
+    outlet.hold()
+    outlet.write(b"passed")
+    outlet.release()
+    assert transport.pieces == [b"sent", b"passed"]
+
+
+async def test_what_was_sent_waits_for_the_end_of_a_frame_that_passes_through() -> None:
+    transport = WrittenTransport()
+    outlet = Outlet(transport)
+    outlet.send(b"first")
+    outlet.hold()
+    outlet.write(b"the beginning, ")
+    outlet.send(b"last")
+    await asyncio.sleep(0)
+    outlet.write(b"the end, ")
+    outlet.release()
+    assert transport.pieces == [b"first", b"the beginning, ", b"the end, ", b"last"]
+
+
+async def test_what_was_sent_is_written_before_the_end() -> None:
+    transport = WrittenTransport()
+    outlet = Outlet(transport)
+    outlet.send(b"sent")
+    outlet.end()
+    assert transport.pieces == [b"sent"]
+    await asyncio.sleep(0)
+    assert transport.pieces == [b"sent"]
+
+
 def test_nothing_is_written_after_the_last_frame() -> None:
     transport = WrittenTransport()
     outlet = Outlet(transport)
@@ -28,12 +71,13 @@ def test_nothing_is_written_after_the_last_frame() -> None:
     assert transport.written == b"last"
 
 
-def test_a_socket_that_is_closing_is_not_written_to() -> None:
+async def test_a_socket_that_is_closing_is_not_written_to() -> None:
     transport = WrittenTransport()
     outlet = Outlet(transport)
     transport.is_shut = True
     outlet.write(b"more")
     outlet.send(b"more")
+    await asyncio.sleep(0)
     assert transport.written == b""
     assert outlet.sent_bytes == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -164,7 +165,7 @@ def test_what_is_sent_when_asked_goes_out_between_whole_frames(size: int) -> Non
     assert scanned.transport.written == expected
 
 
-def test_what_is_sent_within_a_frame_goes_out_after_it() -> None:
+async def test_what_is_sent_within_a_frame_goes_out_after_it() -> None:
     frame, own = delivery(1, 1, 500), Heartbeat().to_bytes()
     for at in range(1, len(frame)):
         scanned = Scanned()
@@ -176,11 +177,12 @@ def test_what_is_sent_within_a_frame_goes_out_after_it() -> None:
         assert scanned.transport.written == expected
 
 
-def test_what_is_sent_while_a_frame_is_collected_goes_out_at_once() -> None:
+async def test_what_is_sent_while_a_frame_is_collected_goes_out_before_it() -> None:
     frame, own = delivery(3, 1, 500), Heartbeat().to_bytes()
     scanned = Scanned()
     scanned.read(frame[:200])
     scanned.outlet.send(own)
+    await asyncio.sleep(0)
     assert scanned.transport.written == own
 
 

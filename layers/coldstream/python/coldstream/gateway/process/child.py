@@ -126,6 +126,8 @@ def run_child(channel: socket.socket, number: int, open_: Open) -> int:
         return _FAILED
     channel.setblocking(False)
     log_as_json(options.log_level)
+    # It tells where it found each endpoint and credential.
+    logging.getLogger("botocore").setLevel(max(options.log_level, logging.WARNING))
     for handler in logging.getLogger().handlers:
         handler.addFilter(_number_of(number))
     try:

@@ -6,7 +6,7 @@ coldstream_gateway_processes                      that run and listen
 coldstream_gateway_process_restarts_total
 coldstream_gateway_resident_bytes                 memory of the processes that serve
 coldstream_gateway_broker_up                      1 if the broker answers; absent in archive-only mode
-coldstream_gateway_archive_up                     1 if table and bucket answer
+coldstream_gateway_archive_up                     1 if the manifest table answers
 
 The others are `COUNTS`, each a field of GatewayFigures.
 """
@@ -82,7 +82,7 @@ def metrics_text(status: GatewayStatus, *, broker_up: bool | None, archive_up: b
             "Memory of the processes that serve.",
             sum(one.report.resident_bytes for one in status.processes),
         ),
-        *_one("archive_up", "gauge", "Whether table and bucket answer.", int(archive_up)),
+        *_one("archive_up", "gauge", "Whether the manifest table answers.", int(archive_up)),
     ]
     if broker_up is not None:
         lines += _one("broker_up", "gauge", "Whether the broker answers.", int(broker_up))

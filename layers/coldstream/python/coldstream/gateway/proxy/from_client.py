@@ -34,6 +34,7 @@ INTERCEPTED: Final = frozenset(
         ANSWER | Key.CONSUMER_UPDATE,
     }
 )
+_GREATEST: Final = {int(key): VERSIONS[Key(key & ~ANSWER)][1] for key in INTERCEPTED}
 _NOTED = frozenset({Key.PEER_PROPERTIES, Key.SASL_AUTHENTICATE, Key.OPEN, Key.CLOSE, ANSWER | Key.CLOSE})
 
 
@@ -86,7 +87,7 @@ class FromClient:
         if not session.is_open or session.is_ending:
             return False
         version = int.from_bytes(frame[6:8])
-        if version > VERSIONS[Key(key & ~ANSWER)][1]:
+        if version > _GREATEST[key]:
             raise BadFrameError(f"{Key(key & ~ANSWER).name} of version {version}, which nobody has offered")
         if key == Key.SUBSCRIBE:
             session.subscriptions += 1

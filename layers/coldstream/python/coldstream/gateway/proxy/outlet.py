@@ -16,12 +16,17 @@ _JOINED_BYTES = 64 * KIB
 
 
 class Outlet:
-    """Writes to one socket. While it is held, in the middle of a frame or of a read, `send` queues."""
+    """Writes to one socket.
+
+    `send` queues: while it is held, in the middle of a frame or of a read; and else until the loop's next turn or until
+    there is enough, since a write for each frame takes more time than all else that is done for it.
+    """
 
     __slots__ = (
         "_is_finishing",
         "_is_held",
         "_is_over",
+        "_is_scheduled",
         "_queued_bytes",
         "_transport",
         "_waiters",
@@ -36,6 +41,7 @@ class Outlet:
         self._is_held = False
         self._is_finishing = False
         self._is_over = False
+        self._is_scheduled = False
         self._queued_bytes = 0
         self._waiters: list[asyncio.Future[None]] = []
         self.queue: list[bytes] = []
@@ -57,31 +63,41 @@ class Outlet:
             self._transport.write(bytes(data))
 
     def send(self, *pieces: bytes) -> None:
-        """Write whole frames now, or once the frame that passes through is complete."""
+        """Write whole frames soon, but not before the frame that passes through is complete."""
         if self._is_finishing:
             return
+        self.queue += pieces
+        self._queued_bytes += sum(map(len, pieces))
         if self._is_held:
-            self.queue += pieces
-            self._queued_bytes += sum(map(len, pieces))
-        else:
-            self._send(pieces)
+            return
+        if self._queued_bytes >= _JOINED_BYTES:
+            self.flush()
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush_scheduled)
 
     def finish(self, *last: bytes) -> None:
         """Write a last frame in its turn, and nothing after it."""
-        self.send(*last)
+        if self._is_finishing:
+            return
+        self.queue += last
         self._is_finishing = True
         if not self._is_held:
-            self.end()
+            self.flush()
 
     def end(self) -> None:
         """Write nothing more, from now on. Whoever waits for `drained` is told."""
+        if self.queue and not self._is_held:
+            self._send(self.queue)
         self._is_finishing = self._is_over = True
         self.queue.clear()
         self._queued_bytes = 0
         self._wake()
 
     def hold(self) -> None:
-        """Begin to queue what is sent."""
+        """Let what is sent from now on wait for `flush` or `release`."""
+        if self.queue and not self._is_held:
+            self.flush()
         self._is_held = True
 
     def flush(self) -> None:
@@ -95,7 +111,7 @@ class Outlet:
             self.end()
 
     def release(self) -> None:
-        """Write what is queued, and queue no longer."""
+        """Write what is queued, and hold it no longer."""
         self._is_held = False
         self.flush()
 
@@ -117,13 +133,18 @@ class Outlet:
         if self._is_finishing:
             raise ClosedLinkError("the connection has ended")
 
+    def _flush_scheduled(self) -> None:
+        self._is_scheduled = False
+        if not self._is_held:
+            self.flush()
+
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _send(self, pieces: tuple[bytes, ...] | list[bytes]) -> None:
+    def _send(self, pieces: list[bytes]) -> None:
         if self._is_over or self._transport.is_closing():
             return
         # Small ones together, for each write is a call of the system; large ones as they are, not copied.

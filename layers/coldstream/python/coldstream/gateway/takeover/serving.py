@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from coldstream.errors import GapError, UnavailableError
+from coldstream.errors import GapError, IncarnationError, UnavailableError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkType
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
@@ -121,6 +121,12 @@ class ArchiveServer:
 
     def _send(self, chunk: Chunk, version: int) -> int:
         flow, header = self._flow, chunk.header
+        if flow.is_border and Offset(header.chunk_id) != flow.expected:
+            # A reading begins at the chunk that holds an offset, and an archive of another stream may have another one.
+            raise IncarnationError(
+                f"stream {flow.stream!r}: the archived chunk at offset {header.chunk_id} does not begin where the last"
+                f" one ended, at {flow.expected}"
+            )
         if header.type is not ChunkType.USER:
             flow.move(header.next_offset)
             return 0

@@ -15,6 +15,7 @@ from coldstream.errors import GapError, IncarnationError, UnavailableError
 from coldstream.format.chunk import ChunkHeader
 from coldstream.gateway.history.port import StreamBounds
 from coldstream.gateway.takeover.flow import ChunkFlow
+from coldstream.gateway.takeover.kept import KeptChunk
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.manifest.spec import AtTimestamp
@@ -34,6 +35,7 @@ class Settler:
     def __init__(self, flow: ChunkFlow, parts: TakeoverParts, server: ArchiveServer) -> None:
         self.incarnation: Incarnation | None = None
         self.time: AtTimestamp | None = None
+        self._proven_number = 0  # of the last chunk that is known to come after everything before it
         self._flow = flow
         self._view = parts.view
         self._planner = parts.planner
@@ -49,40 +51,45 @@ class Settler:
         Raises GapError, IncarnationError, CorruptionError, and UnavailableError if waiting does not help.
         """
         flow = self._flow
-        proven_number = 0
+        self._proven_number = 0
         while True:
             if flow.failure is not None:
                 raise flow.failure
             if not flow.queue:
                 return
             kept = flow.queue[0]
-            header = kept.header
-            if not flow.is_first(header.chunk_id) and flow.expected is not None:
-                if header.next_offset <= flow.expected:
-                    flow.queue.popleft()
-                    continue
-                if header.chunk_id < flow.expected:
-                    raise IncarnationError(
-                        f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} begins within what was"
-                        f" sent, up to {flow.expected}"
-                    )
-                if header.chunk_id > flow.expected and kept.number > proven_number:
-                    # Taken before the question: the answer proves nothing of what arrives after it was sent.
-                    received_number = flow.kept_count
-                    if await self._reaches_back_to(flow.expected):
-                        proven_number = received_number
-                    elif not flow.is_border and self.time is not None:
-                        attached = await self._planner.attach_at_time(flow.stream, self.time, Offset(header.chunk_id))
-                        flow.expected = Offset(header.chunk_id) if attached is None else attached
-                        self.time = None
-                        continue
-                    else:
-                        await self._refill(header)
-                        continue
-            await self._server.ready()
-            flow.queue.popleft()
-            flow.client.send(kept.frame)
-            flow.sent(header)
+            if flow.expected is not None and kept.header.next_offset <= flow.expected and flow.is_border:
+                flow.queue.popleft()  # the archive had it, too
+            elif await self._is_next(kept):
+                await self._server.ready()
+                flow.queue.popleft()
+                flow.client.send(kept.frame)
+                flow.sent(kept.header)
+
+    async def _is_next(self, kept: KeptChunk) -> bool:
+        """Tell whether a chunk is what the client gets next; if not, send what lies before it, or find what does."""
+        flow, header = self._flow, kept.header
+        if flow.is_first(header.chunk_id) or flow.expected is None or Offset(header.chunk_id) == flow.expected:
+            return True
+        if header.chunk_id < flow.expected:
+            raise IncarnationError(
+                f"stream {flow.stream!r}: the broker's chunk at offset {header.chunk_id} begins within what was sent,"
+                f" up to {flow.expected}"
+            )
+        if kept.number <= self._proven_number:
+            return True
+        # Taken before the question: the answer proves nothing of what arrives after it was sent.
+        received_number = flow.kept_count
+        if await self._reaches_back_to(flow.expected):
+            self._proven_number = received_number
+            return True
+        if not flow.is_border and self.time is not None:
+            attached = await self._planner.attach_at_time(flow.stream, self.time, Offset(header.chunk_id))
+            flow.expected = Offset(header.chunk_id) if attached is None else attached
+            self.time = None
+        else:
+            await self._refill(header)
+        return False
 
     async def _reaches_back_to(self, offset: Offset) -> bool:
         try:

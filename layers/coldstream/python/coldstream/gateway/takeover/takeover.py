@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 
 from coldstream.errors import BadFrameError, ClosedLinkError, ColdstreamError, UnavailableError
 from coldstream.gateway.figures import GatewayFigures
@@ -17,7 +18,7 @@ from coldstream.gateway.frames.answers import (
 )
 from coldstream.gateway.frames.frame import LENGTH_BYTES
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
-from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Credit, Subscribe, Unsubscribe
+from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Subscribe, Unsubscribe
 from coldstream.gateway.history.port import History
 from coldstream.gateway.ports import BrokerLink, ClientLink, MakeInterceptor, Verdict
 from coldstream.gateway.takeover.ids import ReservedId, SubscriptionIds, TransparentId
@@ -29,6 +30,10 @@ from coldstream.gateway.takeover.side_answers import QUESTIONS, SideAnswers
 from coldstream.gateway.takeover.subscription import FollowedSubscription, SubscriptionStage
 
 log = logging.getLogger(__name__)
+
+_CREDIT = struct.Struct(">8xBH")  # subscription id, credit
+_CREDIT_BYTES = 11
+assert _CREDIT.size == _CREDIT_BYTES
 
 
 class Takeover:
@@ -125,16 +130,19 @@ class Takeover:
             task.cancel()
 
     def _credit(self, frame: bytes) -> bool:
-        credit = Credit.from_body(frame[LENGTH_BYTES:])
-        receiver = self._receivers.get(credit.subscription_id)
+        if len(frame) < _CREDIT.size:
+            raise BadFrameError(f"a Credit of {len(frame)} bytes")
+        # Some clients send one for each chunk: it is read without a value of its own.
+        number, credit = _CREDIT.unpack_from(frame)
+        receiver = self._receivers.get(number)
         if isinstance(receiver, FollowedSubscription):
-            return receiver.credit(credit.credit)
+            return receiver.credit(credit)
         if isinstance(receiver, ReservedId):
             if receiver.waiting:
                 return self._hold(receiver, Key.CREDIT, frame)
             if isinstance(receiver, ChunkQuestion):
                 # The client has no such subscription, and must not give credits to the gateway's.
-                refused = CreditAnswer(Code.SUBSCRIPTION_DOES_NOT_EXIST, credit.subscription_id)
+                refused = CreditAnswer(Code.SUBSCRIPTION_DOES_NOT_EXIST, number)
                 self._client.send(refused.to_bytes())
                 return True
         return False
