@@ -265,7 +265,7 @@ class BrokerConnection(asyncio.Protocol):
                 self._unsubscribe(Unsubscribe.from_body(body))
             case Key.STORE_OFFSET:
                 stored = StoreOffset.from_body(body)
-                if stored.stream in self.broker.streams:
+                if stored.stream in self.broker.streams and stored.stream not in self.broker.refused:
                     self.broker.offsets[stored.reference, stored.stream] = stored.offset
                     self.broker.streams[stored.stream].track()
             case Key.QUERY_OFFSET:
@@ -343,6 +343,9 @@ class BrokerConnection(asyncio.Protocol):
     def _query_offset(self, asked: QueryOffset) -> None:
         if asked.stream not in self.broker.streams:
             self._send(OffsetAnswer(asked.correlation_id, Code.STREAM_DOES_NOT_EXIST, 0))
+            return
+        if asked.stream in self.broker.refused:
+            self._send(OffsetAnswer(asked.correlation_id, Code.ACCESS_REFUSED, 0))
             return
         offset = self.broker.offsets.get((asked.reference, asked.stream))
         code = Code.NO_OFFSET if offset is None else Code.OK

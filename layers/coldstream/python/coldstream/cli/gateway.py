@@ -176,8 +176,8 @@ def gateway(
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Processes that serve. Default: one a core; with --create one, as all who publish to a stream belong in"
-            " one process.",
+            help="Processes that serve. Default: one a core; with --create one, as all who publish to a stream belong"
+            " in one process.",
             min=1,
             max=256,
             show_default=False,

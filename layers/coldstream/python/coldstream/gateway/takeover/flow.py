@@ -18,11 +18,14 @@ from coldstream.gateway.frames.requests import Credit, Subscribe
 from coldstream.gateway.ports import BrokerLink, ClientLink, Verdict
 from coldstream.gateway.takeover.kept import KeptChunk
 from coldstream.gateway.takeover.ledger import CreditLedger
-from coldstream.units import Offset
+from coldstream.units import MIB, Offset
 
 _PLACE = struct.Struct(">4xI16xQ")  # of a chunk header: records, chunk id
 _PLACE_BYTES = 32
 assert _PLACE.size == _PLACE_BYTES
+
+_MAX_KEPT_BYTES = 64 * MIB
+"""Chunks may be large. Who is to get more than that before it is known what comes before them has to begin anew."""
 
 
 class ChunkFlow:
@@ -86,8 +89,8 @@ class ChunkFlow:
         """Queue a chunk that was kept, and wake the task."""
         header_at = DELIVER_HEAD_BYTES[version]
         try:
-            if len(self.queue) >= self.ledger.limit:
-                raise UnavailableError(f"stream {self.stream!r}: the broker sends more chunks than it has credits for")
+            if len(self.queue) >= self.ledger.limit or self._kept_bytes + len(frame) > _MAX_KEPT_BYTES:
+                raise UnavailableError(f"stream {self.stream!r}: the broker sends more than can be kept")
             header = ChunkHeader.from_bytes(
                 memoryview(frame)[header_at : header_at + CHUNK_HEADER_BYTES],
                 source=f"stream {self.stream!r} as delivered",
@@ -99,6 +102,10 @@ class ChunkFlow:
         self.kept_count += 1
         self.queue.append(KeptChunk(header, frame, self.kept_count))
         self._wake()
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(len(kept.frame) for kept in self.queue)
 
     def sent(self, header: ChunkHeader) -> None:
         """Note that the client was sent a user chunk otherwise than by `deliver`."""

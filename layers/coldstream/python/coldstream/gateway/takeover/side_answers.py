@@ -25,6 +25,11 @@ from coldstream.units import Offset
 log = logging.getLogger(__name__)
 
 _MAX_QUESTIONS = 256
+_MAX_NAME_BYTES = 255
+"""Of a stream, and of a reference: brokers take none that is longer."""
+
+_MAX_UNPROVEN = 64
+_MAX_READABLE = 10_000
 
 Question = QueryOffset | StreamStats | ResolveOffsetSpec
 
@@ -42,6 +47,8 @@ class SideAnswers:
         self._parts = parts
         self._asked: dict[tuple[int, int], Question] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._readable: set[str] = set()
+        self._unproven: dict[str, dict[str, Offset]] = {}
 
     def question(self, key: int, frame: bytes) -> None:
         """Note a question, which is passed on. Raises BadFrameError."""
@@ -50,11 +57,26 @@ class SideAnswers:
             self._asked[key, request.correlation_id] = request
 
     def store(self, frame: bytes) -> None:
-        """Note an offset, which is passed on. Raises BadFrameError."""
+        """Note an offset, which is passed on. Raises BadFrameError.
+
+        Brokers answer nothing to it, and drop what they refuse. So whether this client may read the stream is asked
+        before its first offset is noted: else it could tell others where to go on.
+        """
         request = StoreOffset.from_body(frame[LENGTH_BYTES:])
-        self._parts.history.note_offset(
-            self._parts.broker.vhost, request.stream, request.reference, Offset(request.offset)
-        )
+        stream, reference, offset = request.stream, request.reference, Offset(request.offset)
+        if not stream or not reference or max(len(stream.encode()), len(reference.encode())) > _MAX_NAME_BYTES:
+            return  # no broker takes it
+        if stream in self._readable:
+            self._parts.history.note_offset(self._parts.broker.vhost, stream, reference, offset)
+        elif stream in self._unproven:
+            offsets = self._unproven[stream]
+            if reference in offsets or len(offsets) < _MAX_UNPROVEN:
+                offsets[reference] = offset
+        elif len(self._unproven) < _MAX_UNPROVEN:
+            self._unproven[stream] = {reference: offset}
+            task = asyncio.ensure_future(self._prove(stream, reference))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def answer(self, key: int, frame: bytes) -> bool:
         """Take an answer; False if it is to be passed on. Raises BadFrameError."""
@@ -95,6 +117,22 @@ class SideAnswers:
                 # "None is stored" would send the client to another place than where it was: it is to ask again.
                 better = OffsetAnswer(question.correlation_id, Code.STREAM_NOT_AVAILABLE, Offset(0))
         self._parts.client.send(frame if better is None else better.to_bytes())
+
+    async def _prove(self, stream: str, reference: str) -> None:
+        """Note what was stored for a stream, if the client may read it."""
+        code: int = Code.ACCESS_REFUSED
+        try:
+            answer = await self._parts.broker.request(lambda one: QueryOffset(one, reference, stream), OffsetAnswer)
+            code = answer.code
+        except ColdstreamError as err:
+            log.info("offsets of stream %r are not noted: %s", stream, err)
+        offsets = self._unproven.pop(stream)
+        if code not in {Code.OK, Code.NO_OFFSET}:
+            return
+        if len(self._readable) < _MAX_READABLE:
+            self._readable.add(stream)
+        for name, offset in offsets.items():
+            self._parts.history.note_offset(self._parts.broker.vhost, stream, name, offset)
 
     async def _has_all(self, stream: str) -> bool:
         """Tell whether the broker still has the first message, and so every offset that was stored."""

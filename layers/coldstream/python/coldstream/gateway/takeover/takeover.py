@@ -60,6 +60,7 @@ class Takeover:
         self._unsubscribing: dict[int, int] = {}
         self._updates: dict[int, FollowedSubscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def from_client(self, key: int, frame: bytes) -> bool:
         """Take a frame of the client, or let it pass. One that is no frame is the broker's to answer."""
@@ -108,7 +109,10 @@ class Takeover:
     def deliver(self, subscription_id: int, version: int, head: memoryview) -> Verdict:
         """Decide about a chunk."""
         receiver = self._receivers.get(subscription_id)
-        return Verdict.PASS if receiver is None else receiver.deliver(version, head)
+        if receiver is None:
+            # After the end nobody knows any more what the client has had.
+            return Verdict.DROP if self._is_closed else Verdict.PASS
+        return receiver.deliver(version, head)
 
     def kept(self, subscription_id: int, version: int, frame: bytes) -> None:
         """Take a chunk that was kept."""
@@ -118,6 +122,7 @@ class Takeover:
 
     def closed(self) -> None:
         """End everything."""
+        self._is_closed = True
         for receiver in list(self._receivers.values()):
             if isinstance(receiver, FollowedSubscription):
                 receiver.end()
@@ -157,7 +162,7 @@ class Takeover:
         if receiver is not None:
             return False
         self._subscribing[request.correlation_id] = request.subscription_id
-        if EVERY_CHUNK in request.properties.items():
+        if not request.stream or EVERY_CHUNK in request.properties.items():
             # Whoever asks for what no client knows of wants the broker's own log.
             self._receivers[request.subscription_id] = TransparentId(request.stream)
             return False
