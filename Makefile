@@ -108,7 +108,6 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/streams/test_kill_nine.py --timeout 0
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/worker/test_killed_workers.py --timeout 0
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
-	@COLDSTREAM_SOAK=1 $(BIN)/python -m pytest -q tests/gateway/faults/test_real_broker.py --timeout 0
 
 prove: setup history-checker  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0
