@@ -94,6 +94,17 @@ async def test_a_subscriber_is_sent_what_is_published_after_it_came_to_the_tail(
             assert [bytes(one) for one in iter_entries(chunk, source="delivered")] == [b"%d" % number]  # type: ignore[arg-type]
 
 
+async def test_ever_new_references_that_leave_at_once_are_not_kept(archive: DirectArchive) -> None:
+    async with running_alone(archive) as alone, alone.client() as client:
+        await create(client)
+        for number in range(20):
+            assert await declare(client, reference=f"reference {number}") == Code.OK
+            client.send(publish(1, (1, b"m")), DeletePublisher(9000 + number, 1).to_bytes())
+            await client.next_of(Key.PUBLISH_CONFIRM)
+        (opened,) = alone.parts.host._open.values()
+        assert not opened.turns
+
+
 async def test_a_named_publisher_that_comes_again_has_each_message_once(archive: DirectArchive) -> None:
     async with running_alone(archive) as alone:
         async with alone.client() as client:

@@ -1,11 +1,9 @@
-"""A real broker that is killed and comes back, and a cluster whose leader is killed, behind a gateway."""
+"""A real broker that is killed and comes back, behind a gateway."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import time
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from tests.gateway.faults.abused import STREAM
 from tests.gateway.faults.gateway_process import GatewayProcess
 from tests.gateway.faults.raw_client import ConnectionGoneError, RawClient, RefusedError, delivered
 from tests.support.broker import Broker, find_rabbitmq
-from tests.support.cluster import Cluster
 from tests.support.fixtures import do_without
 
 pytestmark = pytest.mark.broker
@@ -153,38 +150,4 @@ async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_th
             archive.publish(without=5)
             assert (await gateway.held()).connections == 0
             at = await _read_patiently(gateway.port, archive, at, 1 << 30)
-            assert at == archive.end
-
-
-@pytest.mark.skipif(not os.environ.get("COLDSTREAM_SOAK"), reason="a cluster takes long: make soak")
-async def test_a_leader_is_killed_and_readers_go_on_where_they_were(tmp_path):
-    if find_rabbitmq() is None:
-        do_without("RabbitMQ")
-    archive = Archive(tmp_path / "archive")
-    with Cluster() as cluster:
-        await asyncio.to_thread(_create, cluster.nodes[0])
-        await asyncio.to_thread(cluster.wait_replicated, STREAM)
-        written, at = 0, 0
-        archive.file.touch()
-        async with contextlib.AsyncExitStack() as stack:
-            gateways = [
-                await stack.enter_async_context(GatewayProcess(node.stream_port, archive.file))
-                for node in cluster.nodes
-            ]
-            for number in range(3):
-                leader = await asyncio.to_thread(cluster.leader, STREAM)
-                written = await asyncio.to_thread(_publish, leader, written, 4000 if number == 0 else LITTLE)
-                archive.copy(leader)
-                archive.publish(without=3)
-                for gateway in gateways:
-                    await gateway.held()
-                if number == 0:
-                    _retain_little(leader)
-                leader.kill()
-                at = await _read_patiently(
-                    gateways[(number + cluster.nodes.index(leader) + 1) % 3].port, archive, at, 7
-                )
-                leader.start()
-                await asyncio.to_thread(cluster.wait_replicated, STREAM)
-            at = await _read_patiently(gateways[0].port, archive, at, 1 << 30)
             assert at == archive.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from tests.support.releases import RABBITMQ_4_0, Release
 from tests.support.server import ROOT
 
 TRIES = 3
-"""What ends differently is run so often again, each way: tests that count within a time fail on busy machines."""
+"""Suites that end differently are run so often, each way: tests that wait a fixed time fail on busy machines."""
+
+UNSTEADY = {"producer_test::producer_drop": "counts the tasks of Tokio, of which some are about to end"}
+"""Tests that end now so, now otherwise with the broker alone, and why."""
 
 
 def outcomes(suite: str, release: Release, way: str, directory: Path) -> Mapping[str, str]:
@@ -39,7 +43,11 @@ def can_unshare() -> bool:
     return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("suite", "at_least"), [("rust", 70)])
+SUITES_AT_LEAST = [("rust", 70), *([("go", 220)] if os.environ.get("COLDSTREAM_SUITES") == "all" else [])]
+"""The suites, and how many tests of theirs succeed with the broker alone. Go's takes minutes: `make soak` has it."""
+
+
+@pytest.mark.parametrize(("suite", "at_least"), SUITES_AT_LEAST)
 def test_a_suite_ends_as_with_the_broker_alone(suite: str, at_least: int, tmp_path: Path):
     release = RABBITMQ_4_0
     if find_rabbitmq(release) is None:
@@ -48,17 +56,21 @@ def test_a_suite_ends_as_with_the_broker_alone(suite: str, at_least: int, tmp_pa
         do_without(f"the test suite of the {suite} client", "make gateway-clients")
     if not can_unshare():
         do_without("a network of its own", "as root: unshare --net")
-    with ThreadPoolExecutor() as both:  # each in its own network; they wait most of the time
-        first = both.submit(outcomes, suite, release, "direct", tmp_path / "direct")
-        second = both.submit(outcomes, suite, release, "gateway", tmp_path / "gateway-0")
-        direct, through = first.result(), second.result()
-    assert sum(outcome == "ok" for outcome in direct.values()) >= at_least
-    for number in range(1, TRIES):
+    direct: dict[str, str] = {}
+    through: dict[str, str] = {}
+    for number in range(TRIES):
+        with ThreadPoolExecutor() as both:  # each in its own network; they wait most of the time
+            first = both.submit(outcomes, suite, release, "direct", tmp_path / f"direct-{number}")
+            second = both.submit(outcomes, suite, release, "gateway", tmp_path / f"gateway-{number}")
+        direct, through = best(direct, first.result()), best(through, second.result())
         if through == direct:
             break
-        again = outcomes(suite, release, "gateway", tmp_path / f"gateway-{number}")
-        through = {
-            name: direct[name] if direct.get(name) == again.get(name) else outcome for name, outcome in through.items()
-        }
+    assert sum(outcome == "ok" for outcome in direct.values()) >= at_least
     different = {name: (direct.get(name), through.get(name)) for name in direct.keys() | through.keys()}
     assert {name: ways for name, ways in different.items() if ways[0] != ways[1]} == {}
+
+
+def best(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return how each steady test ended, the best of what it did before and now."""
+    steady = {name: outcome for name, outcome in now.items() if name not in UNSTEADY}
+    return steady | {name: outcome for name, outcome in before.items() if outcome == "ok"}

@@ -233,6 +233,7 @@ class AlonePublishers:
         finally:
             if publisher.turn.appending is appending and appending is not None and appending.done():
                 publisher.turn.appending = None
+                _drop_idle_turn(publisher)
             size_bytes = _cost(entries)
             self._pending_bytes -= size_bytes
             self._budget.give(size_bytes)
@@ -276,9 +277,7 @@ class AlonePublishers:
         opened.on_lost.discard(publisher.tell_lost)
         self._host.release(opened)
         turn.publishers -= 1
-        if publisher.reference is not None and not turn.publishers and turn.appending is None:
-            # The stream knows it; and others may come with ever new references.
-            opened.turns.pop(publisher.reference, None)
+        _drop_idle_turn(publisher)
 
     # Holding back.
 
@@ -298,6 +297,14 @@ class AlonePublishers:
         if self._is_paused and not self._is_waiting and self._pending_bytes < self._peer.options.max_pending_bytes // 2:
             self._is_paused = False
             self._peer.link.resume()
+
+
+def _drop_idle_turn(publisher: DeclaredPublisher) -> None:
+    """Forget a reference that nobody has: the stream knows it, and others may come with ever new ones."""
+    turns, turn = publisher.opened.turns, publisher.turn
+    is_idle = not turn.publishers and turn.appending is None
+    if publisher.reference is not None and is_idle and turns.get(publisher.reference) is turn:
+        del turns[publisher.reference]
 
 
 async def _turn_of(opened: OpenDirect, reference: str) -> PublisherTurn:
