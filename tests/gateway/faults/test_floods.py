@@ -161,7 +161,7 @@ async def test_a_never_reading_client_that_asks_on_is_not_read_on_without_bound(
     async with abused() as world, RawClient(world.port, patience_s=3) as client:
         write(world.broker.declare("s"), 5)
         await client.login()
-        assert await _send_until_stuck(client, question, 10 * MIB) < 9 * MIB
+        assert await _send_until_stuck(client, question, 60 * MIB) < 50 * MIB  # what sockets hold
         await is_served(world)
 
 
