@@ -16,8 +16,8 @@ from typing import Any
 
 from bench.harness import CannotMeasureError, Stopwatch
 from coldstream.gateway.frames import requests
-from coldstream.gateway.frames.answers import Answer
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.answers import CodeAnswer
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.manifest.spec import FIRST, NEXT, OffsetSpec
 from coldstream.units import MIB
@@ -43,7 +43,7 @@ class LeanConnection:
         """Close without a word."""
         self.socket.close()
 
-    def call(self, make: Callable[..., Frame], *fields: Any) -> None:
+    def call(self, make: Callable[..., StreamFrame], *fields: Any) -> None:
         """Make a request of a correlation id and fields, and wait for its answer.
 
         Raises CannotMeasureError if that is not OK.
@@ -52,7 +52,7 @@ class LeanConnection:
         frame = make(self._correlation_id, *fields)
         self.socket.sendall(frame.to_bytes())
         body = self._next_frame(ANSWER | frame.KEY)
-        answer = Answer.from_body(body)
+        answer = CodeAnswer.from_body(body)
         if answer.code != Code.OK:
             raise CannotMeasureError(f"{frame} was answered by code {answer.code}")
 

@@ -16,8 +16,8 @@ from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.permissions import ALL, StreamPermissions
 from coldstream.gateway.alone.server import AloneServer
-from coldstream.gateway.frames.answers import Answer, OpenAnswer
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.answers import CodeAnswer, OpenAnswer
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, VERSIONS, Code, Key
 from coldstream.gateway.frames.requests import (
     ExchangeCommandVersions,
@@ -33,7 +33,7 @@ from coldstream.streams import DirectArchive, FlushOptions, StreamOptions, WalOp
 
 HOST = "127.0.0.1"
 WITHIN_S = 100.0
-F = TypeVar("F", bound=Frame)
+F = TypeVar("F", bound=StreamFrame)
 
 
 class DictPasswords:
@@ -140,19 +140,19 @@ class RawClient:
                 return body
             self.taken.append(body)
 
-    async def ask(self, make: Callable[[int], Frame], answer: type[F]) -> F | Answer:
-        """Send a request, and return its answer; one that is refused as an `Answer`."""
+    async def ask(self, make: Callable[[int], StreamFrame], answer: type[F]) -> F | CodeAnswer:
+        """Send a request, and return its answer; one that is refused as an `CodeAnswer`."""
         self.correlation_id += 1
         asked = make(self.correlation_id)
         self.send(asked.to_bytes())
         body = await self.next_of(asked.KEY | ANSWER)
-        found = Answer.from_body(body)
+        found = CodeAnswer.from_body(body)
         assert found.correlation_id == self.correlation_id
         return answer.from_body(body) if found.code == Code.OK else found
 
-    async def code(self, make: Callable[[int], Frame]) -> int:
+    async def code(self, make: Callable[[int], StreamFrame]) -> int:
         """Send a request, and return the code of its answer."""
-        return (await self.ask(make, Answer)).code
+        return (await self.ask(make, CodeAnswer)).code
 
     async def greet(self) -> None:
         """Come as far as the login."""

@@ -14,7 +14,7 @@ from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.answers import ConsumerUpdate, CreditAnswer, MetadataUpdate
 from coldstream.gateway.frames.deliver import DELIVER_HEAD_BYTES
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.gateway.frames.requests import Credit
 from coldstream.gateway.history.gateway_history import GatewayHistory
@@ -144,7 +144,7 @@ class ChunkClient(RawStreamClient):
         else:
             self.answers.append(frame)
 
-    async def asked(self, request: Frame) -> bytes:
+    async def asked(self, request: StreamFrame) -> bytes:
         """Send a request, and return its answer."""
         count = len(self.answers)
         self.send(request)

@@ -7,8 +7,8 @@ import ssl
 from types import TracebackType
 from typing import Self
 
-from coldstream.gateway.frames.answers import Answer
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.answers import CodeAnswer
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.gateway.frames.requests import Open, PeerProperties, SaslAuthenticate, SaslHandshake, Tune
 from coldstream.gateway.ports import AnswerFrame
@@ -36,7 +36,7 @@ class RawStreamClient:
         self.writer.transport.abort()
         await asyncio.sleep(0)
 
-    def send(self, *frames: Frame | bytes) -> None:
+    def send(self, *frames: StreamFrame | bytes) -> None:
         """Send frames, or any bytes."""
         self.writer.write(b"".join(frame if isinstance(frame, bytes) else frame.to_bytes() for frame in frames))
 
@@ -62,7 +62,7 @@ class RawStreamClient:
         """Return the code of the next frame, an answer to a request of that key."""
         frame = await self.frame()
         assert frame[4:6] == (ANSWER | key).to_bytes(2), frame[:80]
-        return Answer.from_body(frame[4:]).code
+        return CodeAnswer.from_body(frame[4:]).code
 
     async def ended(self) -> bool:
         """Wait for the end; tell whether nothing came before it."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from coldstream.errors import ClosedLinkError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.frames.answers import Answer, ConsumerUpdate, CreditAnswer, MetadataUpdate
+from coldstream.gateway.frames.answers import CodeAnswer, ConsumerUpdate, CreditAnswer, MetadataUpdate
 from coldstream.gateway.frames.deliver import DELIVER_HEAD_BYTES
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Credit, Subscribe, Unsubscribe
 from coldstream.gateway.history.memory import MemoryHistory
@@ -79,7 +79,7 @@ class RigClient:
         elif key == ANSWER | Key.CREDIT:
             self.refused_credits.append(CreditAnswer.from_body(body))
         else:
-            answer = Answer.from_body(body)
+            answer = CodeAnswer.from_body(body)
             assert answer.correlation_id < OWN_CORRELATION, "an answer to the gateway's own request"
             assert answer.correlation_id not in self.codes, "a second answer"
             self.codes[answer.correlation_id] = answer.code
@@ -92,18 +92,18 @@ class RigBrokerLink:
 
     def __init__(self, rig: TakeoverRig) -> None:
         self._rig = rig
-        self.waiting: dict[int, tuple[asyncio.Future[bytes], type[Frame]]] = {}
+        self.waiting: dict[int, tuple[asyncio.Future[bytes], type[StreamFrame]]] = {}
 
     def send(self, frame: bytes) -> None:
         self._rig.upstream.append(frame)
 
-    async def request(self, make: Callable[[int], Frame], answer: type[AnswerFrame]) -> AnswerFrame | Answer:
+    async def request(self, make: Callable[[int], StreamFrame], answer: type[AnswerFrame]) -> AnswerFrame | CodeAnswer:
         correlation_id = OWN_CORRELATION + self._rig.next_number()
         arrived: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.waiting[correlation_id] = arrived, answer
         self.send(make(correlation_id).to_bytes())
         body = (await arrived)[4:]
-        plain = Answer.from_body(body)
+        plain = CodeAnswer.from_body(body)
         return answer.from_body(body) if plain.code == Code.OK else plain
 
     def supports(self, key: Key, version: int = 1) -> bool:
@@ -135,7 +135,7 @@ class TakeoverRig:
         self._number += 1
         return self._number
 
-    def ask(self, frame: Frame) -> None:
+    def ask(self, frame: StreamFrame) -> None:
         """Send a frame of the client."""
         encoded = frame.to_bytes()
         key, _ = key_of(encoded[4:])
@@ -186,7 +186,7 @@ class TakeoverRig:
                     self.takeover.kept(frame[8], version, frame)
             return True
         if key & ANSWER and key & ~ANSWER in ANSWERED:
-            correlation_id = Answer.from_body(frame[4:]).correlation_id
+            correlation_id = CodeAnswer.from_body(frame[4:]).correlation_id
             waiting = self.link.waiting.pop(correlation_id, None)
             if waiting is not None:
                 assert key == waiting[1].KEY, "the proxy looks for another answer"

@@ -33,7 +33,7 @@ from coldstream.gateway.frames.answers import (
     plain_answer,
 )
 from coldstream.gateway.frames.deliver import deliver_head
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, VERSIONS, Code, Key
 from coldstream.gateway.frames.requests import (
     Close,
@@ -221,7 +221,7 @@ class BrokerConnection(asyncio.Protocol):
         self._asked[self._next_question] = subscription_id
         self._send(ConsumerUpdate(self._next_question, subscription_id, 1))
 
-    def _send(self, frame: Frame | bytes) -> None:
+    def _send(self, frame: StreamFrame | bytes) -> None:
         self.transport.write(frame if isinstance(frame, bytes) else frame.to_bytes())
 
     def _take(self, body: bytes) -> None:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from coldstream.gateway.frames.answers import Answer, ExchangeCommandVersionsAnswer
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.answers import CodeAnswer, ExchangeCommandVersionsAnswer
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, VERSIONS, Code, Key
 from coldstream.gateway.frames.requests import (
     Close,
@@ -91,7 +91,7 @@ class RawClient:
         """End the connection without a word."""
         self.writer.transport.abort()
 
-    def send(self, *frames: Frame | bytes) -> None:
+    def send(self, *frames: StreamFrame | bytes) -> None:
         """Queue frames, or any bytes."""
         self.writer.writelines([one if isinstance(one, bytes) else one.to_bytes() for one in frames])
 
@@ -122,13 +122,13 @@ class RawClient:
                 return body
             self.passed.append(body)
 
-    async def ask(self, frame: Frame) -> Answer:
+    async def ask(self, frame: StreamFrame) -> CodeAnswer:
         """Send a request and read up to its answer. Raises RefusedError."""
         self.send(frame)
         number = frame.to_bytes()[8:12]
         while (body := await self.until(ANSWER | frame.KEY))[4:8] != number:
             self.passed.append(body)
-        answer = Answer.from_body(body)
+        answer = CodeAnswer.from_body(body)
         if answer.code != Code.OK:
             raise RefusedError(frame.KEY, answer.code)
         return answer
@@ -138,7 +138,7 @@ class RawClient:
         await self.ask(PeerProperties(self.next_id(), {"product": "raw client"}))
         await self.ask(SaslHandshake(self.next_id()))
         self.send(SaslAuthenticate(self.next_id(), "PLAIN", b"\0guest\0guest"))
-        answer = Answer.from_body(await self.until(ANSWER | Key.SASL_AUTHENTICATE))
+        answer = CodeAnswer.from_body(await self.until(ANSWER | Key.SASL_AUTHENTICATE))
         if answer.code != Code.OK:
             raise RefusedError(Key.SASL_AUTHENTICATE, answer.code)
         tune = Tune.from_body(await self.until(Key.TUNE))

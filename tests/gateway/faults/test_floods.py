@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from coldstream.gateway.frames.answers import Answer
+from coldstream.gateway.frames.answers import CodeAnswer
 from coldstream.gateway.frames.frame import key_of
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import (
@@ -77,7 +77,7 @@ async def test_255_subscriptions_of_a_connection_are_each_whole():
         while any(offset < world.log.users_end for offset in at.values()):
             body = client.passed.popleft() if client.passed else await client.body()
             if key_of(body)[0] == ANSWER | Key.SUBSCRIBE:
-                assert Answer.from_body(body).code == Code.OK
+                assert CodeAnswer.from_body(body).code == Code.OK
                 continue
             number, chunk = delivered(body)
             expected = world.log.after_all(at[number])
@@ -86,7 +86,7 @@ async def test_255_subscriptions_of_a_connection_are_each_whole():
             at[number] = expected.header.next_offset
             client.send(Credit(number, 1))
         client.send(Subscribe(client.next_id(), 77, STREAM, FIRST, 2, {}))
-        assert Answer.from_body(await client.until(ANSWER | Key.SUBSCRIBE)).code == Code.SUBSCRIPTION_EXISTS
+        assert CodeAnswer.from_body(await client.until(ANSWER | Key.SUBSCRIBE)).code == Code.SUBSCRIPTION_EXISTS
         await client.close()
         await world.until_idle()
 
@@ -101,7 +101,7 @@ async def test_a_storm_of_subscriptions_is_answered_one_by_one_in_order():
         while len(answers) < 2 * times:
             body = await client.body()
             if key_of(body)[0] != Key.DELIVER:
-                answers.append((key_of(body)[0] & ~ANSWER, Answer.from_body(body)))
+                answers.append((key_of(body)[0] & ~ANSWER, CodeAnswer.from_body(body)))
         assert [one.code for _, one in answers] == [Code.OK] * (2 * times)
         assert [one.correlation_id for _, one in answers] == list(range(1000, 1000 + 2 * times))
         assert await read_all(client, world, subscription_id=5) == len(world.log.chunks)
@@ -212,7 +212,7 @@ async def test_an_archive_that_hangs_delays_neither_unsubscribe_nor_close_nor_an
             await client.ask(Subscribe(client.next_id(), 0, STREAM, AtOffset(Offset(0)), 5, {}))
             assert await read_on(client, world) == len(world.log.chunks)
             client.send(Unsubscribe(600, 9))
-            while Answer.from_body(await client.until(ANSWER | Key.UNSUBSCRIBE)).correlation_id != 600:
+            while CodeAnswer.from_body(await client.until(ANSWER | Key.UNSUBSCRIBE)).correlation_id != 600:
                 pass
             client.passed.clear()
             await client.ask(Unsubscribe(client.next_id(), 0))
@@ -249,7 +249,7 @@ async def test_requests_in_one_write_are_answered_in_order():
         while len(codes) < 6:
             body = await client.body()
             if key_of(body)[0] != Key.DELIVER:
-                answer = Answer.from_body(body)
+                answer = CodeAnswer.from_body(body)
                 codes[answer.correlation_id] = answer.code
             elif 106 in codes:
                 client.passed.append(body)

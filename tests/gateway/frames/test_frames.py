@@ -7,7 +7,7 @@ import pytest
 from coldstream.errors import BadFrameError
 from coldstream.gateway.frames import answers, requests
 from coldstream.gateway.frames.answers import MetadataAnswer, PartitionsAnswer, StreamStatsAnswer, plain_answer
-from coldstream.gateway.frames.frame import Frame, key_of
+from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.frames.requests import (
     ConsumerUpdateAnswer,
@@ -18,7 +18,7 @@ from coldstream.gateway.frames.requests import (
 from coldstream.manifest.spec import FIRST, AtOffset, AtTimestamp
 from coldstream.units import Offset, TimestampMs
 
-SAMPLES: tuple[Frame, ...] = (
+SAMPLES: tuple[StreamFrame, ...] = (
     Subscribe(7, 3, "été", FIRST, 10, {"filter.0": "a", "name": "n"}),
     Subscribe(7, 3, "s", AtOffset(Offset(2**63)), 10, {}),
     Subscribe(7, 3, "s", AtTimestamp(TimestampMs(-5)), 0, {}),
@@ -33,7 +33,7 @@ SAMPLES: tuple[Frame, ...] = (
 
 
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
-def test_what_is_encoded_decodes_to_the_same(frame: Frame) -> None:
+def test_what_is_encoded_decodes_to_the_same(frame: StreamFrame) -> None:
     encoded = frame.to_bytes()
     assert int.from_bytes(encoded[:4]) == len(encoded) - 4
     assert key_of(encoded[4:]) == (frame.KEY, 1)
@@ -41,7 +41,7 @@ def test_what_is_encoded_decodes_to_the_same(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("frame", SAMPLES, ids=lambda frame: type(frame).__name__)
-def test_every_truncation_is_a_bad_frame(frame: Frame) -> None:
+def test_every_truncation_is_a_bad_frame(frame: StreamFrame) -> None:
     body = frame.to_bytes()[4:]
     # A list of properties may be left out as a whole, and so its count may be.
     left_out = len(type(frame).from_body(body).to_bytes()) - 8 if "properties" in frame.__slots__ else None
@@ -62,10 +62,10 @@ def test_a_count_that_the_frame_cannot_hold_is_refused_before_anything_is_made()
 
 @pytest.mark.parametrize("module", [requests, answers])
 def test_every_frame_has_as_many_fields_as_values(module: object) -> None:
-    classes = [found for found in vars(module).values() if isinstance(found, type) and issubclass(found, Frame)]
+    classes = [found for found in vars(module).values() if isinstance(found, type) and issubclass(found, StreamFrame)]
     assert len(classes) > 10
     for found in classes:
-        if found is not Frame:
+        if found is not StreamFrame:
             assert len(found.FIELDS) == len(found.__slots__)
 
 

@@ -16,7 +16,7 @@ from rstream.encoding import encode_frame
 from coldstream.errors import ClosedLinkError, UnavailableError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.answers import (
-    Answer,
+    CodeAnswer,
     ExchangeCommandVersionsAnswer,
     MetadataAnswer,
     OffsetAnswer,
@@ -182,7 +182,7 @@ async def test_a_refusal_of_an_own_request_comes_as_an_answer() -> None:
             plain_answer(Key.QUERY_OFFSET, asked.correlation_id, Code.NO_OFFSET)
         ]
         found = await around.watcher.broker.request(lambda n: QueryOffset(n, "me", "orders"), OffsetAnswer)
-        assert type(found) is Answer
+        assert type(found) is CodeAnswer
         assert found.code == Code.NO_OFFSET
 
 

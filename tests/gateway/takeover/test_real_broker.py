@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from rstream import AMQPMessage, Consumer, ConsumerOffsetSpecification, MessageContext, OffsetType
 
-from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
+from coldstream.gateway.frames.answers import CodeAnswer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import (
     ConsumerUpdateAnswer,
@@ -78,7 +78,7 @@ async def subscribe(
 ) -> int:
     named = {key.replace("_", "-"): value for key, value in properties.items()}
     answer = await client.asked(Subscribe(100 + number, number, stream, spec, credit, named))
-    return Answer.from_body(answer[4:]).code
+    return CodeAnswer.from_body(answer[4:]).code
 
 
 def check_continuous(client: ChunkClient, number: int, *, start: int, messages: int) -> None:
@@ -196,7 +196,7 @@ def test_an_offset_that_the_broker_has_forgotten_is_answered(scene: GatewayScene
                 await asyncio.to_thread(scene.publish_past_retention, 7)
                 answer = OffsetAnswer.from_body((await client.asked(QueryOffset(51, "app", scene.name)))[4:])
                 assert (answer.code, answer.offset) == (Code.OK, 17)
-                none = Answer.from_body((await client.asked(QueryOffset(52, "nobody", scene.name)))[4:])
+                none = CodeAnswer.from_body((await client.asked(QueryOffset(52, "nobody", scene.name)))[4:])
                 assert none.code == Code.NO_OFFSET
                 assert await subscribe(client, 1, scene.name, AtOffset(Offset(answer.offset + 1))) == Code.OK
                 await client.until_offset(1, scene.published)
@@ -231,7 +231,7 @@ def test_single_active_consumers_hand_over_within_the_archive(scene: GatewayScen
                 assert one.headers(1)[0].chunk_id == 0
                 read = one.next_offset(1)
                 assert read < scene.first_offset
-                assert Answer.from_body((await one.asked(Unsubscribe(7, 1)))[4:]).code == Code.OK
+                assert CodeAnswer.from_body((await one.asked(Unsubscribe(7, 1)))[4:]).code == Code.OK
                 while not any(update.is_active for update in other.updates):
                     await other.step()
                 assert not other.chunks

@@ -9,7 +9,7 @@ import pytest
 
 from coldstream.errors import UnavailableError
 from coldstream.gateway.frames.answers import OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import QueryOffset, ResolveOffsetSpec, StoreOffset, StreamStats
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp, OffsetSpec
@@ -44,7 +44,7 @@ def run(scenario: Callable[[TakeoverRig, FakeLog], Awaitable[None]], *, has_stat
     asyncio.run(play())
 
 
-async def asked(rig: TakeoverRig, request: Frame) -> bytes:
+async def asked(rig: TakeoverRig, request: StreamFrame) -> bytes:
     """Return the answer to a request, without its length."""
     rig.ask(request)
     await rig.run()

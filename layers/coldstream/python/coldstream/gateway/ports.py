@@ -10,11 +10,11 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol, TypeVar
 
-from coldstream.gateway.frames.answers import Answer
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.answers import CodeAnswer
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import Code, Key
 
-AnswerFrame = TypeVar("AnswerFrame", bound=Frame)
+AnswerFrame = TypeVar("AnswerFrame", bound=StreamFrame)
 
 
 class ClientLink(Protocol):
@@ -50,11 +50,11 @@ class BrokerLink(Protocol):
         """Queue a frame. After the end of the connection, do nothing."""
         ...
 
-    async def request(self, make: Callable[[int], Frame], answer: type[AnswerFrame]) -> AnswerFrame | Answer:
+    async def request(self, make: Callable[[int], StreamFrame], answer: type[AnswerFrame]) -> AnswerFrame | CodeAnswer:
         """Send a request of the gateway's own, made with a correlation id, and return its answer.
 
-        An answer whose code is not OK comes as an `Answer`. Waits 10 s at most. Raises UnavailableError if none comes,
-        ClosedLinkError if the connection ends.
+        An answer whose code is not OK comes as a `CodeAnswer`. Waits 10 s at most. Raises UnavailableError if none
+        comes, ClosedLinkError if the connection ends.
         """
         ...
 

@@ -1,7 +1,7 @@
 """What servers send: answers, and what they send without a request. Fields as `fields.py` has them.
 
 An answer with a code other than OK may end after the code: the fields after it are then empty. Decode such an answer
-as `Answer` first.
+as `CodeAnswer` first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coldstream.gateway.frames.fields import I64, PAIRS, SPEC, TEXT, TEXTS, U8, U16, U32, U64, Field, many, together
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.gateway.frames.requests import VERSION_LIST
 from coldstream.manifest.spec import OffsetSpec
@@ -22,7 +22,7 @@ _STATISTICS = many(together(TEXT, I64), least_bytes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Frame):
+class CodeAnswer(StreamFrame):
     """The beginning of every answer but Credit's and Metadata's, whatever its key."""
 
     KEY: ClassVar[int] = ANSWER | Key.OPEN
@@ -34,13 +34,13 @@ class Answer(Frame):
 
 def plain_answer(key: Key, correlation_id: int, code: int) -> bytes:
     """Return the answer to a request whose answer has a code and nothing else, or to one that is refused."""
-    out = bytearray(Answer(correlation_id, code).to_bytes())
+    out = bytearray(CodeAnswer(correlation_id, code).to_bytes())
     out[4:6] = (ANSWER | key).to_bytes(2)
     return bytes(out)
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeAnswer(Frame):
+class SubscribeAnswer(StreamFrame):
     """How a Subscribe went."""
 
     KEY: ClassVar[int] = ANSWER | Key.SUBSCRIBE
@@ -51,7 +51,7 @@ class SubscribeAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class UnsubscribeAnswer(Frame):
+class UnsubscribeAnswer(StreamFrame):
     """How an Unsubscribe went."""
 
     KEY: ClassVar[int] = ANSWER | Key.UNSUBSCRIBE
@@ -62,7 +62,7 @@ class UnsubscribeAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceAnswer(Frame):
+class SequenceAnswer(StreamFrame):
     """The greatest publishing id of a reference."""
 
     KEY: ClassVar[int] = ANSWER | Key.QUERY_PUBLISHER_SEQUENCE
@@ -74,7 +74,7 @@ class SequenceAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetAnswer(Frame):
+class OffsetAnswer(StreamFrame):
     """A stored offset."""
 
     KEY: ClassVar[int] = ANSWER | Key.QUERY_OFFSET
@@ -86,7 +86,7 @@ class OffsetAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class CreditAnswer(Frame):
+class CreditAnswer(StreamFrame):
     """Credit was refused."""
 
     KEY: ClassVar[int] = ANSWER | Key.CREDIT
@@ -97,7 +97,7 @@ class CreditAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataAnswer(Frame):
+class MetadataAnswer(StreamFrame):
     """Where streams are.
 
     `brokers`: reference, host, port. `streams`: name, code, leader's reference, replicas' references.
@@ -112,7 +112,7 @@ class MetadataAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class PeerPropertiesAnswer(Frame):
+class PeerPropertiesAnswer(StreamFrame):
     """Who the server is."""
 
     KEY: ClassVar[int] = ANSWER | Key.PEER_PROPERTIES
@@ -124,7 +124,7 @@ class PeerPropertiesAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class SaslHandshakeAnswer(Frame):
+class SaslHandshakeAnswer(StreamFrame):
     """How one may log in."""
 
     KEY: ClassVar[int] = ANSWER | Key.SASL_HANDSHAKE
@@ -136,7 +136,7 @@ class SaslHandshakeAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAnswer(Frame):
+class OpenAnswer(StreamFrame):
     """A vhost is open."""
 
     KEY: ClassVar[int] = ANSWER | Key.OPEN
@@ -148,7 +148,7 @@ class OpenAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class RouteAnswer(Frame):
+class RouteAnswer(StreamFrame):
     """The partitions of a routing key."""
 
     KEY: ClassVar[int] = ANSWER | Key.ROUTE
@@ -160,7 +160,7 @@ class RouteAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsAnswer(Frame):
+class PartitionsAnswer(StreamFrame):
     """The partitions of a super stream. RabbitMQ 3.10 sends it without the bit of an answer."""
 
     KEY: ClassVar[int] = ANSWER | Key.PARTITIONS
@@ -172,7 +172,7 @@ class PartitionsAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeCommandVersionsAnswer(Frame):
+class ExchangeCommandVersionsAnswer(StreamFrame):
     """Which keys the server knows in which versions: key, least, greatest."""
 
     KEY: ClassVar[int] = ANSWER | Key.EXCHANGE_COMMAND_VERSIONS
@@ -184,7 +184,7 @@ class ExchangeCommandVersionsAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStatsAnswer(Frame):
+class StreamStatsAnswer(StreamFrame):
     """The figures of a stream: name, value."""
 
     KEY: ClassVar[int] = ANSWER | Key.STREAM_STATS
@@ -196,7 +196,7 @@ class StreamStatsAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveOffsetSpecAnswer(Frame):
+class ResolveOffsetSpecAnswer(StreamFrame):
     """The offset at which a spec attaches."""
 
     KEY: ClassVar[int] = ANSWER | Key.RESOLVE_OFFSET_SPEC
@@ -208,7 +208,7 @@ class ResolveOffsetSpecAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataUpdate(Frame):
+class MetadataUpdate(StreamFrame):
     """A stream has changed its members or is gone: its subscriptions and publishers are ended."""
 
     KEY: ClassVar[int] = Key.METADATA_UPDATE
@@ -219,7 +219,7 @@ class MetadataUpdate(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerUpdate(Frame):
+class ConsumerUpdate(StreamFrame):
     """Ask a single active consumer from where on it reads, or tell it that it is not active."""
 
     KEY: ClassVar[int] = Key.CONSUMER_UPDATE

@@ -27,7 +27,7 @@ _ENDS: dict[int, OffsetSpec] = {1: FIRST, 2: LAST, 3: NEXT}
 _OFFSET, _TIMESTAMP = 4, 5
 
 
-class Cursor:
+class FieldCursor:
     """Reads the fields of one frame in order. Raises BadFrameError where the frame ends too early or makes no sense."""
 
     __slots__ = ("at", "view")
@@ -53,14 +53,14 @@ class Cursor:
 class Field(NamedTuple):
     """How a field is read and written."""
 
-    read: Callable[[Cursor], Any]
+    read: Callable[[FieldCursor], Any]
     write: Callable[[Any, bytearray], None]
 
 
 def _integer(code: str) -> Field:
     packed = struct.Struct(f">{code}")
 
-    def read(cursor: Cursor) -> int:
+    def read(cursor: FieldCursor) -> int:
         number: int = packed.unpack(cursor.take(packed.size, "an integer"))[0]
         return number
 
@@ -74,7 +74,7 @@ U8, U16, U32, U64, I64 = map(_integer, "BHIQq")
 _I16, _I32 = _integer("h"), _integer("i")
 
 
-def _read_text(cursor: Cursor) -> str | None:
+def _read_text(cursor: FieldCursor) -> str | None:
     size_bytes = _I16.read(cursor)
     if size_bytes == -1:
         return None
@@ -97,7 +97,7 @@ def _write_text(value: str | None, out: bytearray) -> None:
 TEXT = Field(_read_text, _write_text)
 
 
-def _read_blob(cursor: Cursor) -> bytes | None:
+def _read_blob(cursor: FieldCursor) -> bytes | None:
     size_bytes = _I32.read(cursor)
     if size_bytes == -1:
         return None
@@ -117,7 +117,7 @@ BLOB = Field(_read_blob, _write_blob)
 def many(item: Field, *, least_bytes: int) -> Field:
     """Return a list of a field of which each takes `least_bytes` or more, which bounds the count."""
 
-    def read(cursor: Cursor) -> tuple[Any, ...]:
+    def read(cursor: FieldCursor) -> tuple[Any, ...]:
         count = _I32.read(cursor)
         if not 0 <= count * least_bytes <= cursor.left:
             raise BadFrameError(f"a list of {count} items in {cursor.left} bytes, at byte {cursor.at}")
@@ -134,7 +134,7 @@ def many(item: Field, *, least_bytes: int) -> Field:
 def together(*fields: Field) -> Field:
     """Return fields that stand one after the other, as a tuple."""
 
-    def read(cursor: Cursor) -> tuple[Any, ...]:
+    def read(cursor: FieldCursor) -> tuple[Any, ...]:
         return tuple([field.read(cursor) for field in fields])
 
     def write(value: tuple[Any, ...], out: bytearray) -> None:
@@ -147,7 +147,7 @@ def together(*fields: Field) -> Field:
 _PAIR_LIST = many(together(TEXT, TEXT), least_bytes=4)
 
 
-def _read_pairs(cursor: Cursor) -> dict[str, str]:
+def _read_pairs(cursor: FieldCursor) -> dict[str, str]:
     # Absent at the end of a frame is none: some clients leave an empty list out, and so do brokers.
     if not cursor.left:
         return {}
@@ -162,7 +162,7 @@ PAIRS = Field(_read_pairs, _write_pairs)
 TEXTS = many(TEXT, least_bytes=2)
 
 
-def _read_spec(cursor: Cursor) -> OffsetSpec | None:
+def _read_spec(cursor: FieldCursor) -> OffsetSpec | None:
     kind = U16.read(cursor)
     if kind == NO_SPEC:
         return None

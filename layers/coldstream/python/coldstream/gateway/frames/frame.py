@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from coldstream.errors import BadFrameError
-from coldstream.gateway.frames.fields import Cursor, Field
+from coldstream.gateway.frames.fields import Field, FieldCursor
 
 _HEAD = struct.Struct(">IHH")
 _KEY = struct.Struct(">HH")
@@ -26,7 +26,7 @@ KEY_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StreamFrame:
     """Base of all frames. `KEY` has the bit of an answer; `FIELDS` are in the order of the dataclass's fields."""
 
     KEY: ClassVar[int]
@@ -36,7 +36,7 @@ class Frame:
     @classmethod
     def from_body(cls, body: memoryview | bytes) -> Self:
         """Decode what follows the length. Raises BadFrameError."""
-        cursor = Cursor(body, KEY_BYTES)
+        cursor = FieldCursor(body, KEY_BYTES)
         values: list[Any] = [field.read(cursor) for field in cls.FIELDS]
         return cls(*values)
 

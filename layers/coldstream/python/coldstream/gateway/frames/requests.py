@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from coldstream.gateway.frames.fields import BLOB, PAIRS, SPEC, TEXT, TEXTS, U8, U16, U32, U64, Field, many, together
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Key
 from coldstream.manifest.spec import OffsetSpec
 
@@ -14,7 +14,7 @@ VERSION_LIST = many(together(U16, U16, U16), least_bytes=6)
 
 
 @dataclass(frozen=True, slots=True)
-class DeclarePublisher(Frame):
+class DeclarePublisher(StreamFrame):
     """Declare a publisher; `reference` is None or empty without deduplication."""
 
     KEY: ClassVar[int] = Key.DECLARE_PUBLISHER
@@ -27,7 +27,7 @@ class DeclarePublisher(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryPublisherSequence(Frame):
+class QueryPublisherSequence(StreamFrame):
     """Ask for the greatest publishing id of a reference."""
 
     KEY: ClassVar[int] = Key.QUERY_PUBLISHER_SEQUENCE
@@ -39,7 +39,7 @@ class QueryPublisherSequence(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class DeletePublisher(Frame):
+class DeletePublisher(StreamFrame):
     """End a publisher."""
 
     KEY: ClassVar[int] = Key.DELETE_PUBLISHER
@@ -50,7 +50,7 @@ class DeletePublisher(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe(Frame):
+class Subscribe(StreamFrame):
     """Subscribe to a stream from `spec` on, with `credit` chunks at first."""
 
     KEY: ClassVar[int] = Key.SUBSCRIBE
@@ -65,7 +65,7 @@ class Subscribe(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Credit(Frame):
+class Credit(StreamFrame):
     """Take `credit` more chunks. Answered only if it is refused."""
 
     KEY: ClassVar[int] = Key.CREDIT
@@ -76,7 +76,7 @@ class Credit(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOffset(Frame):
+class StoreOffset(StreamFrame):
     """Store an offset under a reference. Never answered."""
 
     KEY: ClassVar[int] = Key.STORE_OFFSET
@@ -88,7 +88,7 @@ class StoreOffset(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryOffset(Frame):
+class QueryOffset(StreamFrame):
     """Ask for the offset that is stored under a reference."""
 
     KEY: ClassVar[int] = Key.QUERY_OFFSET
@@ -100,7 +100,7 @@ class QueryOffset(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe(Frame):
+class Unsubscribe(StreamFrame):
     """End a subscription."""
 
     KEY: ClassVar[int] = Key.UNSUBSCRIBE
@@ -111,7 +111,7 @@ class Unsubscribe(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Create(Frame):
+class Create(StreamFrame):
     """Create a stream."""
 
     KEY: ClassVar[int] = Key.CREATE
@@ -123,7 +123,7 @@ class Create(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(Frame):
+class Delete(StreamFrame):
     """Delete a stream."""
 
     KEY: ClassVar[int] = Key.DELETE
@@ -134,7 +134,7 @@ class Delete(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata(Frame):
+class Metadata(StreamFrame):
     """Ask where streams are."""
 
     KEY: ClassVar[int] = Key.METADATA
@@ -145,7 +145,7 @@ class Metadata(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class PeerProperties(Frame):
+class PeerProperties(StreamFrame):
     """Say who one is."""
 
     KEY: ClassVar[int] = Key.PEER_PROPERTIES
@@ -156,7 +156,7 @@ class PeerProperties(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class SaslHandshake(Frame):
+class SaslHandshake(StreamFrame):
     """Ask how to log in."""
 
     KEY: ClassVar[int] = Key.SASL_HANDSHAKE
@@ -166,7 +166,7 @@ class SaslHandshake(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class SaslAuthenticate(Frame):
+class SaslAuthenticate(StreamFrame):
     """Log in. `data` is a secret."""
 
     KEY: ClassVar[int] = Key.SASL_AUTHENTICATE
@@ -178,7 +178,7 @@ class SaslAuthenticate(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Tune(Frame):
+class Tune(StreamFrame):
     """Agree on the largest frame, in bytes, and on heartbeats, in seconds. Sent by both sides."""
 
     KEY: ClassVar[int] = Key.TUNE
@@ -189,7 +189,7 @@ class Tune(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Frame):
+class Open(StreamFrame):
     """Open a vhost."""
 
     KEY: ClassVar[int] = Key.OPEN
@@ -200,7 +200,7 @@ class Open(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Close(Frame):
+class Close(StreamFrame):
     """End the connection. Sent by both sides."""
 
     KEY: ClassVar[int] = Key.CLOSE
@@ -212,7 +212,7 @@ class Close(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseAnswer(Frame):
+class CloseAnswer(StreamFrame):
     """Agree to the end. Sent by both sides."""
 
     KEY: ClassVar[int] = ANSWER | Key.CLOSE
@@ -223,7 +223,7 @@ class CloseAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Frame):
+class Heartbeat(StreamFrame):
     """Show that one is there. Sent by both sides."""
 
     KEY: ClassVar[int] = Key.HEARTBEAT
@@ -231,7 +231,7 @@ class Heartbeat(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Route(Frame):
+class Route(StreamFrame):
     """Ask which partitions a routing key leads to."""
 
     KEY: ClassVar[int] = Key.ROUTE
@@ -243,7 +243,7 @@ class Route(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions(Frame):
+class Partitions(StreamFrame):
     """Ask for the partitions of a super stream."""
 
     KEY: ClassVar[int] = Key.PARTITIONS
@@ -254,7 +254,7 @@ class Partitions(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerUpdateAnswer(Frame):
+class ConsumerUpdateAnswer(StreamFrame):
     """Say from where on an active consumer reads."""
 
     KEY: ClassVar[int] = ANSWER | Key.CONSUMER_UPDATE
@@ -266,7 +266,7 @@ class ConsumerUpdateAnswer(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangeCommandVersions(Frame):
+class ExchangeCommandVersions(StreamFrame):
     """Say which keys one knows in which versions: key, least, greatest."""
 
     KEY: ClassVar[int] = Key.EXCHANGE_COMMAND_VERSIONS
@@ -277,7 +277,7 @@ class ExchangeCommandVersions(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStats(Frame):
+class StreamStats(StreamFrame):
     """Ask for the figures of a stream."""
 
     KEY: ClassVar[int] = Key.STREAM_STATS
@@ -288,7 +288,7 @@ class StreamStats(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSuperStream(Frame):
+class CreateSuperStream(StreamFrame):
     """Create a super stream."""
 
     KEY: ClassVar[int] = Key.CREATE_SUPER_STREAM
@@ -302,7 +302,7 @@ class CreateSuperStream(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSuperStream(Frame):
+class DeleteSuperStream(StreamFrame):
     """Delete a super stream."""
 
     KEY: ClassVar[int] = Key.DELETE_SUPER_STREAM
@@ -313,7 +313,7 @@ class DeleteSuperStream(Frame):
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveOffsetSpec(Frame):
+class ResolveOffsetSpec(StreamFrame):
     """Ask at which offset a spec attaches."""
 
     KEY: ClassVar[int] = Key.RESOLVE_OFFSET_SPEC

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from coldstream.gateway.frames.answers import (
-    Answer,
+    CodeAnswer,
     ExchangeCommandVersionsAnswer,
     MetadataAnswer,
     OpenAnswer,
@@ -116,7 +116,7 @@ class FromBroker:
                 session.end_for("the client closed it")
             case _ if key == ANSWER | Key.METADATA:
                 return self._addresses.in_metadata(MetadataAnswer.from_body(body)).to_bytes()
-            case _ if Answer.from_body(body).code != Code.OK:
+            case _ if CodeAnswer.from_body(body).code != Code.OK:
                 return None
             case _ if key == ANSWER | Key.PEER_PROPERTIES:
                 properties = PeerPropertiesAnswer.from_body(body).properties

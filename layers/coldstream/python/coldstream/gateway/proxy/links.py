@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coldstream.gateway.frames.answers import Answer
-from coldstream.gateway.frames.frame import Frame
+from coldstream.gateway.frames.answers import CodeAnswer
+from coldstream.gateway.frames.frame import StreamFrame
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.ports import AnswerFrame
 from coldstream.gateway.proxy.outlet import Outlet
@@ -54,7 +54,7 @@ class BrokerSocketLink:
         """Queue a frame."""
         self._outlet.send(frame)
 
-    async def request(self, make: Callable[[int], Frame], answer: type[AnswerFrame]) -> AnswerFrame | Answer:
+    async def request(self, make: Callable[[int], StreamFrame], answer: type[AnswerFrame]) -> AnswerFrame | CodeAnswer:
         """Send a request of the gateway's own, and return its answer. Raises UnavailableError, ClosedLinkError."""
         return await self._own.request(make, answer)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from coldstream.errors import ClosedLinkError, UnavailableError
-from coldstream.gateway.frames.answers import Answer
-from coldstream.gateway.frames.frame import LENGTH_BYTES, Frame
+from coldstream.gateway.frames.answers import CodeAnswer
+from coldstream.gateway.frames.frame import LENGTH_BYTES, StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.ports import AnswerFrame
 from coldstream.gateway.proxy.outlet import Outlet
@@ -37,7 +37,7 @@ class OwnRequests:
         self._waiting: dict[tuple[int, int], asyncio.Future[bytes]] = {}
         self._is_over = False
 
-    async def request(self, make: Callable[[int], Frame], answer: type[AnswerFrame]) -> AnswerFrame | Answer:
+    async def request(self, make: Callable[[int], StreamFrame], answer: type[AnswerFrame]) -> AnswerFrame | CodeAnswer:
         """Send one, and return its answer. Raises UnavailableError, ClosedLinkError, BadFrameError."""
         if self._is_over:
             raise ClosedLinkError("the connection has ended")
@@ -57,7 +57,7 @@ class OwnRequests:
                 raise UnavailableError(f"the broker does not answer a {answer.__name__} in {REQUEST_TIMEOUT_S:g} s")
         body = memoryview(waiting.result())[LENGTH_BYTES:]
         if answer.KEY != ANSWER | Key.METADATA and int.from_bytes(body[8:10]) != Code.OK:
-            return Answer.from_body(body)
+            return CodeAnswer.from_body(body)
         return answer.from_body(body)
 
     def take(self, key: int, frame: bytes) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from coldstream.errors import ClosedLinkError, ColdstreamError
-from coldstream.gateway.frames.answers import Answer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
-from coldstream.gateway.frames.frame import LENGTH_BYTES, Frame
+from coldstream.gateway.frames.answers import CodeAnswer, OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
+from coldstream.gateway.frames.frame import LENGTH_BYTES, StreamFrame
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import QueryOffset, ResolveOffsetSpec, StoreOffset, StreamStats
 from coldstream.gateway.takeover.parts import TakeoverParts
@@ -80,9 +80,9 @@ class SideAnswers:
 
     def answer(self, key: int, frame: bytes) -> bool:
         """Take an answer; False if it is to be passed on. Raises BadFrameError."""
-        answer = Answer.from_body(frame[LENGTH_BYTES:])
+        answer = CodeAnswer.from_body(frame[LENGTH_BYTES:])
         question = self._asked.pop((key & ~ANSWER, answer.correlation_id), None)
-        work: Callable[[], Coroutine[None, None, Frame | None]]
+        work: Callable[[], Coroutine[None, None, StreamFrame | None]]
         match question:
             case QueryOffset() if answer.code == Code.NO_OFFSET:
                 work = partial(self._stored_offset, question)
@@ -103,7 +103,7 @@ class SideAnswers:
             task.cancel()
 
     async def _better(
-        self, question: Question, work: Callable[[], Coroutine[None, None, Frame | None]], frame: bytes
+        self, question: Question, work: Callable[[], Coroutine[None, None, StreamFrame | None]], frame: bytes
     ) -> None:
         better = None
         try:

@@ -9,7 +9,7 @@ import struct
 from coldstream.errors import BadFrameError, ClosedLinkError, ColdstreamError, UnavailableError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.answers import (
-    Answer,
+    CodeAnswer,
     ConsumerUpdate,
     CreditAnswer,
     MetadataUpdate,
@@ -88,9 +88,9 @@ class Takeover:
         """Take a frame of the broker, or let it pass. Raises BadFrameError."""
         body = frame[LENGTH_BYTES:]
         if key == ANSWER | Key.SUBSCRIBE:
-            self._subscribed(Answer.from_body(body))
+            self._subscribed(CodeAnswer.from_body(body))
         elif key == ANSWER | Key.UNSUBSCRIBE:
-            number = self._unsubscribing.pop(Answer.from_body(body).correlation_id, None)
+            number = self._unsubscribing.pop(CodeAnswer.from_body(body).correlation_id, None)
             if number is not None:
                 self._ids.release(number)
         elif key == Key.METADATA_UPDATE:
@@ -198,7 +198,7 @@ class Takeover:
             self._client.close(Code.PRECONDITION_FAILED, "too many requests at once for one subscription id")
         return True
 
-    def _subscribed(self, answer: Answer) -> None:
+    def _subscribed(self, answer: CodeAnswer) -> None:
         number = self._subscribing.pop(answer.correlation_id, None)
         if number is None:
             return
