@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from types import TracebackType
 from typing import Self
 
@@ -24,9 +23,6 @@ class EmbeddedAws:
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a line for every request
-        # moto leaves out a resource that it does not know, such as the console's secret, whose name is then empty: the
-        # console asks for no tokens here. Where warnings are errors (PYTHONWARNINGS), it would refuse the whole stack.
-        warnings.filterwarnings("ignore", "Tried to parse", UserWarning)
         moto = DomainDispatcherApplication(create_backend_app)
         # The lock goes outside: without it, two attempts of one transaction could both find its token unknown.
         application = RequestLock(TransactionTokens(moto))
