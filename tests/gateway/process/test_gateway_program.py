@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import signal
@@ -138,6 +139,8 @@ async def read(
             await is_over.wait()
     finally:
         await consumer.close()
+        del consumer
+        gc.collect()  # rstream may leave a TLS connection open; collected after the loop has closed, it would warn
     return found
 
 
