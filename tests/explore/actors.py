@@ -1,0 +1,310 @@
+"""The actors of a stream's life: each does with the shipped code what one process does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from coldstream.archive.missing import record_loss
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import Uploader
+from coldstream.compact.options import CompactOptions
+from coldstream.compact.run import Compactor
+from coldstream.compact.task import write_task
+from coldstream.erase.run import Eraser, unfinished_erasures
+from coldstream.erase.selection import Selection
+from coldstream.errors import (
+    ColdstreamError,
+    ConflictError,
+    HeldError,
+    InvalidQueryError,
+    NotDeletedError,
+    NotFoundError,
+    ObjectNotFoundError,
+    OtherCopiesError,
+    OutcomeUnknownError,
+    RemovedError,
+    UnavailableError,
+)
+from coldstream.garbage.options import GarbageOptions
+from coldstream.garbage.run import GarbageCollector
+from coldstream.lifecycle.deletion import delete_stream, undelete_stream
+from coldstream.lifecycle.holds import put_hold, release_hold
+from coldstream.lifecycle.retention import run_retention
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.tend import tend
+from coldstream.lifecycle.truncation import truncate, up_to_offset
+from coldstream.manifest.entry import Encoding
+from coldstream.manifest.policy import Policy
+from coldstream.manifest.state import ManifestState
+from coldstream.rebuild.run import Rebuilder
+from coldstream.store.control import ControlObjects
+from coldstream.store.memory.table import MemoryTable
+from coldstream.store.object_values import SIGNATURE_MS, BucketCapabilities
+from coldstream.units import Offset
+from tests.explore.base import (
+    DAY_MS,
+    ERASED,
+    FRAGMENT_BYTES,
+    GRACE_MS,
+    HOUR_MS,
+    INCARNATION,
+    KEYS,
+    NOW,
+    STREAM,
+    Base,
+    archived,
+    segment,
+)
+from tests.explore.names_store import NamesState
+from tests.explore.runs import Role
+from tests.explore.site import Site
+from tests.explore.world import Faults, World
+
+REFUSED = (HeldError, RemovedError, NotDeletedError)
+"""Answers with which an operator's command ends."""
+
+TRANSIENT = (ConflictError, OutcomeUnknownError, UnavailableError)
+"""After these an event goes back to its queue, and a scheduled function runs again."""
+
+POLICY = Policy("short", "%2F/*", max_age_ms=94 * DAY_MS)
+"""Lets the first fragment go, and keeps the second."""
+
+
+def stores(site: Site, *, versioned: bool = False) -> LifecycleStores:
+    """Return a process's stores, as commands and functions have them."""
+    return LifecycleStores(
+        table=site.table,
+        objects=site.objects,
+        keys=KEYS,
+        control=ControlObjects(site.objects, KEYS),
+        bucket=BucketCapabilities(versioned=versioned, object_lock=False),
+        now=site.clock,
+        grace_ms=GRACE_MS,
+    )
+
+
+def upload(event: SegmentRolled, site: Site) -> str:
+    """Archive a staged slice; return what was archived of it, or why nothing."""
+    uploader = Uploader(site.table, site.objects, KEYS, FRAGMENT_BYTES, now=site.host_clock)
+    try:
+        result = uploader.upload(event)
+    except ObjectNotFoundError as err:
+        raise UnavailableError(str(err)) from err
+    assert result.quarantined is None, result.reason
+    return "removed" if result.removed else f"{event.first_offset} {event.next_offset}"
+
+
+def upload_bad(event: SegmentRolled, site: Site) -> str:
+    """Have the upload function deal with a damaged copy: it goes to quarantine, unless it was removed."""
+    uploader = Uploader(site.table, site.objects, KEYS, FRAGMENT_BYTES, now=site.host_clock)
+    try:
+        result = uploader.upload(event)
+    except ObjectNotFoundError as err:
+        raise UnavailableError(str(err)) from err
+    assert result.quarantined is not None or result.removed, "damaged, and archived"
+    return "removed" if result.removed else f"quarantined {event.first_offset} {event.next_offset}"
+
+
+def outrun(event: SegmentRolled, site: Site) -> None:
+    """Archive the second segment, and truncate it away at once."""
+    upload(event, site)
+    cut_all(site)
+
+
+def delete(site: Site) -> None:
+    """Delete the stream."""
+    delete_stream(stores(site), INCARNATION, grace_ms=HOUR_MS, by="alice")
+
+
+def compact(site: Site) -> None:
+    """Merge all that there is."""
+    there = stores(site)
+    compactor = Compactor(
+        there.table, there.objects, write=lambda task: write_task(there.objects, KEYS, task), at_once=1, now=there.now
+    )
+    options = CompactOptions(0, 1 << 20, Encoding.IDENTITY, 1, grace_ms=GRACE_MS)
+    for report in compactor.run([STREAM], options):
+        for failure in report.failures:
+            # A scheduled job: it runs again. What was removed meanwhile is no failure of the archive.
+            raise UnavailableError(str(failure))
+
+
+def retain(site: Site) -> None:
+    """Apply the policy."""
+    for report in run_retention(stores(site), [STREAM], dry_run=False):
+        _raise(report.error)
+
+
+def cut(site: Site) -> None:
+    """Truncate the stream up to the end of the first segment: all that was archived at first."""
+    truncate(stores(site), INCARNATION, up_to_offset(Offset(8)), why="ticket 1", by="alice")
+
+
+def cut_all(site: Site) -> None:
+    """Truncate the stream up to the end of the second segment, archived or not."""
+    truncate(stores(site), INCARNATION, up_to_offset(Offset(16)), why="ticket 3", by="alice")
+
+
+def undelete(site: Site) -> None:
+    """Undo the deletion of another."""
+    undelete_stream(stores(site), INCARNATION, by="bob")
+
+
+def regret(site: Site) -> None:
+    """Delete the stream, and undo it."""
+    delete(site)
+    undelete_stream(stores(site), INCARNATION, by="alice")
+
+
+def purge(site: Site) -> None:
+    """Delete the stream, and let its purge come."""
+    delete(site)
+    site.wait(2 * DAY_MS)
+    tend_now(site)
+
+
+def hold(site: Site) -> None:
+    """Put a hold on the second fragment. From its answer on, nothing of that goes, whoever had begun before."""
+    one = put_hold(
+        stores(site),
+        INCARNATION,
+        first_offset=Offset(4),
+        next_offset=Offset(8),
+        reason="a lawsuit",
+        by="legal",
+        wait=lambda _: site.wait(SIGNATURE_MS // 2),
+    )
+    site.tell("held", one.id)
+
+
+def release(site: Site) -> None:
+    """Put a hold, and release all."""
+    hold(site)
+    for one in site.table.holds(INCARNATION):
+        with suppress(NotFoundError):  # released by another
+            release_hold(stores(site), INCARNATION, one.id, by="legal")
+
+
+def erase(site: Site) -> None:
+    """Erase what lies around the border of the first two fragments."""
+    there = stores(site)
+    eraser = Eraser(there)
+    selection = Selection(Offset(min(ERASED)), Offset(max(ERASED) + 1))
+    running = unfinished_erasures(there, INCARNATION)
+    if running:
+        erasure = running[0]
+    elif there.table.erasures(INCARNATION):
+        return
+    else:
+        try:
+            erasure, _, _ = eraser.begin(STREAM, selection, reason="ticket 2", by="alice", with_copies=True)
+        except (InvalidQueryError, OtherCopiesError):
+            return  # removed by now; or copies that may be the only ones
+        site.tell("erasing", erasure.id)
+    try:
+        eraser.run(STREAM, erasure, selection)
+    except ObjectNotFoundError as err:
+        raise UnavailableError("it slept until garbage took its object; it is run again") from err
+
+
+def tend_now(site: Site) -> None:
+    """Do what the sweep function does."""
+    for report in tend(stores(site), [STREAM]):
+        _raise(report.error)
+
+
+def sweep(site: Site) -> None:
+    """Wait for what was removed to be due, and do what the sweep function does."""
+    site.wait(GRACE_MS + 1)
+    tend_now(site)
+
+
+def garbage(site: Site) -> None:
+    """Wait until what is in the bucket is no longer young, and collect."""
+    site.wait(DAY_MS + HOUR_MS)
+    GarbageCollector(site.table, site.objects, KEYS, site.clock).run(GarbageOptions(delete=True))
+
+
+def lose(site: Site) -> str:
+    """Announce that the second segment's second half is lost."""
+    event = SegmentLost(STREAM, Offset(12), Offset(16), "the disk was full")
+    is_new = record_loss(site.table, ControlObjects(site.objects, KEYS), event, site.host_clock)
+    return "lost 12 16" if is_new else "removed"
+
+
+def rebuild(site: Site) -> frozenset[int]:
+    """Rebuild into a second table, and return the offsets that it has, or that it says to be doubtful."""
+    table = MemoryTable()
+    report = Rebuilder(table, site.objects, KEYS, site.clock, GRACE_MS, reads_at_once=1).stream(INCARNATION)
+    there = table._partitions.get(INCARNATION, ManifestState())
+    assert report is not None
+    return frozenset(offset for one in there.entries.values() for offset in range(one.first_offset, one.next_offset))
+
+
+def _raise(error: ColdstreamError | None) -> None:
+    if error is not None:
+        raise error
+
+
+def then(*works: Callable[[Site], None]) -> Callable[[Site], None]:
+    """Do one thing after the other."""
+
+    def work(site: Site) -> None:
+        for one in works:
+            one(site)
+
+    return work
+
+
+PLAIN: dict[str, Callable[[Site], object]] = {
+    "compact": compact,
+    "retain": retain,
+    "cut": cut,
+    "delete": delete,
+    "undelete": undelete,
+    "regret": regret,
+    "purge": purge,
+    "hold": hold,
+    "release": release,
+    "erase": erase,
+    "tend": tend_now,
+    "sweep": sweep,
+    "garbage": garbage,
+    "lose": lose,
+    "rebuild": rebuild,
+    "fold": then(compact, sweep),
+    "expire": then(retain, sweep),
+}
+UPLOADS = {"upload": (8, 16), "slice": (8, 12), "other": (10, 16), "late": (0, 8)}
+"""The slices that are staged at first, and announced to the upload function of that name."""
+
+
+def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base | None = None) -> World:
+    """Return a world with these actors; `name.2` is a second one of a kind. Raises KeyError."""
+    base = archived() if base is None else base
+    roles = []
+    for name in names:
+        kind = name.partition(".")[0]
+        if kind in UPLOADS:
+            work: Callable[[Site], object] = partial(upload, base.stage(*UPLOADS[kind]))
+        elif kind == "outrun":
+            work = partial(outrun, base.stage(*UPLOADS["upload"]))
+        elif kind == "bad":
+            work = partial(upload_bad, base.stage(8, 14, data=segment(8, 14)[:-1] + b"?"))
+        else:
+            work = PLAIN[kind]
+        roles.append(Role(name, work, REFUSED, TRANSIENT))
+    base.table._policies[POLICY.name] = POLICY
+    return World(
+        stream=STREAM,
+        log=base.table._partitions[INCARNATION],
+        recorded=base.table._recorded[INCARNATION],
+        names=NamesState.of(base.table),
+        bucket=base.bucket,
+        now=NOW,
+        roles=roles,
+        faults=Faults.parse(faults) if isinstance(faults, str) else faults,
+    )

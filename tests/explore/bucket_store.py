@@ -1,0 +1,117 @@
+"""The bucket as a value: what each request makes of it, and answers. The rules are those of the shipped double.
+
+An object's key may be written again once it is deleted: If-None-Match asks for what is there, not for what was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Any
+
+from coldstream.errors import ColdstreamError
+from coldstream.store.memory.bucket import Version
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.uploads import _Upload
+from coldstream.units import TimestampMs
+from tests.explore.interning import Numbered
+from tests.explore.requests import Refusal, Request
+
+
+@dataclass(frozen=True)
+class BucketState:
+    """The objects by key, the versions before them, unfinished uploads, and the keys that were deleted ever."""
+
+    objects: dict[str, Version] = field(default_factory=dict)
+    earlier: dict[str, tuple[Version, ...]] = field(default_factory=dict)
+    uploads: dict[str, _Upload] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    made: int = 0
+    """Ids that it has given."""
+
+    def copy_into(self, double: MemoryObjects) -> None:
+        """Have the double hold this state."""
+        double.objects = {key: version.data or b"" for key, version in self.objects.items()}
+        double._latest = dict(self.objects)
+        double._earlier = {key: list(versions) for key, versions in self.earlier.items()}
+        double._uploads = {
+            name: _Upload(one.key, one.initiated_at, one.note, dict(one.parts)) for name, one in self.uploads.items()
+        }
+        double._ids = count(self.made + 1)
+        double.requests = Counter({"CreateMultipartUpload": self.made})
+
+
+class BucketStore:
+    """Numbers the states of a bucket, and remembers what a request made of which."""
+
+    def __init__(self, states: Numbered, answers: Numbered, *, versioned: bool = False) -> None:
+        self._now = TimestampMs(0)
+        self._double = MemoryObjects(clock=lambda: self._now, versioned=versioned)
+        self._states, self._answers = states, answers
+        self._versions = Numbered()
+        self._is_versioned = versioned
+        self._known: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.deleted: dict[tuple[int, int], tuple[str, ...]] = {}
+        """The keys whose objects went, from one state to another."""
+
+    def number(self, state: BucketState) -> int:
+        """Return the number of a state."""
+        version = self._versions.number
+        objects = tuple(sorted((key, version(one)) for key, one in state.objects.items()))
+        earlier = tuple(sorted((key, tuple(map(version, one))) for key, one in state.earlier.items() if one))
+        uploads = tuple(
+            (name, one.key, one.note, one.initiated_at, tuple(sorted(one.parts.items())))
+            for name, one in sorted(state.uploads.items())
+        )
+        return self._states.number_as((objects, earlier, uploads, state.gone, state.made), state)
+
+    def state(self, number: int) -> BucketState:
+        """Return the state of a number."""
+        return self._states.values[number]  # type: ignore[return-value]
+
+    def carry_out(self, state: int, number: int, request: Request, now: TimestampMs) -> tuple[int, int]:
+        """Return the state after a request, and its answer, both by number."""
+        key = state, number, now
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._carry_out(self.state(state), state, request, now)
+        return found
+
+    def _carry_out(self, state: BucketState, number: int, request: Request, now: TimestampMs) -> tuple[int, int]:
+        self._now = now
+        state.copy_into(self._double)
+        try:
+            answer: Any = self._answer(request)
+        except ColdstreamError as err:
+            answer = Refusal.of(err)
+        if not request.writes:
+            return number, self._answers.number(answer)
+        double = self._double
+        is_id_given = self._is_versioned or request.method == "create_upload"
+        gone = frozenset(key for key in state.objects if key not in double.objects)
+        after = BucketState(
+            {key: double._version(key) for key in double.objects},
+            {key: tuple(versions) for key, versions in double._earlier.items() if versions},
+            dict(double._uploads),
+            state.gone | gone,
+            state.made + is_id_given,
+        )
+        there = self.number(after)
+        if gone:
+            self.deleted[number, there] = tuple(sorted(gone))
+        return there, self._answers.number(answer)
+
+    def _answer(self, request: Request) -> Any:
+        options = dict(request.options)
+        match request.method:
+            case "listed":
+                limit = options.pop("limit")
+                return tuple(islice(self._double.listed(*request.args, **options), limit))
+            case "put_new":
+                return self._put_new(*request.args, **options)
+        answer = getattr(self._double, request.method)(*request.args, **options)
+        return tuple(answer) if request.method in {"versions", "unfinished_uploads"} else answer
+
+    def _put_new(self, key: str, data: bytes, **options: Any) -> None:
+        self._double._write_new(key, data, note=options["note"])

@@ -1,0 +1,181 @@
+"""What has to be at the end, when everybody is done: all graces pass, all is swept and collected, and this is left."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+from coldstream.erase.resume import resume_erasures
+from coldstream.erase.run import Eraser
+from coldstream.garbage.options import GarbageOptions
+from coldstream.garbage.run import GarbageCollector
+from coldstream.lifecycle.holds import release_hold
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.tend import tend
+from coldstream.manifest.state import ManifestState, replay
+from coldstream.rebuild.compare import differences
+from coldstream.rebuild.run import Rebuilder
+from coldstream.store.control import ControlObjects
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
+from coldstream.store.object_values import BucketCapabilities
+from coldstream.store.parsed_keys import KeyKind
+from coldstream.store.sortkeys import names_key, registry_key
+from coldstream.units import TimestampMs
+from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, STREAM, secret
+from tests.explore.bucket_store import BucketState
+from tests.explore.invariants import has_message, order_makes_no_difference
+from tests.explore.machine import Told, Violation
+from tests.explore.names_store import NamesState
+from tests.explore.world import World
+
+
+def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str], told: Told) -> Hashable:
+    """Return what the checks of an end depend on: the table without its journal, and the bucket."""
+    entries = tuple(sorted((one.key, one.crc32, one.prior_offset, one.prior_timestamp) for one in state.entries.values()))
+    items = tuple(sorted((one.key, one.all_versions) for one in state.tombstones.values()))
+    records = tuple(repr(one) for one in (*state.holds.values(), *state.erasures.values(), *state.missing.values()))
+    head = state.head and replace(state.head, revision=0, claims=())
+    objects = frozenset((key, version.data) for key, version in bucket.objects.items())
+    return entries, items, records, head, objects, bucket.gone, told.erased, tuple(said)
+
+
+class End:
+    """The stores at an end, and how they go on without anybody."""
+
+    def __init__(
+        self, world: World, state: ManifestState, objects: MemoryObjects, now: TimestampMs, recorded: Mapping[int, bytes]
+    ) -> None:
+        self.now = now
+        self.objects = objects
+        objects.clock = self.clock
+        self.table = MemoryTable()
+        world.names.copy_into(self.table)
+        self.table._partitions = {INCARNATION: state}
+        self.table._recorded = {INCARNATION: dict(recorded)}
+        key = registry_key(STREAM.vhost, STREAM.name, INCARNATION)
+        self.table._registry = {key: STREAM}
+        self.table._newest = {names_key(STREAM.vhost, STREAM.name): key}
+        self.stores = LifecycleStores(
+            table=self.table,
+            objects=objects,
+            keys=KEYS,
+            control=ControlObjects(objects, KEYS),
+            bucket=BucketCapabilities(versioned=world.versioned, object_lock=False),
+            now=self.clock,
+            grace_ms=GRACE_MS,
+        )
+
+    def clock(self) -> TimestampMs:
+        return self.now
+
+    @property
+    def state(self) -> ManifestState:
+        return self.table._partitions[INCARNATION]
+
+    def pass_graces(self) -> None:
+        """Release all holds; sweep, collect and resume until nothing is due any more."""
+        for one in list(self.state.holds):
+            release_hold(self.stores, INCARNATION, one, by="legal")
+        for _ in range(3):
+            self.now = TimestampMs(self.now + 20 * DAY_MS)
+            for report in tend(self.stores, [STREAM]):
+                assert report.error is None, report.error
+                assert not report.failures, report.failures
+            GarbageCollector(self.table, self.objects, KEYS, self.clock).run(GarbageOptions(delete=True))
+            for resumed in resume_erasures(Eraser(self.stores), [STREAM]):
+                assert resumed.error is None, resumed.error
+
+    def rebuilt(self) -> MemoryTable:
+        table = MemoryTable()
+        report = Rebuilder(table, self.objects, KEYS, self.clock, GRACE_MS, reads_at_once=1).stream(INCARNATION)
+        assert report.is_done
+        return table
+
+
+def check_end(
+    world: World,
+    state: ManifestState,
+    objects: MemoryObjects,
+    said: Sequence[str],
+    told: Told,
+    now: TimestampMs,
+    recorded: Mapping[int, bytes],
+) -> None:
+    """Hold an end against 3, 7 and 11. Raises Violation."""
+    if state.head is None:
+        return
+    try:
+        end = End(world, state, objects, now, recorded)
+        rebuild_takes_nothing_away(end)
+        end.pass_graces()
+        announced, missing = _announced(world, said)
+        order_makes_no_difference(end.state, announced, missing)
+        bucket_has_just_that(end)
+        erased_is_gone(end)
+        bucket_is_enough(end)
+        replayed = replay(end.table.recorded_changes(INCARNATION))
+        assert replayed == end.state, "the journal gives another table"
+    except Violation:
+        raise
+    except AssertionError as err:
+        raise Violation(f"at the end: {str(err).splitlines()[0]}") from err
+
+
+def _announced(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
+    """Return the offsets that were archived at first or that uploads say to be, and those said to be missing."""
+    announced = {at for one in world.log.entries.values() for at in range(one.first_offset, one.next_offset)}
+    missing: set[int] = set()
+    for one in said:
+        words = one.split()
+        if words[0] in {"lost", "quarantined"}:
+            missing |= set(range(int(words[1]), int(words[2])))
+        elif words[0].isdigit():
+            announced |= set(range(int(words[0]), int(words[1])))
+    return announced, missing
+
+
+def rebuild_takes_nothing_away(end: End) -> None:
+    """Hold 7: as soon as everybody has done what they were asked, the bucket removes nothing that the table has."""
+    head = end.state.head
+    if head is None or head.is_deleted:
+        return
+    rebuilt = end.rebuilt().head(INCARNATION)
+    assert rebuilt is not None, "the bucket does not know the stream"
+    assert not rebuilt.is_deleted, "the bucket says that the stream is deleted"
+    assert rebuilt.floor <= head.floor, "the bucket has a higher floor"
+
+
+def bucket_has_just_that(end: End) -> None:
+    """The bucket holds the live objects, the notes, and what is in quarantine; nothing else."""
+    named = {one.key for one in end.state.entries.values()}
+    kinds = {key: KEYS.parse(key) for key in end.objects.objects}
+    kept = {KeyKind.CONTROL, KeyKind.QUARANTINED, KeyKind.QUARANTINE_NOTE}
+    left = {key for key, parsed in kinds.items() if parsed is None or parsed.kind not in kept}
+    assert left == named, f"left behind: {left - named}; missing: {named - left}"
+    assert not end.state.tombstones, "tombstones are left"
+    assert not end.objects.uploads_under(""), "an upload is left unfinished"
+
+
+def erased_is_gone(end: End) -> None:
+    """Messages of an erasure that is done are nowhere in the bucket."""
+    done = {one.reached for one in end.state.erasures.values()}
+    for offset in ERASED if done else ():
+        there = has_message(offset, end.state, end.objects)
+        assert not there or offset >= max(done), f"{offset} was to be erased"
+        if not there:
+            data = [body for body in end.objects.objects.values() if secret(offset) in body]
+            assert not data, f"the message at {offset} is still in the bucket"
+
+
+def bucket_is_enough(end: End) -> None:
+    """Hold 7: a rebuild from the bucket alone gives the table."""
+    found = [
+        (one.item, one.fields)
+        for one in differences(end.table, end.rebuilt(), INCARNATION)
+        # What protects is written to the bucket first, and taken away last: who dies between leaves a hold. And a
+        # fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion shows.
+        if not (one.item.startswith("hold#") and one.one is None)
+        and (not one.fields or {*one.fields} - {"holds", "generation"})
+    ]
+    assert not found, f"the bucket gives another table: {found}"

@@ -1,0 +1,312 @@
+"""The invariants of docs/design.md, one function each, with its number there. Each is held against every state, change or deletion.
+
+They take plain values, and raise Violation. What has to be at the end, when all graces have passed, is in `ends`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from coldstream.errors import StreamNotFoundError, UnavailableError
+from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.entry import FragmentEntry, Gap, Head
+from coldstream.manifest.holding import held
+from coldstream.manifest.recorded import change_of, recorded
+from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.state import ManifestState
+from coldstream.resolve.attach import attach
+from coldstream.resolve.places import exact_place
+from coldstream.resolve.tail import Tail
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
+from coldstream.store.parsed_keys import KeyKind
+from coldstream.units import Offset, TimestampMs
+from tests.explore.base import ERASED, INCARNATION, KEYS, STREAM, URL_EXPIRY_S, WholeChunk, chunks, secret
+from tests.explore.machine import Violation
+from tests.manifest.world import World as PlainWorld
+from tests.support.compaction import identity_of
+from tests.support.weak import NOTHING, Found, found_at
+
+OFFSETS = tuple(map(AtOffset, map(Offset, range(19))))
+TIMES = tuple(AtTimestamp(TimestampMs(chunk.header.timestamp + plus)) for chunk in chunks() for plus in (-1, 0, 1))
+STARTS: tuple[OffsetSpec, ...] = (AtEnd("first"), LAST, NEXT, *OFFSETS, *TIMES)
+
+MOST_QUERIES = {AtEnd: 2, AtOffset: 2, AtTimestamp: 4}
+"""Of one lookup: one at the tail if anything is missing there, and two if clocks ran backwards, are among these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the journal says of the past: the keys that got a tombstone with the head of that change, and since when no
+    entry names a key any more."""
+
+    buried: Mapping[str, Head] = field(default_factory=dict)
+    unnamed: Mapping[str, int] = field(default_factory=dict)
+
+    def after(self, before: ManifestState, change: Change, after: ManifestState, since: int) -> Past:
+        """Return the past after a change that was written at `since`."""
+        head, old = after.head, before.head
+        assert head is not None
+        buried = {one.tombstone.key: head for one in change.of(PutTombstone)} | dict(self.buried)
+        unnamed = dict(self.unnamed)
+        names = {one.key for one in after.entries.values()}
+        for key in {one.key for one in before.entries.values()} - names:
+            unnamed.setdefault(key, since)  # of a deleted stream no URL is signed any more
+        if head.is_deleted and (old is None or not old.is_deleted):
+            unnamed |= dict.fromkeys(names, since)
+        elif not head.is_deleted:
+            unnamed = {key: at for key, at in unnamed.items() if key not in names}
+        return Past(buried, unnamed)
+
+
+@contextmanager
+def _telling(number: int) -> Iterator[None]:
+    """Raise what fails as the violation of an invariant."""
+    try:
+        yield
+    except Violation:
+        raise
+    except AssertionError as err:
+        raise Violation(f"invariant {number}: {str(err).splitlines()[0] if str(err) else 'an assertion'}") from err
+
+
+def offsets_of(state: ManifestState) -> set[int]:
+    """Return the offsets that the entries hold."""
+    return {offset for one in state.entries.values() for offset in range(one.first_offset, one.next_offset)}
+
+
+def nothing_lost(before: ManifestState, after: ManifestState) -> None:
+    """Hold 1 against a change: what was archived is, until it lies below the floor, and what is held stays."""
+    with _telling(1):
+        head = after.head
+        assert head is not None
+        was, now = offsets_of(before), offsets_of(after)
+        assert not {offset for offset in was - now if offset >= head.floor}, "archived offsets are lost"
+        for one in before.holds.values():
+            kept = {offset for offset in was if held([one], Offset(offset), Offset(offset + 1)) is not None}
+            assert kept <= now, f"removed in spite of {one.id}"
+
+
+def nothing_invented(state: ManifestState, objects: MemoryObjects) -> None:
+    """Hold 2 against a state: each entry's object is there, whole, and has just the stream's own chunks."""
+    with _telling(2):
+        for one in state.entries.values():
+            assert one.key in objects.objects, f"{one.key} is named, and is not there"
+            data = identity_of(objects, one)
+            for chunk in chunks_of([one]):
+                found = chunk.data in data
+                assert found or one.erased, f"{one.key} does not hold the chunk {chunk.header.chunk_id}"
+
+
+def order_makes_no_difference(state: ManifestState, announced: set[int], missing: set[int]) -> None:
+    """Hold 3 against an end: what is archived above the floor is what was announced, whatever came first."""
+    with _telling(3):
+        head = state.head
+        assert head is not None
+        if head.is_deleted:
+            return
+        there = offsets_of(state)
+        lacking = {offset for offset in announced if offset >= head.floor} - there
+        assert not lacking, f"announced, and not archived: {sorted(lacking)}"
+        assert there <= announced, f"archived, and not announced: {sorted(there - announced)}"
+        recorded_missing = {at for one in state.missing.values() for at in range(one.first_offset, one.next_offset)}
+        lacking = {offset for offset in missing if offset >= head.floor} - recorded_missing
+        assert not lacking, f"nothing says that {sorted(lacking)} are missing"
+
+
+def no_silent_gap(state: ManifestState) -> None:
+    """Hold 4 against a state: links, gaps with their reasons, totals and timestamps follow from the entries."""
+    with _telling(4):
+        plain = PlainWorld()
+        plain.state = state
+        plain.check()
+
+
+def overlap_is_harmless(state: ManifestState, objects: MemoryObjects) -> None:
+    """Hold 5 against a state: each lookup finds what reading all chunks finds."""
+    table = table_of(state)
+    with _telling(5):
+        for start in STARTS:
+            found = look_up(table, start, lambda entry, start: exact_place(objects, entry, start).chunk_id)
+            assert found in right(state, start), f"{start} attaches at {found}"
+
+
+def one_query_or_two(state: ManifestState) -> None:
+    """Hold 6 against a state: how many Queries a lookup takes; it asks for no object."""
+    with _telling(6):
+        for start in STARTS:
+            table = table_of(state)
+            look_up(table, start, lambda entry, _: entry.first_offset)
+            most = MOST_QUERIES[type(start)]
+            assert table.requests["Query"] <= most, f"{start} takes {table.requests}"
+
+
+def fails_closed(state: ManifestState) -> None:
+    """Hold 8 against a state: a deleted stream has no end to read on from, and what does not show is never passed by.
+
+    For each entry, the log is looked up as if that entry did not show: its offsets are an error then, or unknown. They
+    are neither the tail nor another place.
+    """
+    with _telling(8):
+        head = state.head
+        if head is not None and head.is_deleted:
+            for start in (LAST, NEXT):
+                found = look_up(table_of(state), start, lambda entry, _: entry.first_offset)
+                assert found == NOTHING, f"the stream is deleted, and {start} attaches at {found}"
+            return
+        for end, entry in state.entries.items():
+            if any(one.first_offset < end and entry.first_offset < one.next_offset for one in _others(state, entry)):
+                continue  # while a compaction goes on, another entry has the same offsets
+            table = table_of(replace(state, entries={at: one for at, one in state.entries.items() if at != end}))
+            start = AtOffset(entry.first_offset)
+            try:
+                found = look_up(table, start, lambda entry, start: entry.first_offset)
+            except UnavailableError:
+                continue
+            raise Violation(f"invariant 8: the entry of {entry.first_offset} does not show, and attaches at {found}")
+
+
+def _others(state: ManifestState, entry: FragmentEntry) -> list[FragmentEntry]:
+    return [one for one in state.entries.values() if one is not entry]
+
+
+def removed_stays_removed(before: ManifestState, after: ManifestState, past: Past, gone: frozenset[str]) -> None:
+    """Hold 10 against a change: floor and fence never fall, and no key comes back that was buried or deleted."""
+    with _telling(10):
+        head, old = after.head, before.head
+        assert head is not None
+        was, now = offsets_of(before), offsets_of(after)
+        if old is not None:
+            assert head.floor >= old.floor, "the floor falls"
+            assert head.generation >= old.generation, "the fence falls"
+            assert not old.is_deleted or now <= was, "archived, though the stream is deleted"
+            assert old.purge_began_at is None or head.is_deleted, "a purge that began is undone"
+        assert min(now, default=head.floor) >= head.floor, "below the floor"
+        names = {one.key for one in after.entries.values()}
+        assert len(names) == len(after.entries), "two entries name one object"
+        assert not names & past.buried.keys(), f"named, and buried: {names & past.buried.keys()}"
+        assert not names & gone, f"named again after it was deleted: {names & gone}"
+        for one in after.entries.values():
+            hit = held(list(before.holds.values()), one.first_offset, one.next_offset)
+            was_erased = any(
+                old_one.erased
+                for old_one in before.entries.values()
+                if old_one.first_offset < one.next_offset and one.first_offset < old_one.next_offset
+            )
+            assert hit is None or not one.erased or was_erased, f"erased in spite of {hit}"
+
+
+def journal_is_enough(before: ManifestState, change: Change, after: ManifestState) -> None:
+    """Hold 11 against a change: its event has all of it, and applied to what was before gives what is."""
+    with _telling(11):
+        again = change_of(STREAM, change.event, recorded(change))
+        assert again == change, "the journal holds another change"
+        assert before.after(again) == after, "the journal gives another table"
+
+
+def no_object_goes_too_soon(
+    key: str, state: ManifestState, past: Past, now: int, answered_holds: frozenset[str]
+) -> None:
+    """Hold 5 and 10 against a deletion: no entry names the object, no valid URL, and no hold that was answered."""
+    with _telling(5):
+        assert key not in {one.key for one in state.entries.values()}, f"{key} is deleted, and an entry names it"
+        since = past.unnamed.get(key)
+        if since is not None:
+            assert now - since >= URL_EXPIRY_S * 1000, f"{key} is deleted {now - since} ms after its entry went"
+    with _telling(10):
+        for one in state.tombstones.values():
+            if one.key == key:
+                holds = [hold for hold in state.holds.values() if hold.id in answered_holds]
+                protecting = held(holds, one.first_offset, one.next_offset)
+                assert protecting is None, f"{key} is deleted in spite of {protecting}"
+
+
+def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object, *, by_halves: bool) -> None:
+    """Hold 7 against a deletion: before an object goes, the bucket knows of the removal or the fence that lets it go.
+
+    It need not know of what came later, as a deletion whose note is still to be written: of that no object goes. Nor of
+    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others. While a purge's
+    own transaction shows by half, a second sweep may be earlier than its note: docs/proof.md.
+    """
+    parsed = KEYS.parse(key)
+    if parsed is None or parsed.kind is not KeyKind.FRAGMENT:
+        return
+    why, head = past.buried.get(key), state.head
+    with _telling(7):
+        needed = 1 + (parsed.generation or 0)
+        if why is None:
+            if head is not None and not head.is_deleted:
+                assert note is not None, "garbage goes before the bucket knows of any fence"
+                assert note.generation >= needed, "the bucket knows of a lower fence than garbage needs"
+            return
+        if by_halves and why.purge_began_at is not None:
+            return
+        if why.floor or why.generation:
+            assert note is not None, "an object goes before the bucket knows why"
+            assert note.floor >= why.floor, "the bucket knows of a lower floor"
+            assert note.generation >= min(why.generation, needed), "the bucket knows of a lower fence"
+        if why.purge_began_at is not None:
+            assert note is not None, "an object goes before the bucket knows that it was purged"
+            assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"
+
+
+def erased_stays_erased(state: ManifestState, objects: MemoryObjects, erased: frozenset[int]) -> frozenset[int]:
+    """Hold 2 against a state: what was erased never comes back; return what is erased by now."""
+    with _telling(2):
+        secrets = {offset: has_message(offset, state, objects) for offset in ERASED}
+        back = {offset for offset in erased if secrets[offset]}
+        assert not back, f"erased messages are back: {sorted(back)}"
+    return erased | {offset for offset, there in secrets.items() if there is False}
+
+
+def has_message(offset: int, state: ManifestState, objects: MemoryObjects) -> bool | None:
+    """Tell whether the archive has the message at an offset; None if it has nothing there."""
+    holders = [one for one in state.entries.values() if one.first_offset <= offset < one.next_offset]
+    return any(secret(offset) in identity_of(objects, one) for one in holders) if holders else None
+
+
+def chunks_of(entries: list[FragmentEntry]) -> list[WholeChunk]:
+    """Return the chunks that entries hold."""
+    return [
+        chunk
+        for chunk in chunks()
+        if any(one.first_offset <= chunk.header.chunk_id < one.next_offset for one in entries)
+    ]
+
+
+def table_of(state: ManifestState) -> MemoryTable:
+    """Return a table that holds a partition."""
+    table = MemoryTable()
+    table._partitions[INCARNATION] = state
+    return table
+
+
+def right(state: ManifestState, start: OffsetSpec) -> set[Found]:
+    """Return what reading all chunks says of a start."""
+    lost = {at for one in state.missing.values() for at in range(one.first_offset, one.next_offset)}
+    found = {found_at(chunks_of(list(state.entries.values())), lost, start, state.head)}
+    # Lookups that see no head do not know that the stream is deleted; the resolver asks for that before.
+    return found | {NOTHING} if state.head is not None and state.head.is_deleted else found
+
+
+def look_up(table: MemoryTable, start: OffsetSpec, place: Callable[[FragmentEntry, OffsetSpec], int]) -> Found:
+    """Say where the resolver attaches; `place` says which chunk of an entry a start is in."""
+    try:
+        found = attach(table, STREAM, start, 3)
+    except StreamNotFoundError:
+        return NOTHING
+    match found:
+        case Gap():
+            return "gap", int(found.first_offset), int(found.next_offset)
+        case Tail(next_offset):
+            return "tail", int(next_offset), 0
+    if not isinstance(start, AtOffset | AtTimestamp):
+        return "chunk", int(found.start.chunk_id), 0
+    return "chunk", int(place(found.entries[0], start)), 0
+
+
+def without_revision(head: Head | None) -> Head | None:
+    """Return a head without its count of changes."""
+    return None if head is None else replace(head, revision=0)

@@ -1,0 +1,45 @@
+"""What makes shipped code reproducible: no delays, no threads of its own, and its made-up names come from the world."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from tests.explore.runs import RUNNING
+from tests.support.compacting import Inline
+
+POOLS = (
+    "archive.staged_segment",
+    "archive.upload",
+    "compact.blocks",
+    "compact.frame_sink",
+    "compact.merge",
+    "compact.part_upload",
+    "compact.run",
+    "lifecycle.deletes",
+    "rebuild.entries",
+)
+
+
+def _name(*_: object) -> str:
+    site = RUNNING.get()
+    return "x" if site is None else site.name()
+
+
+@contextmanager
+def reproducible() -> Iterator[pytest.MonkeyPatch]:
+    """Have each process do one thing at a time, and nothing by chance: what it does follows from its answers alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: None)
+        patch.setattr(random, "uniform", lambda low, _: low)
+        for module in POOLS:
+            patch.setattr(f"coldstream.{module}.ThreadPoolExecutor", Inline)
+        patch.setattr("coldstream.lifecycle.holds.uuid4", lambda: SimpleNamespace(hex=_name()))
+        for module in ("erase.run", "erase.value_digest"):
+            patch.setattr(f"coldstream.{module}.secrets", SimpleNamespace(token_hex=_name))
+        yield patch

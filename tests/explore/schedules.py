@@ -1,0 +1,77 @@
+"""Schedules as short texts: which actor makes how many steps, and what befalls it at the last of them.
+
+    upload+delete/0c0l0r:a3b2!a        3 steps of the upload; 2 of the deletion, which dies after the second
+    upload+delete/0c1l0rh:a3?b%1       the answer to the upload's third is lost; the deletion sees half of a change
+
+An actor that died is started again by its next step. What a schedule leaves open is not played.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from itertools import groupby
+from typing import NamedTuple
+
+_STEP = re.compile(r"([a-z])(\d*)([!?~]|%\d+)?")
+
+
+class Fate(IntEnum):
+    """What befalls an actor at a request."""
+
+    GOES_ON = 0
+    DIES = 1
+    HEARS_NOTHING = 2
+    IS_REFUSED = 3
+
+
+SIGNS = {Fate.DIES: "!", Fate.HEARS_NOTHING: "?", Fate.IS_REFUSED: "~"}
+
+
+class Move(NamedTuple):
+    """One request of an actor; `outcome` is which of several, if it saw half of a change."""
+
+    actor: int
+    fate: Fate = Fate.GOES_ON
+    outcome: int = 0
+
+    @property
+    def sign(self) -> str:
+        """How its end is written."""
+        return SIGNS.get(self.fate, f"%{self.outcome}" if self.outcome else "")
+
+
+def text_of(moves: Iterable[Move]) -> str:
+    """Write moves as a text."""
+    told = []
+    for actor, some in groupby(moves, key=lambda move: move.actor):
+        count = 0
+        for move in some:
+            count += 1
+            if move.sign:
+                told.append(_step(actor, count, move.sign))
+                count = 0
+        if count:
+            told.append(_step(actor, count, ""))
+    return "".join(told)
+
+
+def moves_of(text: str) -> Iterator[Move]:
+    """Read moves from a text. Raises ValueError."""
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            raise ValueError(f"no step at {text[at:]!r}")
+        at = found.end()
+        actor, count, sign = ord(found[1]) - ord("a"), int(found[2] or "1"), found[3] or ""
+        yield from (Move(actor) for _ in range(count - 1))
+        if sign.startswith("%"):
+            yield Move(actor, outcome=int(sign[1:]))
+        else:
+            yield Move(actor, next((fate for fate, known in SIGNS.items() if known == sign), Fate.GOES_ON))
+
+
+def _step(actor: int, count: int, sign: str) -> str:
+    return f"{chr(ord('a') + actor)}{count if count > 1 else ''}{sign}"

@@ -1,0 +1,114 @@
+"""What an actor has of the world: a table, a bucket, clocks and names. Whatever it does with them is a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from coldstream.store.object_values import ListedObject
+from coldstream.units import ByteRange, TimestampMs
+from tests.explore.requests import YIELDING, Part, Request, hashable
+
+Ask = Callable[[Request], Any]
+
+OF_NAMES = frozenset({
+    "bound_cluster", "bind_cluster", "grants", "put_grant", "delete_grant", "policies", "put_policy", "delete_policy",
+    "cursor", "put_cursor", "delete_cursor", "state_item", "state_items", "put_state", "add_state", "delete_state",
+})  # fmt: skip
+"""Methods of the table that are not about the stream's own partition."""
+
+MAPPINGS = frozenset({"heads", "items_at_once"})
+
+
+class SiteTable:
+    """The port to the table: each method is one request."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        part = Part.NAMES if name in OF_NAMES else Part.LOG
+
+        def call(*args: Any, **options: Any) -> Any:
+            return self._ask(Request(part, name, hashable(args), hashable(options)))  # type: ignore[arg-type]
+
+        def iterate(*args: Any, **options: Any) -> Iterator[Any]:
+            yield from call(*args, **options)
+
+        def look_up(*args: Any, **options: Any) -> Any:
+            answer = call(*args, **options)
+            return answer if answer is None else dict(answer)
+
+        return iterate if name in YIELDING else look_up if name in MAPPINGS else call
+
+
+class SiteObjects:
+    """The port to the bucket. Listings come page by page, each as the bucket is at its moment."""
+
+    bucket = "memory"
+
+    def __init__(self, ask: Ask, clock: Callable[[], TimestampMs], page: int) -> None:
+        self._ask = ask
+        self._page = page
+        self.clock = clock
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            return self._ask(Request(Part.BUCKET, name, hashable(args), hashable(options)))  # type: ignore[arg-type]
+
+        return call
+
+    def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
+        body.seek(0)
+        args = key, body.read()
+        self._ask(Request(Part.BUCKET, "put_new", args, (("crc32", crc32), ("note", note), ("size_bytes", size_bytes))))
+
+    def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
+        return f"memory://{key}?range={byte_range.http}&expires={expires_s}"
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        for one in self.listed(prefix):
+            yield one.key
+
+    def listed(self, prefix: str, *, after: str | None = None) -> Iterator[ListedObject]:
+        while True:
+            page = self._ask(Request(Part.BUCKET, "listed", (prefix,), (("after", after), ("limit", self._page))))
+            yield from page
+            if len(page) < self._page:
+                return
+            after = page[-1].key
+
+    def versions(self, prefix: str) -> Iterator[Any]:
+        yield from self._ask(Request(Part.BUCKET, "versions", (prefix,)))
+
+    def unfinished_uploads(self, prefix: str) -> Iterator[Any]:
+        yield from self._ask(Request(Part.BUCKET, "unfinished_uploads", (prefix,)))
+
+
+class Site:
+    """All that one process has. `tell` says what somebody was told from now on: invariants hold the world to it."""
+
+    def __init__(self, ask: Ask, *, page: int = 1000) -> None:
+        self._ask = ask
+        self.table = SiteTable(ask)
+        self.objects = SiteObjects(ask, self.clock, page)
+
+    def clock(self) -> TimestampMs:
+        """Ask AWS's clock."""
+        return self._ask(Request(Part.CLOCK, "now"))  # type: ignore[no-any-return]
+
+    def host_clock(self) -> TimestampMs:
+        """Ask the clock of this process's host, which is wrong."""
+        return self._ask(Request(Part.HOST_CLOCK, "now"))  # type: ignore[no-any-return]
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, for all."""
+        self._ask(Request(Part.WAIT, "wait", (ms,)))
+
+    def tell(self, what: str, fact: str) -> None:
+        """Say that somebody outside was told something."""
+        self._ask(Request(Part.TELL, what, (fact,)))
+
+    def name(self) -> str:
+        """Return a name that nothing else has: what `uuid4` and `token_hex` give."""
+        return self._ask(Request(Part.NAME, "new"))  # type: ignore[no-any-return]

@@ -1,0 +1,122 @@
+"""Holds the invariants against what the machine comes to; each of them once for equal values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from coldstream.manifest.state import ManifestState
+from coldstream.store.control import ControlObjects
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.units import TimestampMs
+from tests.explore import invariants
+from tests.explore.base import INCARNATION, KEYS
+from tests.explore.ends import check_end, is_known_end
+from tests.explore.invariants import Past
+from tests.explore.machine import BUCKET, LOG, NODES, NOW, TOLD, Machine, State, Told
+
+
+class Invariants:
+    """Watches one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._past: dict[int, Past] = {}
+        self._right: set[Hashable] = set()
+        self._secrets: dict[Hashable, frozenset[int]] = {}
+        self._ends: set[Hashable] = set()
+        self._is_half = machine.world.faults.by_halves
+        machine.watch = self
+
+    def changed(self, before: int, after: int) -> None:
+        """Hold a change against what was before."""
+        log = self._machine.log
+        old, new = log.partition(before), log.partition(after)
+        assert new.change is not None
+        invariants.nothing_lost(old.state, new.state)
+        invariants.journal_is_enough(old.state, new.change, new.state)
+        past = self._past_of(before).after(old.state, new.change, new.state, new.since)
+        self._past[after] = past
+
+    def deleted(self, keys: tuple[str, ...], partition: int, bucket: int, told: int, now: TimestampMs) -> None:
+        """Hold deletions against what names the objects."""
+        state, past = self._machine.log.partition(partition).state, self._past_of(partition)
+        facts = self._told(told).facts
+        answered = frozenset(fact for what, fact in facts if what == "held")
+        note = ControlObjects(self.objects(bucket), KEYS).latest_floor(INCARNATION)
+        for key in keys:
+            invariants.no_object_goes_too_soon(key, state, past, now, answered)
+            invariants.bucket_knows_first(key, state, past, note, by_halves=self._is_half)
+
+    def look(self, partition: int, bucket: int, told: int) -> int:
+        """Hold a partition against its bucket; return what was told and seen by now."""
+        log = self._machine.log.partition(partition)
+        state, there = log.state, self._machine.bucket.state(bucket)
+        if log.before >= 0:
+            before = self._machine.log.partition(log.before).state
+            invariants.removed_stays_removed(before, state, self._past_of(partition), there.gone)
+        if state.head is None:
+            return told
+        named = tuple(sorted((one.key, one.crc32, one.next_offset) for one in state.entries.values()))
+        known = self._machine.told.values[told]
+        objects = tuple(there.objects.get(key) for key, _, _ in named)
+        key = named, objects, known.erased  # type: ignore[attr-defined]
+        erased = self._secrets.get(key)
+        if erased is None:
+            double = self.objects(bucket)
+            invariants.nothing_invented(state, double)
+            erased = invariants.erased_stays_erased(state, double, known.erased)  # type: ignore[attr-defined]
+            self._secrets[key] = erased
+        essence = essence_of(state)
+        if essence not in self._right:
+            double = self.objects(bucket)
+            invariants.no_silent_gap(state)
+            invariants.overlap_is_harmless(state, double)
+            invariants.one_query_or_two(state)
+            invariants.fails_closed(state)
+            self._right.add(essence)
+        if erased == known.erased:  # type: ignore[attr-defined]
+            return told
+        return self._machine.told.number(Told(known.facts, erased, known.names))  # type: ignore[attr-defined]
+
+    def ended(self, state: State) -> None:
+        """Hold an end against what everybody said."""
+        machine = self._machine
+        partition = machine.log.partition(machine.log.partition_of(state[LOG])).state
+        bucket = machine.bucket.state(state[BUCKET])
+        said = tuple(sorted(str(end.told) for node in state[NODES:] if (end := machine.end(node)) and end.told))
+        told = self._told(state[TOLD])
+        known = is_known_end(partition, bucket, said, told)
+        if known not in self._ends:
+            check_end(machine.world, partition, self.objects(state[BUCKET]), said, told, TimestampMs(state[NOW]), self._machine.log._recorded(machine.log.partition_of(state[LOG])))
+            self._ends.add(known)
+
+    def objects(self, bucket: int) -> MemoryObjects:
+        """Return a double that holds the bucket of a number."""
+        double = MemoryObjects(clock=lambda: TimestampMs(0), versioned=self._machine.world.versioned)
+        self._machine.bucket.state(bucket).copy_into(double)
+        return double
+
+    def _told(self, number: int) -> Told:
+        return self._machine.told.values[number]  # type: ignore[return-value]
+
+    def _past_of(self, partition: int) -> Past:
+        return self._past.get(partition) or Past(buried_at_first(self._machine.log.partition(partition).state))
+
+
+def buried_at_first(state: ManifestState) -> dict[str, object]:
+    """Return the keys that have a tombstone at first, and why."""
+    return {one.key: state.head for one in state.tombstones.values()}
+
+
+def essence_of(state: ManifestState) -> Hashable:
+    """Return what lookups depend on, and totals, links and gaps."""
+    head = state.head
+    assert head is not None
+    entries = tuple(
+        (one.key, one.crc32, one.next_offset, one.prior_offset, one.prior_timestamp)
+        for _, one in sorted(state.entries.items())
+    )
+    missing = tuple(sorted((str(type(one)), one.first_offset, one.next_offset, one.reason) for one in state.missing.values()))
+    gaps = tuple(sorted(state.gaps.values(), key=lambda one: one.first_offset))
+    others = len(state.events) - head.revision, len(state.holds), len(state.erasures), missing, gaps
+    return entries, others, head.floor, head.deleted_at is None, head.compacting, head.next_offset, head.messages
