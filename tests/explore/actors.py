@@ -108,10 +108,11 @@ def upload_bad(event: SegmentRolled, site: Site) -> str:
     return "removed" if result.removed else f"quarantined {event.first_offset} {event.next_offset}"
 
 
-def outrun(event: SegmentRolled, site: Site) -> None:
+def outrun(event: SegmentRolled, site: Site) -> str:
     """Archive the second segment, and truncate it away at once."""
-    upload(event, site)
+    said = upload(event, site)
     cut_all(site)
+    return said
 
 
 def delete(site: Site) -> None:
@@ -278,25 +279,31 @@ PLAIN: dict[str, Callable[[Site], object]] = {
     "fold": then(compact, sweep),
     "expire": then(retain, sweep),
 }
-UPLOADS = {"upload": (8, 16), "slice": (8, 12), "other": (10, 16), "late": (0, 8)}
-"""The slices that are staged at first, and announced to the upload function of that name."""
+STAGED: dict[str, tuple[Callable[[SegmentRolled, Site], object], tuple[int, int]]] = {
+    "upload": (upload, (8, 16)),
+    "slice": (upload, (8, 12)),
+    "other": (upload, (10, 16)),
+    "late": (upload, (0, 8)),
+    "outrun": (outrun, (8, 16)),
+    "bad": (upload_bad, (8, 14)),
+}
+"""The actors that have a slice staged at first, and what they do with its event."""
 
 
 def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base | None = None) -> World:
     """Return a world with these actors; `name.2` is a second one of a kind. Raises KeyError."""
     base = archived() if base is None else base
     roles = []
+    announced = set(range(8))
     for name in names:
         kind = name.partition(".")[0]
-        if kind in UPLOADS:
-            work: Callable[[Site], object] = partial(upload, base.stage(*UPLOADS[kind]))
-        elif kind == "outrun":
-            work = partial(outrun, base.stage(*UPLOADS["upload"]))
-        elif kind == "bad":
-            work = partial(upload_bad, base.stage(8, 14, data=segment(8, 14)[:-1] + b"?"))
+        if kind in STAGED:
+            work, span = STAGED[kind]
+            event = base.stage(*span, data=segment(*span)[:-1] + b"?" if kind == "bad" else None)
+            announced |= set(range(*span))
+            roles.append(Role(name, partial(work, event), REFUSED, TRANSIENT))
         else:
-            work = PLAIN[kind]
-        roles.append(Role(name, work, REFUSED, TRANSIENT))
+            roles.append(Role(name, PLAIN[kind], REFUSED, TRANSIENT))
     base.table._policies[POLICY.name] = POLICY
     return World(
         stream=STREAM,
@@ -306,5 +313,6 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
         bucket=base.bucket,
         now=NOW,
         roles=roles,
+        announced=frozenset(announced),
         faults=Faults.parse(faults) if isinstance(faults, str) else faults,
     )

@@ -12,6 +12,7 @@ from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
+from coldstream.manifest.entry import Hold, Loss
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
 from coldstream.rebuild.run import Rebuilder
@@ -109,8 +110,7 @@ def check_end(
         end = End(world, state, objects, now, recorded)
         rebuild_takes_nothing_away(end)
         end.pass_graces()
-        announced, missing = _announced(world, said)
-        order_makes_no_difference(end.state, announced, missing)
+        order_makes_no_difference(end.state, world.announced, *_said(world, said))
         bucket_has_just_that(end)
         erased_is_gone(end)
         bucket_is_enough(end)
@@ -122,17 +122,17 @@ def check_end(
         raise Violation(f"at the end: {str(err).splitlines()[0]}") from err
 
 
-def _announced(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
+def _said(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
     """Return the offsets that were archived at first or that uploads say to be, and those said to be missing."""
-    announced = {at for one in world.log.entries.values() for at in range(one.first_offset, one.next_offset)}
+    done = {at for one in world.log.entries.values() for at in range(one.first_offset, one.next_offset)}
     missing: set[int] = set()
     for one in said:
         words = one.split()
         if words[0] in {"lost", "quarantined"}:
             missing |= set(range(int(words[1]), int(words[2])))
         elif words[0].isdigit():
-            announced |= set(range(int(words[0]), int(words[1])))
-    return announced, missing
+            done |= set(range(int(words[0]), int(words[1])))
+    return done, missing
 
 
 def rebuild_takes_nothing_away(end: End) -> None:
@@ -169,13 +169,20 @@ def erased_is_gone(end: End) -> None:
 
 
 def bucket_is_enough(end: End) -> None:
-    """Hold 7: a rebuild from the bucket alone gives the table."""
-    found = [
+    """Hold 7: a rebuild from the bucket alone gives the table.
+
+    What protects is written to the bucket first, and taken away last: who dies between leaves a hold, and of a loss
+    that came too late, below the floor by then, the note stays. And a fence whose maker died before its note is low in
+    the bucket: nothing goes by it, as each deletion shows.
+    """
+    floor = end.state.head.floor if end.state.head else 0
+    found = list(differences(end.table, end.rebuilt(), INCARNATION))
+    late = [one for one in found if isinstance(one.other, Loss) and one.one is None and one.other.next_offset <= floor]
+    holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
+    allowed = {"generation", *(["losses"] if late else []), *(["holds"] if holds else [])}
+    left = [
         (one.item, one.fields)
-        for one in differences(end.table, end.rebuilt(), INCARNATION)
-        # What protects is written to the bucket first, and taken away last: who dies between leaves a hold. And a
-        # fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion shows.
-        if not (one.item.startswith("hold#") and one.one is None)
-        and (not one.fields or {*one.fields} - {"holds", "generation"})
+        for one in found
+        if one not in late and one not in holds and (not one.fields or {*one.fields} - allowed)
     ]
-    assert not found, f"the bucket gives another table: {found}"
+    assert not left, f"the bucket gives another table: {left}"

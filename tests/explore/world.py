@@ -51,6 +51,9 @@ class World:
     bucket: BucketState
     now: TimestampMs
     roles: Sequence[Role]
+    announced: frozenset[int] = frozenset()
+    """The offsets that are archived at first, or staged."""
+
     faults: Faults = field(default_factory=Faults)
     ahead_ms: Sequence[int] = ()
     """By actor, how far its clock is ahead of AWS's where it should be AWS's; () for none."""

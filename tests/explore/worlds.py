@@ -1,0 +1,54 @@
+"""The worlds that are explored: who is at work, and what may befall them.
+
+WHOLE are searched to their ends in CI. NEAREST are larger: CI visits the states that the fewest switches and faults
+lead to. `make prove` searches all of them as far as its hours go, and every pair and many triples besides.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from tests.explore.actors import PLAIN, STAGED
+
+WHOLE = (
+    ("upload+delete", "2c1l0r"),
+    ("upload+garbage", "0c0l0r"),
+    ("slice+other", "1c1l0r"),
+    ("late+cut", "2c1l0r"),
+    ("hold+cut", "2c1l1r"),
+    ("fold+hold", "1c0l0r"),
+    ("cut+sweep", "2c1l0r"),
+    ("purge+regret", "2c0l0r"),
+    ("delete+undelete", "1c0l1rh"),
+    ("compact+retain", "1c0l0r"),
+    ("garbage+sweep", "2c0l0r"),
+    ("bad+lose", "1c1l0r"),
+    ("purge+hold+late", "0c0l0r"),
+    ("rebuild+sweep+cut", "1c0l0r"),
+    ("lose+slice+cut", "0c0l0r"),
+)
+
+NEAREST = (
+    ("upload+slice+other", "1c1l0r"),
+    ("upload+compact+retain", "1c0l0r"),
+    ("upload+delete+garbage", "2c0l0r"),
+    ("slice+other+erase", "0c1l0r"),
+    ("expire+upload+garbage", "1c0l0r"),
+    ("release+fold+upload", "1c0l0r"),
+    ("undelete+regret+purge", "1c0l0r"),
+    ("outrun+slice+garbage", "1c0l0r"),
+    ("erase+compact+sweep", "1c0l0r"),
+    ("bad+lose+upload+cut", "0c0l0rh"),
+    ("upload+rebuild+fold+garbage", "0c0l1r"),
+)
+
+ACTORS = (*PLAIN, *STAGED)
+
+
+def all_worlds() -> list[tuple[str, str]]:
+    """Return every world of `make prove`: those above, each pair of actors with two crashes, each three without any."""
+    pairs = [(f"{one}+{two}", "2c1l0r") for one, two in combinations(ACTORS, 2)]
+    twins = [(f"{one}+{one}.2", "1c0l0r") for one in PLAIN]
+    halves = [(f"{one}+{two}", "0c0l0rh") for one, two in combinations(ACTORS, 2)]
+    threes = [("+".join(three), "0c0l0r") for three in combinations(ACTORS, 3)]
+    return [*WHOLE, *NEAREST, *pairs, *twins, *halves, *threes]
