@@ -110,6 +110,11 @@ class BucketStore:
                 return tuple(islice(self._double.listed(*request.args, **options), limit))
             case "put_new":
                 return self._put_new(*request.args, **options)
+            case "put_over":  # without If-None-Match
+                return self._double._write(*request.args, note=options["note"])
+            case "complete_over":
+                self._double.objects.pop(request.args[0], None)
+                return self._double.complete_upload(*request.args, **options)
         answer = getattr(self._double, request.method)(*request.args, **options)
         return tuple(answer) if request.method in {"versions", "unfinished_uploads"} else answer
 

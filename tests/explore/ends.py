@@ -12,7 +12,7 @@ from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
-from coldstream.manifest.entry import Hold, Loss
+from coldstream.manifest.entry import Head, Hold, Loss
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
 from coldstream.rebuild.run import Rebuilder
@@ -173,13 +173,16 @@ def bucket_is_enough(end: End) -> None:
 
     What protects is written to the bucket first, and taken away last: who dies between leaves a hold, and of a loss
     that came too late, below the floor by then, the note stays. And a fence whose maker died before its note is low in
-    the bucket: nothing goes by it, as each deletion shows.
+    the bucket: nothing goes by it, as each deletion shows. Of two who end a purge at once, either may leave its note.
     """
     floor = end.state.head.floor if end.state.head else 0
     found = list(differences(end.table, end.rebuilt(), INCARNATION))
     late = [one for one in found if isinstance(one.other, Loss) and one.one is None and one.other.next_offset <= floor]
     holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
     allowed = {"generation", *(["losses"] if late else []), *(["holds"] if holds else [])}
+    heads = [one for one in found if isinstance(one.one, Head) and isinstance(one.other, Head)]
+    if all(one.one.purged_at and one.other.purged_at for one in heads):
+        allowed.add("purged_at")
     left = [
         (one.item, one.fields)
         for one in found

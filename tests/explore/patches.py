@@ -23,7 +23,15 @@ POOLS = (
     "compact.run",
     "lifecycle.deletes",
     "rebuild.entries",
+    "streams.wal.reader",
+    "streams.wal.seal",
 )
+
+MADE_UP = ("garbage.write_ahead_logs", "streams.wal.seal", "streams.wal.writer")
+"""Modules that make up nonces."""
+
+REACH = 2
+"""The bound of `wal_window`, so small that few objects reach it."""
 
 
 def _name(*_: object) -> str:
@@ -42,4 +50,9 @@ def reproducible() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr("coldstream.lifecycle.holds.uuid4", lambda: SimpleNamespace(hex=_name()))
         for module in ("erase.run", "erase.value_digest"):
             patch.setattr(f"coldstream.{module}.secrets", SimpleNamespace(token_hex=_name))
+        nonces = SimpleNamespace(urandom=lambda size: _name().encode().ljust(size, b"."))
+        for module in MADE_UP:
+            patch.setattr(f"coldstream.{module}.os", nonces)
+        for module in ("streams.wal.seal", "store.wal_window", "garbage.write_ahead_logs"):
+            patch.setattr(f"coldstream.{module}.REACH", REACH)
         yield patch

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from tests.explore.requests import Refusal, Request
-from tests.explore.site import Site
+from tests.explore.site import Ask, Site
 
 PATIENCE_S = 60.0
 """How long an actor may act without coming to a request, or to its end. Each does so within milliseconds."""
@@ -61,11 +61,19 @@ class Role:
     work: Work
     refusals: tuple[type[BaseException], ...]
     transient: tuple[type[BaseException], ...]
+    alter: Callable[[Ask], Any] | None = None
+    """Puts something between the actor and its stores; `finish` of that is called after its work."""
 
-    def play(self, site: Site) -> End:
+    def play(self, ask: Ask, page: int) -> End:
         """Do all of it. Raises GivenUp."""
+        altered = ask if self.alter is None else self.alter(ask)
+        site = Site(altered, page=page)
+        RUNNING.set(site)
         try:
-            return End(How.DONE, self.work(site))
+            said = self.work(site)
+            if self.alter is not None:
+                altered.finish()
+            return End(How.DONE, said)
         except self.refusals as err:
             return End(How.REFUSED, f"{type(err).__name__}: {err}")
         except self.transient as err:
@@ -119,10 +127,8 @@ class Run:
         raise told
 
     def _run(self) -> None:
-        site = Site(self._ask, page=self._page)
-        RUNNING.set(site)
         try:
-            self._told = self._role.play(site)
+            self._told = self._role.play(self._ask, self._page)
         except GivenUp:
             self._told = None
         except BaseException as err:  # noqa: BLE001  raised where the run is awaited
