@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from coldstream.archive.missing import record_loss
@@ -41,6 +42,7 @@ from coldstream.manifest.policy import Policy
 from coldstream.manifest.state import ManifestState
 from coldstream.rebuild.run import Rebuilder
 from coldstream.store.control import ControlObjects
+from coldstream.store.memory.bucket import etag_of
 from coldstream.store.memory.table import MemoryTable
 from coldstream.store.object_values import SIGNATURE_MS, BucketCapabilities
 from coldstream.units import Offset
@@ -58,6 +60,7 @@ from tests.explore.base import (
     archived,
     segment,
 )
+from tests.explore.lookups import SOME_STARTS, known_place, look_up, offsets_of
 from tests.explore.names_store import NamesState
 from tests.explore.runs import Role
 from tests.explore.site import Site
@@ -73,28 +76,38 @@ POLICY = Policy("short", "%2F/*", max_age_ms=94 * DAY_MS)
 """Lets the first fragment go, and keeps the second."""
 
 
-def stores(site: Site, *, versioned: bool = False) -> LifecycleStores:
+def stores(site: Site) -> LifecycleStores:
     """Return a process's stores, as commands and functions have them."""
     return LifecycleStores(
         table=site.table,
         objects=site.objects,
         keys=KEYS,
         control=ControlObjects(site.objects, KEYS),
-        bucket=BucketCapabilities(versioned=versioned, object_lock=False),
+        bucket=BucketCapabilities(versioned=site.is_versioned, object_lock=False),
         now=site.clock,
         grace_ms=GRACE_MS,
     )
 
 
-def upload(event: SegmentRolled, site: Site) -> str:
-    """Archive a staged slice; return what was archived of it, or why nothing."""
+def upload(event: SegmentRolled, site: Site, *, has_rival: bool = False) -> str:
+    """Archive a staged slice; return what became of it. Only a copy of another history may end in quarantine."""
     uploader = Uploader(site.table, site.objects, KEYS, FRAGMENT_BYTES, now=site.host_clock)
     try:
         result = uploader.upload(event)
     except ObjectNotFoundError as err:
         raise UnavailableError(str(err)) from err
-    assert result.quarantined is None, result.reason
-    return "removed" if result.removed else f"{event.first_offset} {event.next_offset}"
+    assert result.quarantined is None or has_rival, result.reason
+    if result.quarantined is not None:
+        return f"quarantined {event.first_offset} {event.next_offset}"
+    return "removed" if result.removed else "stale" if result.is_stale else f"{event.first_offset} {event.next_offset}"
+
+
+def stage_rival(event: SegmentRolled, site: Site) -> str:
+    """Stage the second segment as another history has it, at the same key, and have it archived."""
+    data = segment(event.first_offset, event.next_offset, epoch=2)
+    site.objects.put(event.staged_key, data)
+    rival = replace(event, etag=etag_of(data), size_bytes=len(data))
+    return upload(rival, site, has_rival=True)
 
 
 def upload_bad(event: SegmentRolled, site: Site) -> str:
@@ -236,13 +249,21 @@ def lose(site: Site) -> str:
     return "lost 12 16" if is_new else "removed"
 
 
-def rebuild(site: Site) -> frozenset[int]:
-    """Rebuild into a second table, and return the offsets that it has, or that it says to be doubtful."""
+def read(site: Site) -> None:
+    """Look up every kind of start: each answer has to be that of some moment of its request."""
+    for start in SOME_STARTS:
+        site.begin("look up")
+        site.end("look up", (start, look_up(site.table, start, known_place)))
+
+
+def rebuild(site: Site) -> None:
+    """Rebuild into a second table: it has to have all that was archived all the while, and nothing else."""
+    site.begin("rebuild")
     table = MemoryTable()
     report = Rebuilder(table, site.objects, KEYS, site.clock, GRACE_MS, reads_at_once=1).stream(INCARNATION)
     there = table._partitions.get(INCARNATION, ManifestState())
-    assert report is not None
-    return frozenset(offset for one in there.entries.values() for offset in range(one.first_offset, one.next_offset))
+    doubtful = frozenset(doubt.key for doubt in report.doubtful)
+    site.end("rebuild", (frozenset(offsets_of(there)), doubtful, bool(report.unreadable)))
 
 
 def _raise(error: ColdstreamError | None) -> None:
@@ -275,19 +296,21 @@ PLAIN: dict[str, Callable[[Site], object]] = {
     "sweep": sweep,
     "garbage": garbage,
     "lose": lose,
+    "read": read,
     "rebuild": rebuild,
     "fold": then(compact, sweep),
     "expire": then(retain, sweep),
 }
 STAGED: dict[str, tuple[Callable[[SegmentRolled, Site], object], tuple[int, int]]] = {
     "upload": (upload, (8, 16)),
+    "twice": (upload, (8, 16)),
     "slice": (upload, (8, 12)),
     "other": (upload, (10, 16)),
     "late": (upload, (0, 8)),
     "outrun": (outrun, (8, 16)),
     "bad": (upload_bad, (8, 14)),
 }
-"""The actors that have a slice staged at first, and what they do with its event."""
+"""The actors that have a slice staged at first, and what they do with its event; `twice` gets the event of `upload`."""
 
 
 def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base | None = None) -> World:
@@ -297,11 +320,16 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
     announced = set(range(8))
     for name in names:
         kind = name.partition(".")[0]
-        if kind in STAGED:
+        if kind == "rival":
+            event = base.stage(8, 16)
+            announced |= set(range(8, 16))
+            roles.append(Role(name, partial(stage_rival, event), REFUSED, TRANSIENT))
+        elif kind in STAGED:
             work, span = STAGED[kind]
             event = base.stage(*span, data=segment(*span)[:-1] + b"?" if kind == "bad" else None)
             announced |= set(range(*span))
-            roles.append(Role(name, partial(work, event), REFUSED, TRANSIENT))
+            options = {"has_rival": True} if work is upload and "rival" in names else {}
+            roles.append(Role(name, partial(work, event, **options), REFUSED, TRANSIENT))
         else:
             roles.append(Role(name, PLAIN[kind], REFUSED, TRANSIENT))
     base.table._policies[POLICY.name] = POLICY
@@ -314,5 +342,6 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
         now=NOW,
         roles=roles,
         announced=frozenset(announced),
+        rival=segment(8, 16, epoch=2) if "rival" in names else None,
         faults=Faults.parse(faults) if isinstance(faults, str) else faults,
     )

@@ -38,6 +38,9 @@ FRAGMENT_BYTES = 200
 MESSAGES = 2
 """A chunk's. Two chunks make a fragment, four a segment."""
 
+SECOND = 8
+"""The first offset of the second segment."""
+
 ERASED = range(3, 5)
 """The offsets of messages that the erasure takes: the last of one fragment, and the first of the next."""
 
@@ -50,9 +53,9 @@ class WholeChunk:
     data: bytes
 
 
-def secret(offset: int) -> bytes:
-    """Return the message at an offset."""
-    return f"what alice said at {offset:04}".encode()
+def secret(offset: int, epoch: int = 1) -> bytes:
+    """Return the message at an offset; in another epoch it is of another history."""
+    return f"what {'alice' if epoch == 1 else 'carol'} said at {offset:04}".encode()
 
 
 @cache
@@ -62,7 +65,7 @@ def chunks(epoch: int = 1) -> tuple[WholeChunk, ...]:
     for number, days in enumerate((0, 5, 3, 15, 20, 25, 30, 35)):
         first = number * MESSAGES
         header, data = make_chunk(
-            [secret(offset) for offset in range(first, first + MESSAGES)],
+            [secret(offset, epoch) for offset in range(first, first + MESSAGES)],
             chunk_id=ChunkId(first),
             timestamp=TimestampMs(START + days * DAY_MS),
             epoch=Epoch(epoch),

@@ -7,9 +7,10 @@ of its write-ahead log, one object at a time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 
 from coldstream.errors import ExpiredEpochError, ObjectExistsError, StreamNotFoundError, UnavailableError, WalEndedError
 from coldstream.format.chunk import ChunkType, iter_chunks
@@ -188,7 +189,7 @@ def direct_world(names: Sequence[str], *, faults: str = "0c0l0r") -> World:
 
 
 class Promises:
-    """Holds invariant 13 of docs/design.md against what the machine comes to: one appends, and what was acknowledged stays."""
+    """Holds invariant 13 of docs/design.md against each state: one appends, and what was acknowledged stays."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -204,7 +205,7 @@ class Promises:
         assert new.head.appender is not None
         _hold(new.head.appender.epoch >= old.head.appender.epoch, "the epoch falls")
         log = sorted(new.entries.values(), key=lambda one: one.first_offset)
-        _hold(all(one.next_offset == two.first_offset for one, two in zip(log, log[1:], strict=False)), "a hole")
+        _hold(all(one.next_offset == two.first_offset for one, two in pairwise(log)), "a hole")
 
     def deleted(self, keys: tuple[str, ...], partition: int, bucket: int, told: int, now: TimestampMs) -> None:
         """No entry names an object that goes."""
@@ -216,6 +217,9 @@ class Promises:
         found = _bodies(*self._double(self._machine.log.partition(partition).state, bucket))
         _judge(found, self._told(told), is_end=False, floor=0)
         return told
+
+    def found(self, what: str, found: Hashable, begun: tuple[int, int], now: tuple[int, int]) -> None:
+        """Nobody looks at a direct stream here."""
 
     def ended(self, state: State) -> None:
         """Once more opened and recovered, the stream has all that was acknowledged."""
@@ -230,7 +234,9 @@ class Promises:
         head = table.head(STREAM.incarnation)
         assert head is not None
         assert head.appender is not None
-        _judge(_bodies(table, objects), self._told(state[TOLD]), is_end=True, floor=max(head.floor, head.appender.start))
+        _judge(
+            _bodies(table, objects), self._told(state[TOLD]), is_end=True, floor=max(head.floor, head.appender.start)
+        )
         self._judged.add(key)
 
     def _told(self, number: int) -> Told:

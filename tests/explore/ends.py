@@ -23,17 +23,19 @@ from coldstream.store.object_values import BucketCapabilities
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
-from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, STREAM, secret
+from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, SECOND, STREAM, secret
 from tests.explore.bucket_store import BucketState
 from tests.explore.invariants import has_message, order_makes_no_difference
 from tests.explore.machine import Told, Violation
-from tests.explore.names_store import NamesState
 from tests.explore.world import World
+from tests.support.compaction import identity_of
 
 
 def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str], told: Told) -> Hashable:
     """Return what the checks of an end depend on: the table without its journal, and the bucket."""
-    entries = tuple(sorted((one.key, one.crc32, one.prior_offset, one.prior_timestamp) for one in state.entries.values()))
+    entries = tuple(
+        sorted((one.key, one.crc32, one.prior_offset, one.prior_timestamp) for one in state.entries.values())
+    )
     items = tuple(sorted((one.key, one.all_versions) for one in state.tombstones.values()))
     records = tuple(repr(one) for one in (*state.holds.values(), *state.erasures.values(), *state.missing.values()))
     head = state.head and replace(state.head, revision=0, claims=())
@@ -45,7 +47,12 @@ class End:
     """The stores at an end, and how they go on without anybody."""
 
     def __init__(
-        self, world: World, state: ManifestState, objects: MemoryObjects, now: TimestampMs, recorded: Mapping[int, bytes]
+        self,
+        world: World,
+        state: ManifestState,
+        objects: MemoryObjects,
+        now: TimestampMs,
+        recorded: Mapping[int, bytes],
     ) -> None:
         self.now = now
         self.objects = objects
@@ -94,21 +101,13 @@ class End:
         return table
 
 
-def check_end(
-    world: World,
-    state: ManifestState,
-    objects: MemoryObjects,
-    said: Sequence[str],
-    told: Told,
-    now: TimestampMs,
-    recorded: Mapping[int, bytes],
-) -> None:
+def check_end(end: End, world: World, said: Sequence[str]) -> None:
     """Hold an end against 3, 7 and 11. Raises Violation."""
-    if state.head is None:
+    if end.state.head is None:
         return
     try:
-        end = End(world, state, objects, now, recorded)
         rebuild_takes_nothing_away(end)
+        no_copy_is_lost(world, end)
         end.pass_graces()
         order_makes_no_difference(end.state, world.announced, *_said(world, said))
         bucket_has_just_that(end)
@@ -133,6 +132,18 @@ def _said(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
         elif words[0].isdigit():
             done |= set(range(int(words[0]), int(words[1])))
     return done, missing
+
+
+def no_copy_is_lost(world: World, end: End) -> None:
+    """Hold 3: a copy of another history is archived, or in quarantine, whole."""
+    head = end.state.head
+    if world.rival is None or head is None or head.is_deleted or head.floor:
+        return
+    kept = [KEYS.parse(key) for key, data in end.objects.objects.items() if data == world.rival]
+    archived = any(secret(offset, 2) in identity_of(end.objects, one)
+                   for one in end.state.entries.values() for offset in (SECOND,))  # fmt: skip
+    is_kept = any(one is not None and one.kind is KeyKind.QUARANTINED for one in kept)
+    assert archived or is_kept, "a copy of another history is neither archived nor in quarantine"
 
 
 def rebuild_takes_nothing_away(end: End) -> None:

@@ -112,7 +112,9 @@ class Explorer:
                 err.moves = tuple(path)
                 raise
 
-    def _successors(self, state: State, asleep: int, waking: int, path: list[Move]) -> Iterator[tuple[Move, State, int]]:
+    def _successors(
+        self, state: State, asleep: int, waking: int, path: list[Move]
+    ) -> Iterator[tuple[Move, State, int]]:
         """Yield moves, each with its state and what sleeps there; of those that slept before, only the `waking`."""
         alone = self._who_is_alone(state)
         for actor in self._actors if alone is None else (alone, *(one for one in self._actors if one != alone)):

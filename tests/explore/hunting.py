@@ -20,12 +20,14 @@ from tests.explore.runs import Stuck
 from tests.explore.watching import Invariants
 from tests.explore.world import Faults
 
-ACTORS = (*PLAIN, *STAGED)
+ACTORS = (*PLAIN, *STAGED, "rival")
 
 GROUNDS = (
     ("{}", "1c0l0r"),
     ("{}+sweep", "1c0l0r"),
     ("{}+garbage", "0c0l0r"),
+    ("{}+rival", "0c0l0r"),
+    ("{}+twice", "0c0l0r"),
     ("{}+slice", "0c1l0r"),
     ("{}+delete", "0c0l0r"),
     ("{}+cut", "0c0l0r"),
@@ -39,6 +41,8 @@ GROUNDS = (
 """Worlds in which an actor's guards are hunted, one after the other."""
 
 OF_TRANSACTIONS = (
+    ("slice+delete", "0c0l0r"),
+    ("upload+twice", "0c0l0rh"),
     ("slice+other", "0c1l0r"),
     ("slice+other", "0c0l0rh"),
     ("lose+other", "0c0l0rh"),
@@ -56,7 +60,7 @@ OF_TRANSACTIONS = (
 """Worlds in which conditions of transactions are: only who sees half of a change plans on something else."""
 
 WHO_CHECKS = {
-    "archive": ("upload", "bad", "slice"),
+    "archive": ("upload", "bad", "rival"),
     "manifest.commit": ("upload", "slice"),
     "manifest.floors": ("upload", "slice"),
     "compact": ("compact",),
@@ -124,7 +128,7 @@ def grounds_of(guard: Guard) -> Iterator[tuple[str, str]]:
         for actor in who:
             names = ground.format(actor).split("+")
             if names.count(actor) > 1:
-                if actor in STAGED:
+                if actor in STAGED or actor == "rival":
                     continue  # both would stage at one key
                 names[1] = f"{actor}.2"
             yield "+".join(names), faults
@@ -138,7 +142,7 @@ def main(seconds: float, kinds: Sequence[str]) -> None:
         for guard in guards:
             found = hunt(guard, list(grounds_of(guard)), seconds=seconds)
             shown += found is not None
-            told = f"`{found.text}` | {found.told}" if found else "– | none found"
+            told = f"`{found.text}` | {found.told}" if found else "- | none found"
             sys.stdout.write(f"| {guard} | {told} |\n")
             sys.stdout.flush()
         sys.stdout.write(f"{shown} of {len(guards)} shown\n")

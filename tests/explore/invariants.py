@@ -1,37 +1,33 @@
-"""The invariants of docs/design.md, one function each, with its number there. Each is held against every state, change or deletion.
+"""The invariants of docs/design.md, one function each, with its number there: each is held against every state, change
+or deletion.
 
 They take plain values, and raise Violation. What has to be at the end, when all graces have passed, is in `ends`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
-from coldstream.errors import StreamNotFoundError, UnavailableError
+from coldstream.errors import UnavailableError
 from coldstream.manifest.change import Change, PutTombstone
-from coldstream.manifest.entry import FragmentEntry, Gap, Head
+from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.holding import held
 from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.state import ManifestState
-from coldstream.resolve.attach import attach
 from coldstream.resolve.places import exact_place
-from coldstream.resolve.tail import Tail
 from coldstream.store.memory.objects import MemoryObjects
-from coldstream.store.memory.table import MemoryTable
 from coldstream.store.parsed_keys import KeyKind
-from coldstream.units import Offset, TimestampMs
-from tests.explore.base import ERASED, INCARNATION, KEYS, STREAM, URL_EXPIRY_S, WholeChunk, chunks, secret
+from coldstream.units import Offset
+from tests.explore.base import ERASED, KEYS, MESSAGES, SECOND, STREAM, URL_EXPIRY_S, chunks, secret
+from tests.explore.lookups import STARTS, look_up, offsets_of, right, table_of
 from tests.explore.machine import Violation
 from tests.manifest.world import World as PlainWorld
 from tests.support.compaction import identity_of
-from tests.support.weak import NOTHING, Found, found_at
-
-OFFSETS = tuple(map(AtOffset, map(Offset, range(19))))
-TIMES = tuple(AtTimestamp(TimestampMs(chunk.header.timestamp + plus)) for chunk in chunks() for plus in (-1, 0, 1))
-STARTS: tuple[OffsetSpec, ...] = (AtEnd("first"), LAST, NEXT, *OFFSETS, *TIMES)
+from tests.support.weak import NOTHING, Found
 
 MOST_QUERIES = {AtEnd: 1, AtOffset: 1, AtTimestamp: 4}
 """Of one lookup. A timestamp takes two, and a few more as this stream's clock once ran backwards."""
@@ -75,11 +71,6 @@ def _telling(number: int) -> Iterator[None]:
         raise Violation(f"invariant {number}: {str(err).splitlines()[0] if str(err) else 'an assertion'}") from err
 
 
-def offsets_of(state: ManifestState) -> set[int]:
-    """Return the offsets that the entries hold."""
-    return {offset for one in state.entries.values() for offset in range(one.first_offset, one.next_offset)}
-
-
 def nothing_lost(before: ManifestState, after: ManifestState) -> None:
     """Hold 1 against a change: what was archived is, until it lies below the floor, and what is held stays."""
     with _telling(1):
@@ -93,14 +84,30 @@ def nothing_lost(before: ManifestState, after: ManifestState) -> None:
 
 
 def nothing_invented(state: ManifestState, objects: MemoryObjects) -> None:
-    """Hold 2 against a state: each entry's object is there, whole, and has just the stream's own chunks."""
+    """Hold 2 and 3 against a state: each entry's object is there, whole, and has just the stream's own chunks.
+
+    The second segment may be of either of two histories, but never of both.
+    """
     with _telling(2):
+        epochs: set[int] = set()
         for one in state.entries.values():
             assert one.key in objects.objects, f"{one.key} is named, and is not there"
-            data = identity_of(objects, one)
-            for chunk in chunks_of([one]):
-                found = chunk.data in data
+            data = _identity(objects, one)
+            for number, chunk in enumerate(chunks()):
+                if not one.first_offset <= chunk.header.chunk_id < one.next_offset:
+                    continue
+                found = {epoch for epoch in (1, 2) if chunks(epoch)[number].data in data}
                 assert found or one.erased, f"{one.key} does not hold the chunk {chunk.header.chunk_id}"
+                if chunk.header.chunk_id >= SECOND:
+                    epochs |= found
+    with _telling(3):
+        assert len(epochs) <= 1, "the second segment is archived in parts of two histories"
+
+
+def _identity(objects: MemoryObjects, one: FragmentEntry) -> bytes:
+    data = objects.objects[one.key]
+    assert (len(data), crc32(data)) == (one.object_bytes, one.crc32), f"{one.key} has other bytes than its entry says"
+    return identity_of(objects, one)
 
 
 def order_makes_no_difference(
@@ -260,6 +267,34 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object,
             assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"
 
 
+def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[ManifestState]) -> None:
+    """Hold 5 and 8 against a lookup that others interrupted: its answer was right at some moment of its request."""
+    start, place = found
+    with _telling(5):
+        expected = set().union(*(right(state, start) for state in states))
+        assert place in expected, f"{start} attaches at {place}, and at no moment there: {expected}"
+
+
+def rebuild_has_what_stayed(
+    found: tuple[frozenset[int], frozenset[str], bool], states: Sequence[ManifestState]
+) -> None:
+    """Hold 7 against a rebuild beside writers: it has all that was archived all the while, or tells the object."""
+    offsets, doubtful, is_unreadable = found
+    if is_unreadable:
+        return
+    told = {
+        offset
+        for state in states
+        for one in state.entries.values()
+        if one.key in doubtful
+        for offset in range(one.first_offset, one.next_offset)
+    }
+    with _telling(7):
+        always = set.intersection(*map(offsets_of, states))
+        assert always <= offsets | told, f"the rebuild lacks {sorted(always - offsets)}, and does not say so"
+        assert offsets <= set(range(len(chunks()) * MESSAGES)), "the rebuild invents"
+
+
 def erased_stays_erased(state: ManifestState, objects: MemoryObjects, erased: frozenset[int]) -> frozenset[int]:
     """Hold 2 against a state: what was erased never comes back; return what is erased by now."""
     with _telling(2):
@@ -273,48 +308,3 @@ def has_message(offset: int, state: ManifestState, objects: MemoryObjects) -> bo
     """Tell whether the archive has the message at an offset; None if it has nothing there."""
     holders = [one for one in state.entries.values() if one.first_offset <= offset < one.next_offset]
     return any(secret(offset) in identity_of(objects, one) for one in holders) if holders else None
-
-
-def chunks_of(entries: list[FragmentEntry]) -> list[WholeChunk]:
-    """Return the chunks that entries hold."""
-    return [
-        chunk
-        for chunk in chunks()
-        if any(one.first_offset <= chunk.header.chunk_id < one.next_offset for one in entries)
-    ]
-
-
-def table_of(state: ManifestState) -> MemoryTable:
-    """Return a table that holds a partition."""
-    table = MemoryTable()
-    table._partitions[INCARNATION] = state
-    return table
-
-
-def right(state: ManifestState, start: OffsetSpec) -> set[Found]:
-    """Return what reading all chunks says of a start."""
-    lost = {at for one in state.missing.values() for at in range(one.first_offset, one.next_offset)}
-    found = {found_at(chunks_of(list(state.entries.values())), lost, start, state.head)}
-    # Lookups that see no head do not know that the stream is deleted; the resolver asks for that before.
-    return found | {NOTHING} if state.head is not None and state.head.is_deleted else found
-
-
-def look_up(table: MemoryTable, start: OffsetSpec, place: Callable[[FragmentEntry, OffsetSpec], int]) -> Found:
-    """Say where the resolver attaches; `place` says which chunk of an entry a start is in."""
-    try:
-        found = attach(table, STREAM, start, 3)
-    except StreamNotFoundError:
-        return NOTHING
-    match found:
-        case Gap():
-            return "gap", int(found.first_offset), int(found.next_offset)
-        case Tail(next_offset):
-            return "tail", int(next_offset), 0
-    if not isinstance(start, AtOffset | AtTimestamp):
-        return "chunk", int(found.start.chunk_id), 0
-    return "chunk", int(place(found.entries[0], start)), 0
-
-
-def without_revision(head: Head | None) -> Head | None:
-    """Return a head without its count of changes."""
-    return None if head is None else replace(head, revision=0)

@@ -17,9 +17,9 @@ from coldstream.manifest.change import Change
 from coldstream.manifest.recorded import recorded
 from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import StreamId
+from coldstream.store.grace import MARGIN_MS
 from coldstream.store.memory.rows import items_of
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.grace import MARGIN_MS
 from coldstream.store.memory.visibility import BY_TIME, ShownPartition, _index_key, changed
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
@@ -45,7 +45,7 @@ class LogState:
     changes: int = 0
     change: Change | None = None
     before: int = -1
-    since: TimestampMs = TimestampMs(0)
+    since: TimestampMs = TimestampMs(0)  # noqa: RUF009  a NewType is its value
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,21 @@ class LogStore:
         """Return the number of the partition of a state: all that was written."""
         return self._states.values[number].partition  # type: ignore[attr-defined, no-any-return]
 
+    def oldest_of(self, number: int) -> int:
+        """Return the number of the earliest partition of which something may still show."""
+        half: HalfShown = self._states.values[number]  # type: ignore[assignment]
+        return min(
+            [half.partition, *(before for _, before, _ in half.pending)], key=lambda one: self.partition(one).changes
+        )
+
+    def between(self, first: int, last: int) -> list[ManifestState]:
+        """Return the partitions from one to a later one, the later first."""
+        found = [self.partition(last).state]
+        while last != first:
+            last = self.partition(last).before
+            found.append(self.partition(last).state)
+        return found
+
     def partition(self, number: int) -> LogState:
         """Return the partition of a number."""
         return self.partitions.values[number]  # type: ignore[return-value]
@@ -131,9 +146,7 @@ class LogStore:
         half = HalfShown(partition, tuple(sorted(pending)))
         return self._states.number(half)
 
-    def _apply(
-        self, half: HalfShown, state: int, change: Change, now: TimestampMs, writer: int
-    ) -> Iterator[Outcome]:
+    def _apply(self, half: HalfShown, state: int, change: Change, now: TimestampMs, writer: int) -> Iterator[Outcome]:
         before = self.partition(half.partition)
         since = now if now - change.event.at <= MARGIN_MS else change.event.at
         number = self.partitions.known((half.partition, change, since))
@@ -188,14 +201,15 @@ class LogStore:
             key = registry_key(*names, incarnation)
             double._registry, double._newest = {key: self._stream}, {names_key(*names): key}
         if request.method == "recorded_changes":
-            double._recorded = {incarnation: self._recorded(number)}
+            double._recorded = {incarnation: self.recorded_until(number)}
         try:
             answer: Any = getattr(double, request.method)(*request.args, **dict(request.options))
             return _plain(tuple(answer) if request.method in YIELDING else answer)
         except ColdstreamError as err:
             return Refusal.of(err)
 
-    def _recorded(self, number: int) -> dict[int, bytes]:
+    def recorded_until(self, number: int) -> dict[int, bytes]:
+        """Return the changes up to a partition, as the journal has them."""
         found = dict(self._earlier)
         while (at := self.partition(number)).change is not None:
             found[at.change.event.revision] = recorded(at.change)

@@ -16,12 +16,13 @@ from coldstream.store import transaction
 After = Callable[[ManifestState, Change], ManifestState]
 
 HEAD, EVENT = "the head's revision", "the event's absence"
+BOTH = f"{HEAD} and {EVENT}"
 
 
 def conditions() -> list[str]:
     """Return the writes that have a condition, by name, and the two of every change, as the shipped code has them."""
     tree = ast.parse(Path(transaction.__file__).read_text())
-    found = [HEAD, EVENT]
+    found = [HEAD, EVENT, BOTH]
     for case in (node for node in ast.walk(tree) if isinstance(node, ast.match_case)):
         has_one = any(isinstance(node, ast.keyword) and node.arg == "condition" for node in ast.walk(case))
         if has_one and isinstance(case.pattern, ast.MatchClass) and isinstance(case.pattern.cls, ast.Name):
@@ -33,9 +34,9 @@ def loosened(without: str, strictly: After) -> After:
     """Return how a state changes if one condition is not asked for."""
 
     def after(state: ManifestState, change: Change) -> ManifestState:
-        if without == HEAD and state.head is not None:
+        if without in {HEAD, BOTH} and state.head is not None:
             state = replace(state, head=replace(state.head, revision=change.head.revision - 1))
-        if without == EVENT:
+        if without in {EVENT, BOTH}:
             state = replace(state, events={at: one for at, one in state.events.items() if at != change.event.revision})
         loose = [write for write in change.writes if type(write).__name__ == without]
         if not loose:

@@ -6,8 +6,8 @@ actor's node. Everything behind a number is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from coldstream.errors import OutcomeUnknownError, UnavailableError
@@ -29,7 +29,7 @@ _CRASHES, _LOSSES, _REFUSALS = 1, 8, 64
 """What one of each counts in the faults that are left."""
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818  what is found, not what failed
     """An invariant is broken, or an actor failed. `moves` are what led there, once that is known."""
 
     moves: tuple[Move, ...] = ()
@@ -57,6 +57,10 @@ class Watch(Protocol):
 
     def look(self, partition: int, bucket: int, told: int) -> int:
         """A partition and a bucket are so at a moment; return what was told and seen from then on."""
+        ...
+
+    def found(self, what: str, found: Hashable, begun: tuple[int, int], now: tuple[int, int]) -> None:
+        """Somebody who looked from one partition and bucket on up to another found this."""
         ...
 
     def ended(self, state: State) -> None:
@@ -160,12 +164,18 @@ class Machine:
         left = after[FAULTS]
         if left % _LOSSES:
             self.trying = Move(actor, Fate.DIES, outcome)
-            dead = (*after[:FAULTS], left - _CRASHES, *after[NODES:])
+            dead = (*after[:TOLD], self._forgotten(after[TOLD], actor), after[NOW], left - _CRASHES, *after[NODES:])
             yield self.trying, self._at(dead, actor, self.programs.roots[actor])
         if left % _REFUSALS >= _LOSSES:
             self.trying = Move(actor, Fate.HEARS_NOTHING, outcome)
             lost = (*after[:FAULTS], left - _LOSSES, *after[NODES:])
             yield self.trying, self._go(lost, actor, self._no_answer if is_object else self._unknown)
+
+    def _forgotten(self, told: int, actor: int) -> int:
+        """Return what was told, without the looks that a process had begun which is no more."""
+        known: Told = self.told.values[told]  # type: ignore[assignment]
+        left = frozenset(one for one in known.facts if not one[0].endswith(f" by {actor}"))
+        return told if left == known.facts else self.told.number(replace(known, facts=left))
 
     def _wait(self, state: State, actor: int, request: Request) -> State:
         now = state[NOW] + request.args[0]  # type: ignore[operator]
@@ -222,6 +232,18 @@ class Machine:
             count = told.names[actor]
             told = replace(told, names=(*told.names[:actor], count + 1, *told.names[actor + 1 :]))
             answer = self.answers.number(f"{chr(ord('a') + actor)}{count}")
+        elif request.method == "begins":
+            since = f"{self.log.oldest_of(state[LOG])} {state[BUCKET]}"
+            told = replace(told, facts=told.facts | {(f"{request.args[0]} by {actor}", since)})
+            answer = self.answers.number(None)
+        elif request.method == "finds":
+            (begun,) = (one for one in told.facts if one[0] == f"{request.args[0]} by {actor}")
+            if self.watch is not None:
+                partition, bucket = map(int, begun[1].split())
+                now = self.log.partition_of(state[LOG]), state[BUCKET]
+                self.watch.found(str(request.args[0]), request.args[1], (partition, bucket), now)
+            told = replace(told, facts=told.facts - {begun})
+            answer = self.answers.number(None)
         else:
             told = replace(told, facts=told.facts | {(request.method, str(request.args[0]))})
             answer = self.answers.number(None)
@@ -234,6 +256,7 @@ class Machine:
                 raise Violation(f"{self.world.roles[actor].name} failed: {end.told}")
             if end.how is How.AGAIN:
                 node = self.programs.roots[actor]
+                state = (*state[:TOLD], self._forgotten(state[TOLD], actor), *state[NOW:])
         at = NODES + actor
         return (*state[:at], node, *state[at + 1 :])
 

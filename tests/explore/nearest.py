@@ -60,9 +60,7 @@ def search_nearest(machine: Machine, *, max_states: int | None = None, until_s: 
     return found
 
 
-def _watch_end(
-    machine: Machine, state: State, reached: dict[Place, tuple[Place, Move] | None], place: Place
-) -> None:
+def _watch_end(machine: Machine, state: State, reached: dict[Place, tuple[Place, Move] | None], place: Place) -> None:
     if machine.watch is not None:
         try:
             machine.watch.ended(state)

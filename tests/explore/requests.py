@@ -106,7 +106,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is an error. `make` makes it anew each time: a raised one keeps the frames that it went through."""
+    """An answer that is an error. `make` makes it anew each time: a raised one keeps the frames it went through."""
 
     told: str
     make: Callable[[], BaseException] = field(compare=False)

@@ -61,13 +61,16 @@ class Role:
     work: Work
     refusals: tuple[type[BaseException], ...]
     transient: tuple[type[BaseException], ...]
+    versioned: bool = False
+    """Whether the bucket keeps versions, as this process knows it."""
+
     alter: Callable[[Ask], Any] | None = None
     """Puts something between the actor and its stores; `finish` of that is called after its work."""
 
     def play(self, ask: Ask, page: int) -> End:
         """Do all of it. Raises GivenUp."""
         altered = ask if self.alter is None else self.alter(ask)
-        site = Site(altered, page=page)
+        site = Site(altered, page=page, versioned=self.versioned)
         RUNNING.set(site)
         try:
             said = self.work(site)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, BinaryIO
 
 from coldstream.store.object_values import ListedObject
@@ -88,8 +88,9 @@ class SiteObjects:
 class Site:
     """All that one process has. `tell` says what somebody was told from now on: invariants hold the world to it."""
 
-    def __init__(self, ask: Ask, *, page: int = 1000) -> None:
+    def __init__(self, ask: Ask, *, page: int = 1000, versioned: bool = False) -> None:
         self._ask = ask
+        self.is_versioned = versioned
         self.table = SiteTable(ask)
         self.objects = SiteObjects(ask, self.clock, page)
 
@@ -108,6 +109,14 @@ class Site:
     def tell(self, what: str, fact: str) -> None:
         """Say that somebody outside was told something."""
         self._ask(Request(Part.TELL, what, (fact,)))
+
+    def begin(self, what: str) -> None:
+        """Say that a look at the archive begins, which takes several requests."""
+        self._ask(Request(Part.TELL, "begins", (what,)))
+
+    def end(self, what: str, found: Hashable) -> None:
+        """Say what it found: invariants hold that against all moments since it began."""
+        self._ask(Request(Part.TELL, "finds", (what, found)))
 
     def name(self) -> str:
         """Return a name that nothing else has: what `uuid4` and `token_hex` give."""

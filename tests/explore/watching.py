@@ -10,7 +10,7 @@ from coldstream.store.memory.objects import MemoryObjects
 from coldstream.units import TimestampMs
 from tests.explore import invariants
 from tests.explore.base import INCARNATION, KEYS
-from tests.explore.ends import check_end, is_known_end
+from tests.explore.ends import End, check_end, is_known_end
 from tests.explore.invariants import Past
 from tests.explore.machine import BUCKET, LOG, NODES, NOW, TOLD, Machine, State, Told
 
@@ -24,6 +24,7 @@ class Invariants:
         self._right: set[Hashable] = set()
         self._secrets: dict[Hashable, frozenset[int]] = {}
         self._ends: set[Hashable] = set()
+        self._found: set[Hashable] = set()
         self._is_half = machine.world.faults.by_halves
         machine.watch = self
 
@@ -78,16 +79,28 @@ class Invariants:
             return told
         return self._machine.told.number(Told(known.facts, erased, known.names))  # type: ignore[attr-defined]
 
+    def found(self, what: str, found: Hashable, begun: tuple[int, int], now: tuple[int, int]) -> None:
+        """Hold what a look at the archive found against all moments since it began."""
+        key = found, begun, now
+        if key in self._found:
+            return
+        states = self._machine.log.between(begun[0], now[0])
+        if what == "look up":
+            invariants.answers_are_of_a_moment(found, states)  # type: ignore[arg-type]
+        elif self._machine.bucket.state(begun[1]).gone == self._machine.bucket.state(now[1]).gone:
+            # What a sweep deletes between the listing and the reading is in neither.
+            invariants.rebuild_has_what_stayed(found, states)  # type: ignore[arg-type]
+        self._found.add(key)
+
     def ended(self, state: State) -> None:
         """Hold an end against what everybody said."""
-        machine = self._machine
-        partition = machine.log.partition(machine.log.partition_of(state[LOG])).state
-        bucket = machine.bucket.state(state[BUCKET])
+        machine, number = self._machine, self._machine.log.partition_of(state[LOG])
+        partition, bucket = machine.log.partition(number).state, machine.bucket.state(state[BUCKET])
         said = tuple(sorted(str(end.told) for node in state[NODES:] if (end := machine.end(node)) and end.told))
-        told = self._told(state[TOLD])
-        known = is_known_end(partition, bucket, said, told)
+        known = is_known_end(partition, bucket, said, self._told(state[TOLD]))
         if known not in self._ends:
-            check_end(machine.world, partition, self.objects(state[BUCKET]), said, told, TimestampMs(state[NOW]), self._machine.log._recorded(machine.log.partition_of(state[LOG])))
+            objects, recorded = self.objects(state[BUCKET]), machine.log.recorded_until(number)
+            check_end(End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded), machine.world, said)
             self._ends.add(known)
 
     def objects(self, bucket: int) -> MemoryObjects:
@@ -116,7 +129,9 @@ def essence_of(state: ManifestState) -> Hashable:
         (one.key, one.crc32, one.next_offset, one.prior_offset, one.prior_timestamp)
         for _, one in sorted(state.entries.items())
     )
-    missing = tuple(sorted((str(type(one)), one.first_offset, one.next_offset, one.reason) for one in state.missing.values()))
+    missing = tuple(
+        sorted((str(type(one)), one.first_offset, one.next_offset, one.reason) for one in state.missing.values())
+    )
     gaps = tuple(sorted(state.gaps.values(), key=lambda one: one.first_offset))
     others = len(state.events) - head.revision, len(state.holds), len(state.erasures), missing, gaps
     return entries, others, head.floor, head.deleted_at is None, head.compacting, head.next_offset, head.messages

@@ -42,7 +42,10 @@ class Faults:
 
 @dataclass(frozen=True)
 class World:
-    """The stream, what the stores hold at first, and who is at work. `page` is how many keys a listing has at a time."""
+    """The stream, what the stores hold at first, and who is at work.
+
+    A listing has `page` keys at a time.
+    """
 
     stream: StreamId
     log: ManifestState
@@ -53,6 +56,9 @@ class World:
     roles: Sequence[Role]
     announced: frozenset[int] = frozenset()
     """The offsets that are archived at first, or staged."""
+
+    rival: bytes | None = None
+    """A segment of another history, of which somebody stages a copy."""
 
     faults: Faults = field(default_factory=Faults)
     ahead_ms: Sequence[int] = ()

@@ -23,6 +23,7 @@ WHOLE = (
     ("garbage+sweep", "1c0l0r"),
     ("bad+lose", "0c0l0r"),
     ("purge+hold+late", "0c0l0r"),
+    ("upload+rival", "0c0l0r"),
     ("rebuild+sweep+cut", "0c0l0r"),
 )
 
@@ -40,7 +41,20 @@ NEAREST = (
     ("upload+rebuild+fold+garbage", "0c0l1r"),
 )
 
-ACTORS = (*PLAIN, *STAGED)
+DIRECT = (
+    ("append", "2c1l1r"),
+    ("append+closing", "0c0l0r"),
+)
+"""Appenders of a direct stream, whole in CI."""
+
+DIRECT_FURTHER = (
+    ("append+append.2", "2c1l0r"),
+    ("appends+closing+append", "0c0l0r"),
+    ("closing+trim+append", "1c0l0r"),
+    ("append+closing+collect", "1c0l0r"),
+)
+
+ACTORS = (*PLAIN, *STAGED, "rival")
 
 
 def all_worlds() -> list[tuple[str, str]]:
