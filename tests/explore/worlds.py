@@ -42,7 +42,7 @@ NEAREST = (
 )
 
 DIRECT = (
-    ("append", "2c1l1r"),
+    ("append", "2c0l0r"),
     ("append+closing", "0c0l0r"),
 )
 """Appenders of a direct stream, whole in CI."""
