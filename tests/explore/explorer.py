@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.explore.machine import LOG, NODES, NOW, Machine, RequestFacts, State, Violation
+from tests.explore.machine import LOG, NODES, NOW, TOLD, Machine, RequestFacts, State, Violation
 from tests.explore.requests import Part
 from tests.explore.schedules import Fate, Move
 
@@ -140,8 +140,8 @@ class Explorer:
 
     def _asleep_after(self, state: State, asleep: int, move: Move) -> int:
         """Return what of those asleep makes no difference to a move: it needs not be tried after it either."""
-        if not asleep or self.machine.log.is_half_shown(state[LOG]):
-            return 0  # each move of a writer shows what it wrote
+        if not asleep or self.machine.log.is_half_shown(state[LOG]) or self.machine.told.values[state[TOLD]].is_looking:
+            return 0  # each move of a writer shows what it wrote, and each change is a moment of a look
         kept = 0
         for other in self._actors:
             bits = asleep >> other * FATES & (1 << FATES) - 1

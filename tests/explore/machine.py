@@ -43,6 +43,11 @@ class Told:
     erased: frozenset[int] = frozenset()
     names: tuple[int, ...] = ()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether somebody looks at the archive, whose answer is held against all moments of that."""
+        return any(" by " in what for what, _ in self.facts)
+
 
 class Watch(Protocol):
     """Is told what happens, by numbers, and raises Violation."""
@@ -138,9 +143,13 @@ class Machine:
         self.trying = Move(actor)
         if self.log.is_half_shown(state[LOG]):
             state = (self.log.settled(state[LOG], actor), *state[1:])
-        if node == self.programs.roots[actor]:
-            state = self._answer_silent(state, actor)
+        self.asking = self.facts(node)
+        if self.asking.part.is_silent:
+            state = self._answer_silent(state, actor, may_begin=True)
             node = state[NODES + actor]
+            if self.programs.request[node] < 0:
+                yield self.trying, state
+                return
         self.asking = facts = self.facts(node)
         if facts.part is Part.WAIT:
             yield Move(actor), self._wait(state, actor, facts.request)
@@ -206,12 +215,15 @@ class Machine:
         """Give an actor its answer; what it asks then that is answered at once, is."""
         node = self.programs.after(state[NODES + actor], answer)
         state = self._at(state, actor, node)
-        # Who is started again looks at the clock when he is, which may be later.
+        # Who is started again looks at the clock when he is, which may be later; and a look at the archive begins with
+        # its first request, for the fewer moments it spans, the stricter it is judged.
         return state if state[NODES + actor] != node else self._answer_silent(state, actor)
 
-    def _answer_silent(self, state: State, actor: int) -> State:
+    def _answer_silent(self, state: State, actor: int, *, may_begin: bool = False) -> State:
         programs, at = self.programs, NODES + actor
         while programs.request[node := state[at]] >= 0 and (facts := self.facts(node)).part >= Part.CLOCK:
+            if facts.request.method == "begins" and not may_begin:
+                break
             state, answer = self._silent(state, actor, facts.request)
             following = programs.after(node, answer)
             state = self._at(state, actor, following)
