@@ -126,8 +126,8 @@ class Case:
 
 
 NEEDED = (
-    Case("the fence of garbage", (GARBAGE_FENCE,), "upload+garbage", "named again after it was deleted"),
-    Case("the generation in a commit", (GENERATION,), "upload+garbage", "named again after it was deleted"),
+    Case("the fence of garbage", (GARBAGE_FENCE,), "upload+garbage", "is deleted, and an entry names it"),
+    Case("the generation in a commit", (GENERATION,), "upload+garbage", "is deleted, and an entry names it"),
     Case("the note of that fence", (GARBAGE_NOTE,), "garbage+read", "before the bucket knows of any fence"),
     Case("the check of a commit", (COMMIT,), "slice+delete", "archived, though the stream is deleted"),
     Case("the hold in the sweep", (HOLD_IN_SWEEP, HOLD_IN_CLAIM), "fold+hold", "in spite of"),
