@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,16 +29,15 @@ def _nothing(found: Any, tail: Any, *, may_lack: bool) -> Iterator[Any]:
     return iter(())
 
 
-BROKEN = (
-    ("the seal", "coldstream.streams.wals.seal", _end_unsealed, "append+closing", "0c0l0r"),
-    ("the logs in a recovery", "coldstream.streams.recovery.continuing", _nothing, "append", "1c0l0r"),
-)
+BROKEN = {
+    "the seal": ("coldstream.streams.wals.seal", _end_unsealed, "append+closing", "0c0l0r"),
+    "the logs in a recovery": ("coldstream.streams.recovery.continuing", _nothing, "append", "1c0l0r"),
+}
 
 
-@pytest.mark.parametrize(("name", "target", "instead", "names", "faults"), BROKEN, ids=[one[0] for one in BROKEN])
-def test_without_it_a_promise_is_broken(
-    name: str, target: str, instead: Callable[..., Any], names: str, faults: str, patch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", BROKEN)
+def test_without_it_a_promise_is_broken(name: str, patch: pytest.MonkeyPatch) -> None:
+    target, instead, names, faults = BROKEN[name]
     patch.setattr(target, instead)
     machine = Machine(direct_world(names.split("+"), faults=faults))
     Promises(machine)
