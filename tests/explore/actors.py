@@ -123,7 +123,7 @@ def upload_bad(event: SegmentRolled, site: Site) -> str:
 
 def outrun(event: SegmentRolled, site: Site) -> str:
     """Archive the second segment, and truncate it away at once."""
-    said = upload(event, site)
+    said = upload(event, site, has_rival=True)
     cut_all(site)
     return said
 
