@@ -16,9 +16,9 @@ import pytest
 
 from coldstream.cli import gateway as gateway_command
 from coldstream.gateway.alone.password_file import PasswordFile
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.process.addresses import HostPort, NodeAddress
 from coldstream.gateway.process.cores import usable_cores
-from coldstream.gateway.process.gap_rules import GapAction
 from coldstream.gateway.process.options import AloneSide, BrokerSide, GatewayOptions, ServerTls
 from coldstream.gateway.process.status import GatewayStatus
 from coldstream.terminal.exits import ExitCode

@@ -221,9 +221,9 @@ def gateway(
         return
     from coldstream.cli.quantities import duration_ms_of, parse_option
     from coldstream.errors import InvalidSettingError
+    from coldstream.gateway.gap_rules import GapRules
     from coldstream.gateway.process.addresses import HostPort, NodeAddress
     from coldstream.gateway.process.cores import usable_cores
-    from coldstream.gateway.process.gap_rules import GapRules
     from coldstream.gateway.process.options import GatewayOptions, ServerTls
     from coldstream.units import parse_size
 

@@ -1,6 +1,6 @@
 """The gateway's processes: one a core, and a parent that starts them, starts them again, and answers for them.
 
-    options.py       what may be set; addresses.py, gap_rules.py: values of it
+    options.py       what may be set; addresses.py: values of it
     supervisor.py    the parent: takes the port, starts children, passes signals on, drains
       gateway_process.py, cores.py   one child as the parent sees it; how many
     channel.py       what the parent and a child tell each other

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.process.status import GatewayStatus
 
 PREFIX = "coldstream_gateway_"
@@ -54,7 +55,7 @@ COUNTS = (
     GatewayMetric("takeovers_total", "Subscriptions that began in the archive."),
     GatewayMetric("handovers_total", "Subscriptions that went on from the archive to the broker."),
     GatewayMetric("returns_total", "Subscriptions that retention overtook, and that went on from the archive."),
-    GatewayMetric("gaps_total", "Gaps that subscriptions met, by what was done.", "action", ("error", "skip")),
+    GatewayMetric("gaps_total", "Gaps that subscriptions met, by what was done.", "action", tuple(GapAction)),
     GatewayMetric("archive_chunks_total", "Chunks that clients were sent from the archive."),
     GatewayMetric("archive_bytes_total", "Bytes of these chunks."),
     GatewayMetric(

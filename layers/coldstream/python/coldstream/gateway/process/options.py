@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
+from coldstream.gateway.gap_rules import GapRules
 from coldstream.gateway.process.addresses import HostPort, NodeAddress
-from coldstream.gateway.process.gap_rules import GapRules
 from coldstream.units import MIB
 
 PORT = 5552

@@ -14,7 +14,7 @@ from coldstream.gateway.process.tls import ServerCertificate, broker_context
 from coldstream.gateway.proxy.addresses import GatewayAddresses
 from coldstream.gateway.proxy.options import ProxyOptions, Upstream
 from coldstream.gateway.proxy.server import GatewayServer
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.takeover import takeover_maker
 from coldstream.live.subscription import Place
 
@@ -45,10 +45,7 @@ async def open_proxy(
         addresses,
         max_connections=options.connections_of_process,
     )
-    takeover = TakeoverOptions(
-        gap_policy=GapPolicy(options.gaps.otherwise.value),
-        gaps=tuple((pattern, GapPolicy(action.value)) for pattern, action in options.gaps.patterns),
-    )
+    takeover = TakeoverOptions(gaps=options.gaps)
     server = GatewayServer(proxy, takeover_maker(history, takeover, figures), figures, bound=listen_at(options.listen))
     await server.__aenter__()
     return ServedProxy(server, history, figures, certificate)
