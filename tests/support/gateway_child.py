@@ -24,7 +24,7 @@ from coldstream.gateway.process.options import GatewayOptions
 class Talk(asyncio.Protocol):
     def __init__(self, served: WordServer) -> None:
         self.served = served
-        self.lingers = False
+        self.lingers = self.is_told = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
@@ -57,8 +57,10 @@ class WordServer:
     def stop_listening(self) -> None:
         self.server.close()
 
-    def close_some(self, share: float) -> None:
-        for talk in self.open[: max(1, round(len(self.open) * share))]:
+    def close_some(self, count: int) -> None:
+        told = [talk for talk in self.open if not talk.is_told][:count]
+        for talk in told:
+            talk.is_told = True
             if not talk.lingers:
                 talk.transport.write(b"go\n")
                 talk.transport.close()

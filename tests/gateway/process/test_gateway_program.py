@@ -176,7 +176,7 @@ async def test_a_stock_client_reads_everything_and_operators_see_it(archived: Ar
 async def test_at_sigterm_a_client_is_told_to_go_and_the_gateway_ends(archived: Archived, tmp_path: Path) -> None:
     lost = asyncio.Event()
     with GatewayProgram(
-        archived.environment, tmp_path / "log", "--broker", archived.place, "--processes", 1, "--drain", "60s"
+        archived.environment, tmp_path / "log", "--broker", archived.place, "--processes", 1, "--drain", "1h"
     ) as gateway:
         consumer = Consumer(
             HOST, gateway.port, username="guest", password="guest", on_close_handler=lambda _: lost.set()

@@ -2,9 +2,7 @@
 
     python -m coldstream.gateway.process.child CHANNEL NUMBER
 
-SIGTERM drains. The server stops listening; connections are told to go one after the other over half of the time that
-there is, so that their clients don't all connect at once elsewhere; what is left at the end is cut off. SIGINT is the
-parent's alone. SIGHUP reads the certificate again.
+SIGTERM drains (`draining.py`). SIGINT is the parent's alone. SIGHUP reads the certificate again.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from contextlib import suppress
 from coldstream.errors import ColdstreamError, InvalidInputError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.channel import REPORT_EVERY_S, ChildMessage, ChildReport, receive_options
+from coldstream.gateway.process.draining import drain
 from coldstream.gateway.process.event_loop import run_loop
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.served import Served
@@ -31,7 +30,6 @@ Open = Callable[[GatewayOptions, GatewayFigures], Awaitable[Served]]
 
 ASK_ARCHIVE_EVERY_S = 10.0
 COLDEST_ROWS = 20
-STEP_S = 0.1
 _FAILED = 1
 _SETTING = 2
 _PAGE_BYTES = resource.getpagesize()
@@ -64,27 +62,11 @@ class GatewayChild:
         try:
             await self._is_over.wait()
             loop.remove_reader(self._channel.fileno())
-            await self._drain(served)
+            await drain(served, self._options.drain_s)
         finally:
             for helper in helpers:
                 helper.cancel()
             await served.close()
-
-    async def _drain(self, served: Served) -> None:
-        loop = asyncio.get_running_loop()
-        served.stop_listening()
-        began, at_first = loop.time(), served.open_connections
-        _LOG.info("draining", extra={"connections": at_first})
-        while (left := served.open_connections) and (passed_s := loop.time() - began) < self._options.drain_s:
-            # By now so many should have been told; those that are told go by themselves, within a moment.
-            spread_s = self._options.drain_s / 2
-            due = at_first if passed_s >= spread_s else int(at_first * (passed_s + STEP_S) / spread_s)
-            gone = at_first - left
-            if due > gone:
-                served.close_some(min(1.0, (due - gone) / left))
-            await asyncio.sleep(STEP_S)
-        if left:
-            _LOG.warning("connections are cut off", extra={"connections": left})
 
     async def _report(self, served: Served) -> None:
         while True:

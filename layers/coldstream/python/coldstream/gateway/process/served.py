@@ -16,8 +16,8 @@ class Served(Protocol):
     def stop_listening(self) -> None:
         """Take no connection any more; those that are open stay."""
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections that are open, 0 to 1, to go: their clients connect elsewhere."""
+    def close_some(self, count: int) -> None:
+        """Tell so many of the connections that were not told yet to go: their clients connect elsewhere."""
 
     @property
     def open_connections(self) -> int:

@@ -106,9 +106,9 @@ class ServedAlone:
         """Take no connection any more."""
         self._server.stop_listening()
 
-    def close_some(self, share: float) -> None:
-        """Ask this share of the clients to go."""
-        self._server.close_some(share)
+    def close_some(self, count: int) -> None:
+        """Tell some of the clients to go."""
+        self._server.close_some(count)
 
     @property
     def open_connections(self) -> int:

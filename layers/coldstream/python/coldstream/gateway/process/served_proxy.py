@@ -70,9 +70,9 @@ class ServedProxy:
         """Take no connection any more."""
         self._server.stop_listening()
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections to go."""
-        self._server.close_some(share)
+    def close_some(self, count: int) -> None:
+        """Tell some of the clients to go."""
+        self._server.close_some(count)
 
     @property
     def open_connections(self) -> int:

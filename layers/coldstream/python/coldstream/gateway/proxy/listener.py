@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 import socket
 import ssl
 from functools import partial
@@ -126,9 +125,8 @@ class GatewayListener(Generic[Connection]):
         if self._server is not None:
             self._server.close()
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections, 0 to 1, to go, as a broker does that shuts down. Does not wait."""
-        count = math.ceil(share * len(self._connections))
+    def close_some(self, count: int) -> None:
+        """Tell so many of the connections that were not told yet to go, as a broker that shuts down. Does not wait."""
         open_ = [connection for connection in self._connections if not connection.is_closing]
         for connection in open_[:count]:
             connection.close(Code.OK, "the gateway shuts down")
@@ -136,7 +134,7 @@ class GatewayListener(Generic[Connection]):
     async def drain(self, within_s: float) -> None:
         """Stop listening, tell every connection to go, and wait until they are gone; end those that stay."""
         self.stop_listening()
-        self.close_some(1.0)
+        self.close_some(len(self._connections))
         try:
             async with asyncio.timeout(within_s):
                 await self._gone()
