@@ -1,15 +1,25 @@
 """A child of the gateway that serves nothing but words, for tests of its processes.
 
-It says its number to whoever connects. `die` ends it at once, `count` counts a takeover, `linger` has the connection
-stay when it is told to go. With the advertised host `refuse` it finds a setting wrong.
+It says its number to whoever connects, and does as it is told:
+
+    die       end at once
+    count     count a takeover
+    linger    have the connection stay when it is told to go
+    exhaust   have no file descriptor left
+    confuse   be unable to say what is cold, and whether the archive answers
+    hang      do nothing any more
+
+With the advertised host `refuse` it finds a setting wrong, with `crash` it has a defect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import sys
+import time
 from typing import cast
 
 from coldstream.errors import InvalidSettingError
@@ -41,6 +51,12 @@ class Talk(asyncio.Protocol):
                     self.served.figures.takeovers_total += 1
                 case b"linger":
                     self.lingers = True
+                case b"exhaust":
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+                case b"confuse":
+                    self.served.is_confused = True
+                case b"hang":
+                    time.sleep(1000)
             self.transport.write(b"done\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -52,6 +68,7 @@ class WordServer:
         self.number = number
         self.figures = figures
         self.open: list[Talk] = []
+        self.is_confused = False
         self.server: asyncio.Server
 
     def stop_listening(self) -> None:
@@ -74,9 +91,13 @@ class WordServer:
             talk.transport.write(b"again\n")
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
+        if self.is_confused:
+            raise LookupError("what is cold")
         return (ColdRow("127.0.0.1:1", "/", "заказы", 5, 7),)[:count]
 
     async def archive_problem(self) -> str | None:
+        if self.is_confused:
+            raise LookupError("the archive")
         return None
 
     async def close(self) -> None:
@@ -95,6 +116,8 @@ def main() -> int:
     async def open_words(options: GatewayOptions, figures: GatewayFigures) -> WordServer:
         if options.advertise is not None and options.advertise.host == "refuse":
             raise InvalidSettingError("--advertise", "is refused")
+        if options.advertise is not None and options.advertise.host == "crash":
+            raise LookupError("a defect")
         served = WordServer(number, figures)
         loop = asyncio.get_running_loop()
         served.server = await loop.create_server(lambda: Talk(served), sock=listen_at(options.listen))

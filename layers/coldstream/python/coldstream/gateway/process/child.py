@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
-from coldstream.errors import ColdstreamError, InvalidInputError
+from coldstream.errors import InvalidInputError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.channel import REPORT_EVERY_S, ChildMessage, ChildReport, receive_options
+from coldstream.gateway.process.channel import ChildMessage, receive_options
+from coldstream.gateway.process.child_reports import ChildReports, say
 from coldstream.gateway.process.draining import drain
 from coldstream.gateway.process.event_loop import run_loop
 from coldstream.gateway.process.options import GatewayOptions
@@ -28,11 +27,8 @@ from coldstream.web.json_log import log_as_json
 
 Open = Callable[[GatewayOptions, GatewayFigures], Awaitable[Served]]
 
-ASK_ARCHIVE_EVERY_S = 10.0
-COLDEST_ROWS = 20
 _FAILED = 1
 _SETTING = 2
-_PAGE_BYTES = resource.getpagesize()
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,59 +41,26 @@ class GatewayChild:
         self._open = open_
         self._figures = GatewayFigures()
         self._is_over = asyncio.Event()
-        self._archive_problem: str | None = None
 
     async def run(self) -> None:
         """Serve until it is over, then drain."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # a certificate that is not read yet need not be read again
+            signal.signal(number, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
         served = await self._open(self._options, self._figures)
         # The parent says nothing after the options: what can be read is its end.
         loop.add_reader(self._channel.fileno(), self._is_over.set)
-        self._say(ChildMessage(is_listening=True))
+        # Before it says that it listens: from then on the parent sends it.
         loop.add_signal_handler(signal.SIGHUP, served.reload)
-        helpers = [asyncio.create_task(self._report(served)), asyncio.create_task(self._ask_archive(served))]
+        say(self._channel, ChildMessage(is_listening=True))
         try:
-            await self._is_over.wait()
-            loop.remove_reader(self._channel.fileno())
-            await drain(served, self._options.drain_s)
+            with ChildReports(self._channel, served, self._figures):
+                await self._is_over.wait()
+                loop.remove_reader(self._channel.fileno())
+                await drain(served, self._options.drain_s)
         finally:
-            for helper in helpers:
-                helper.cancel()
             await served.close()
-
-    async def _report(self, served: Served) -> None:
-        while True:
-            coldest = served.coldest(COLDEST_ROWS)
-            report = ChildReport(self._figures, resident_bytes(), coldest, self._archive_problem)
-            self._say(ChildMessage(report=report))
-            await asyncio.sleep(REPORT_EVERY_S)
-
-    async def _ask_archive(self, served: Served) -> None:
-        while True:
-            problem = await served.archive_problem()
-            if problem != self._archive_problem:
-                _LOG.log(
-                    logging.INFO if problem is None else logging.WARNING,
-                    "the archive answers" if problem is None else "the archive doesn't answer",
-                    extra={} if problem is None else {"reason": problem},
-                )
-            self._archive_problem = problem
-            await asyncio.sleep(ASK_ARCHIVE_EVERY_S)
-
-    def _say(self, message: ChildMessage) -> None:
-        # A message goes whole or not at all. A parent that reads none for so long that the buffer is full will end us,
-        # or has gone itself: the end of the channel tells.
-        with suppress(BlockingIOError, ConnectionError):
-            self._channel.send(message.to_bytes())
-
-
-def resident_bytes() -> int:
-    """Return how much memory this process has."""
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  read every second
-        return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def run_child(channel: socket.socket, number: int, open_: Open) -> int:
@@ -115,9 +78,9 @@ def run_child(channel: socket.socket, number: int, open_: Open) -> int:
     try:
         run_loop(GatewayChild(channel, options, open_).run)
     except InvalidInputError as err:
-        channel.send(ChildMessage(failed=(err.field, err.problem)).to_bytes())
+        say(channel, ChildMessage(failed=(err.field, err.problem)))
         return _SETTING
-    except (ColdstreamError, OSError):
+    except Exception:  # whatever it is, the log has it as a line
         _LOG.exception("a process fails")
         return _FAILED
     return 0
