@@ -80,7 +80,7 @@ def run_child(channel: socket.socket, number: int, open_: Open) -> int:
     except InvalidInputError as err:
         say(channel, ChildMessage(failed=(err.field, err.problem)))
         return _SETTING
-    except Exception:  # whatever it is, the log has it as a line
+    except Exception:  # noqa: BLE001  whatever it is, the log has it as a line
         _LOG.exception("a process fails")
         return _FAILED
     return 0

@@ -68,7 +68,7 @@ class ChildReports:
         """Return the rows for people, without which everything else still counts."""
         try:
             found = self._served.coldest(COLDEST_ROWS)
-        except Exception:
+        except Exception:  # noqa: BLE001  the parent must be told the rest
             if self._is_cold_known:
                 _LOG.exception("the subscriptions to the archive cannot be shown")
             self._is_cold_known = False
@@ -79,7 +79,7 @@ class ChildReports:
     async def _ask_archive(self) -> None:
         try:
             problem = await self._served.archive_problem()
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001  it is asked again
             problem = f"the question failed: {err!r}"
             if self._archive_problem is None:
                 _LOG.exception("the archive cannot be asked")
@@ -108,7 +108,7 @@ async def repeat(every_s: float, turn: Callable[[], Awaitable[None]]) -> NoRetur
     while True:
         try:
             await turn()
-        except Exception:
+        except Exception:  # noqa: BLE001  see above
             if not is_failing:
                 _LOG.exception("what a process tells of itself failed")
             is_failing = True
