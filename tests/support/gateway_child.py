@@ -87,6 +87,7 @@ class WordServer:
         return len(self.open)
 
     def reload(self) -> None:
+        self.figures.returns_total += 1
         for talk in self.open:
             talk.transport.write(b"again\n")
 

@@ -3,6 +3,7 @@
     options.py       what may be set; addresses.py: values of it
     supervisor.py    the parent: takes the port, starts children, passes signals on, drains
       gateway_process.py, cores.py   one child as the parent sees it; how many
+      signal_inbox.py                signals, for the parent's loop
     channel.py       what the parent and a child tell each other
     child.py         a child: an event loop with a server, until it is to end
       wiring.py      the server that the options mean

@@ -64,10 +64,10 @@ class GatewayAdmin:
     def status(self) -> GatewayStatus:
         """Return how the gateway is."""
         supervisor, now = self._supervisor, time.monotonic()
-        options = supervisor.options
+        options, generation = supervisor.options, supervisor.generation()
         processes = tuple(
             ProcessStatus(child.number, child.pid, child.is_listening, max(0.0, now - child.reported_at), child.report)
-            for child in supervisor.children()
+            for child in generation.children
         )
         return GatewayStatus(
             version=coldstream.__version__,
@@ -77,9 +77,9 @@ class GatewayAdmin:
             mode="proxy" if options.alone is None else "archive-only",
             is_draining=supervisor.is_draining,
             problems=tuple(self._problems(processes)),
-            restarts=supervisor.restarts,
+            restarts=generation.restarts,
             processes=processes,
-            ended=supervisor.ended_figures(),
+            ended=generation.ended,
             memory_bytes=options.memory_bytes,
         )
 
