@@ -54,6 +54,7 @@ def _write(found: GatewayStatus) -> None:
         (
             "process",
             "pid",
+            "state",
             "connections",
             "cold",
             "live",
@@ -68,6 +69,7 @@ def _write(found: GatewayStatus) -> None:
             (
                 one.number,
                 one.pid,
+                one.state,
                 one.report.figures.connections,
                 one.report.figures.cold_subscriptions,
                 one.report.figures.live_subscriptions,

@@ -87,8 +87,9 @@ class GatewayAdmin:
         problems = []
         if self._supervisor.is_draining:
             problems.append("the gateway is draining")
-        if not any(process.is_listening for process in processes):
-            problems.append("no process listens yet")
+        if not any(process.is_serving for process in processes):
+            states = (f"process {process.number} {process.state}" for process in processes)
+            problems.append(f"no process serves: {', '.join(states) or 'none runs'}")
         if self._probe is not None and self._probe.problem is not None:
             problems.append(f"the broker doesn't answer: {self._probe.problem}")
         archive = archive_problem(processes)
@@ -125,5 +126,5 @@ class GatewayAdmin:
 
 def archive_problem(processes: tuple[ProcessStatus, ...]) -> str | None:
     """Return why the archive answers no process, None if it answers one."""
-    problems = [process.report.archive_problem for process in processes if process.is_listening]
+    problems = [process.report.archive_problem for process in processes if process.is_serving]
     return problems[0] if problems and all(problem is not None for problem in problems) else None
