@@ -7,7 +7,6 @@ It says its number to whoever connects, and does as it is told:
     linger    have the connection stay when it is told to go
     exhaust   have no file descriptor left
     confuse   be unable to say what is cold, and whether the archive answers
-    hang      do nothing any more
 
 With the advertised host `refuse` it finds a setting wrong, with `crash` it has a defect.
 """
@@ -19,7 +18,6 @@ import os
 import resource
 import socket
 import sys
-import time
 from typing import cast
 
 from coldstream.errors import InvalidSettingError
@@ -55,8 +53,6 @@ class Talk(asyncio.Protocol):
                     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
                 case b"confuse":
                     self.served.is_confused = True
-                case b"hang":
-                    time.sleep(1000)
             self.transport.write(b"done\n")
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -27,7 +27,7 @@ def test_the_coldest_subscriptions_of_all_processes_come_first() -> None:
     ("is_listening", "silent_s", "state"),
     [(True, 9.9, "serves"), (False, 9.9, "starts"), (True, 10.0, "silent for 10 s"), (False, 34.2, "silent for 34 s")],
 )
-def test_a_process_that_says_nothing_serves_nobody(is_listening: bool, silent_s: float, state: str) -> None:
+def test_a_process_that_says_nothing_serves_nobody(*, is_listening: bool, silent_s: float, state: str) -> None:
     found = ProcessStatus(0, 17, is_listening, silent_s, ChildReport())
     assert (found.state, found.is_serving) == (state, state == "serves")
 

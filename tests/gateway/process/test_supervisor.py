@@ -146,19 +146,6 @@ def test_a_child_that_cannot_say_what_is_cold_still_tells_what_it_counts(tmp_pat
         assert "LookupError: what is cold" in told[0]["traceback"]
 
 
-def test_a_gateway_whose_only_process_hangs_is_not_ready(tmp_path: Path) -> None:
-    with parent(tmp_path, 1, 1) as running:
-        assert running.ask("/healthz")[0] == 200
-        connection, _ = running.connect()
-        with connection:
-            connection.sendall(b"hang")
-            settled(lambda: running.ask("/healthz")[0] == 503)
-            (problem,) = json.loads(running.ask("/healthz")[1])["problems"]
-            assert problem.startswith("no process serves: process 0 silent for ")
-            assert running.metric("coldstream_gateway_processes") == 0
-            assert running.ask("/livez")[0] == 200
-
-
 def test_sigterm_lets_connections_go_and_ends_with_0(tmp_path: Path) -> None:
     # The only client of a process is told at once: nobody waits for a part of the time to drain.
     with parent(tmp_path, 2, 10 * WITHIN_S) as running:

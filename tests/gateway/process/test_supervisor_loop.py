@@ -18,10 +18,12 @@ import pytest
 import coldstream
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.addresses import HostPort
+from coldstream.gateway.process.admin import GatewayAdmin
 from coldstream.gateway.process.channel import ChildMessage, ChildReport
 from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.options import AloneSide, GatewayOptions
 from coldstream.gateway.process.signal_inbox import SignalInbox
+from coldstream.gateway.process.status import QUIET_S
 from coldstream.gateway.process.supervisor import FROZEN_S, SILENT_S, Supervisor
 from tests.support.gateway_child import start_word_child
 
@@ -100,6 +102,21 @@ def test_a_child_that_hangs_is_killed_and_started_again() -> None:
         turn_until(lambda: supervisor.generation().restarts == 1)
         turn_until(lambda: is_serving(supervisor))
         assert supervisor.children() != (child,)
+
+
+def test_a_gateway_whose_only_process_hangs_is_not_ready() -> None:
+    supervisor = Supervisor(OPTIONS, start=start_word_child)
+    with turning(supervisor) as turn_until, GatewayAdmin(supervisor, None, HostPort("127.0.0.1", 0)) as admin:
+        assert admin.status().problems == ("no process serves: none runs",)
+        supervisor._start_due(time.monotonic())
+        assert admin.status().problems == ("no process serves: process 0 starts",)
+        turn_until(lambda: is_serving(supervisor))
+        assert admin.status().is_ready
+        (child,) = supervisor.children()
+        stop(child)
+        child.reported_at -= QUIET_S
+        (problem,) = admin.status().problems
+        assert problem.startswith("no process serves: process 0 silent for ")
 
 
 def test_nobody_is_killed_for_the_time_in_which_everything_was_stopped() -> None:
