@@ -24,7 +24,7 @@ class Served(Protocol):
         """How many are open."""
 
     def reload(self) -> None:
-        """Read the certificate again."""
+        """Read the files for TLS again."""
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         """Return the cold subscriptions that are furthest behind, and bring the figures up to date."""
