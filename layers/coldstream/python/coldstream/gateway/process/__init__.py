@@ -8,6 +8,7 @@
     child.py         a child: an event loop with a server, until it is to end
       wiring.py      the server that the options mean
       child_reports.py   what it tells its parent
+      descriptors.py     how many sockets it may have
       draining.py    how its connections are let go
     broker_probe.py  whether the broker answers
     admin.py         /metrics, /healthz, /livez and /status, answered by the parent

@@ -19,6 +19,7 @@ from coldstream.errors import InvalidInputError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.channel import ChildMessage, receive_options
 from coldstream.gateway.process.child_reports import ChildReports, say
+from coldstream.gateway.process.descriptors import allow_descriptors
 from coldstream.gateway.process.draining import drain
 from coldstream.gateway.process.event_loop import run_loop
 from coldstream.gateway.process.options import GatewayOptions
@@ -76,6 +77,7 @@ def run_child(channel: socket.socket, number: int, open_: Open) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(_number_of(number))
     try:
+        allow_descriptors(options.connections_of_process)
         run_loop(GatewayChild(channel, options, open_).run)
     except InvalidInputError as err:
         say(channel, ChildMessage(failed=(err.field, err.problem)))
