@@ -18,9 +18,10 @@ from coldstream.cli import gateway_run
 from coldstream.gateway.alone.password_file import PasswordFile
 from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.process.addresses import HostPort, NodeAddress
+from coldstream.gateway.process.channel import ChildReport
 from coldstream.gateway.process.cores import usable_cores
 from coldstream.gateway.process.options import AloneSide, BrokerSide, GatewayOptions, ServerTls
-from coldstream.gateway.process.status import GatewayStatus
+from coldstream.gateway.process.status import GatewayStatus, ProcessStatus
 from coldstream.terminal.exits import ExitCode
 from coldstream.units import MIB
 from coldstream.web.small_http import HttpAnswer, SmallHttpServer
@@ -221,6 +222,15 @@ def test_for_programs_the_status_is_json(cli: Cli) -> None:
     (found,) = done.json
     assert (found["ready"], found["totals"]["takeovers_total"]) == (True, 14)
     assert found == json.loads(gateway_status().to_json())
+
+
+def test_an_archive_that_does_not_answer_is_shown_also_in_front_of_a_broker(cli: Cli) -> None:
+    reports = [ChildReport(archive_problem=problem) for problem in ("region: none is set", None, "region: none is set")]
+    processes = tuple(ProcessStatus(number, 17, True, 0.4, report) for number, report in enumerate(reports))
+    with answering(gateway_status(processes=processes)) as url:
+        done = cli("gateway", "status", "--url", url)
+    assert done.code == 0
+    assert done.err.count("warning: the archive doesn't answer: region: none is set\n") == 1
 
 
 def test_where_no_gateway_is_the_status_says_what_to_do(cli: Cli) -> None:

@@ -114,4 +114,5 @@ def _words(found: GatewayStatus) -> list[str]:
             f" {found.restarts} processes started again"
         ),
         *(f"problem: {problem}" for problem in found.problems),
+        *(f"warning: the archive doesn't answer: {problem}" for problem in found.archive_problems),
     ]

@@ -75,6 +75,15 @@ class GatewayStatus:
             found.add(process.report.figures)
         return found
 
+    @property
+    def archive_problems(self) -> tuple[str, ...]:
+        """Why the archive doesn't answer, of all processes, each reason once.
+
+        In front of a broker that is no reason not to be ready, but nothing comes from the archive.
+        """
+        found = dict.fromkeys(process.report.archive_problem for process in self.processes)
+        return tuple(problem for problem in found if problem is not None)
+
     def coldest(self, count: int) -> list[ColdRow]:
         """Return the cold subscriptions that are furthest behind."""
         rows = [row for process in self.processes for row in process.report.cold]
