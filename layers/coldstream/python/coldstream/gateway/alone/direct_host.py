@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from coldstream.errors import (
     ColdstreamError,
@@ -22,7 +22,8 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from coldstream.gateway.alone.publisher_turn import PublisherTurn
+from coldstream.gateway.alone.open_direct import Names, OpenDirect
+from coldstream.manifest.stream import Incarnation
 from coldstream.streams import DirectStream, OpenMode, StreamClient
 from coldstream.units import Offset
 
@@ -32,32 +33,6 @@ _LOOK_S = 1.0
 """How old a snapshot may be that tells where a stream begins and ends."""
 
 _MAX_SNAPSHOTS = 1024
-
-Names = tuple[str, str]
-
-
-@dataclass(slots=True, eq=False)
-class OpenDirect:
-    """A direct stream that this process appends to. `publishers` are those declared; `on_lost` is called once.
-
-    `turns` has what each reference was given last: of all connections, as an id counts for the stream.
-    """
-
-    names: Names
-    handle: DirectStream
-    publishers: int = 0
-    released_at: float = field(default_factory=time.monotonic)
-    checked_at: float = field(default_factory=time.monotonic)
-    turns: dict[str, PublisherTurn] = field(default_factory=dict)
-    on_lost: set[Callable[[], None]] = field(default_factory=set)
-    is_lost: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def announce(self) -> None:
-        """Wake whoever waits for messages: an append has told that nobody else has the stream, or that somebody has."""
-        self.checked_at = time.monotonic()
-        self.news.set()
-        self.news = asyncio.Event()
 
 
 @dataclass(slots=True)
@@ -152,17 +127,29 @@ class DirectHost:
     # To read.
 
     async def look(self, vhost: str, name: str) -> DirectStream:
-        """Return a handle that is good to read: this process's own, or a snapshot that is a second old at most."""
+        """Return a handle that is good to read: this process's own, or a snapshot that is a second old at most.
+
+        Raises StreamNotFoundError.
+        """
+        opened = self._open.get((vhost, name))
+        if opened is not None:
+            # Nobody may have published here since another process took it over.
+            await self._check_owner(opened)
         return await self._look((vhost, name), _LOOK_S)
 
-    async def beyond(self, vhost: str, name: str, offset: Offset) -> DirectStream:
-        """Return a handle that has more than `offset`, once there is one. Raises StreamNotFoundError."""
+    async def beyond(self, vhost: str, name: str, incarnation: Incarnation, offset: Offset) -> DirectStream:
+        """Return a handle that has more than `offset`, once there is one.
+
+        Raises StreamNotFoundError, also if the stream is created anew: offsets of one say nothing of the other.
+        """
         names = (vhost, name)
         pause_s = _FIRST_PAUSE_S
         while True:
             opened = self._open.get(names)
             news = None if opened is None else opened.news
             handle = await self._look(names, pause_s)
+            if handle.stream.incarnation != incarnation:
+                raise StreamNotFoundError(f"{handle.stream} was created anew")
             if handle.confirmed > offset:
                 return handle
             if opened is not None and news is not None:
@@ -214,8 +201,14 @@ class DirectHost:
         if opened.is_lost or time.monotonic() - opened.checked_at < self._poll_s:
             return
         opened.checked_at = time.monotonic()  # one looks for all who wait
-        snapshot = await self.client.open_stream(opened.names[1], vhost=opened.names[0], mode=OpenMode.SNAPSHOT)
-        if snapshot.epoch > opened.handle.epoch:
+        try:
+            snapshot = await self.client.open_stream(opened.names[1], vhost=opened.names[0], mode=OpenMode.SNAPSHOT)
+        except StreamNotFoundError as err:
+            self.lose(opened, err)
+            raise
+        if snapshot.stream.incarnation != opened.handle.stream.incarnation:
+            self.lose(opened, StreamNotFoundError(f"{snapshot.stream} was created anew"))
+        elif snapshot.epoch > opened.handle.epoch:
             self.lose(opened, ExpiredEpochError(str(snapshot.stream), opened.handle.epoch, snapshot.epoch))
 
     # Opening and closing.

@@ -14,7 +14,7 @@ from typing import TypeVar
 from coldstream.errors import ColdstreamError, GapError, UnavailableError
 from coldstream.gateway.alone.options import GapRule
 from coldstream.gateway.alone.peer import AlonePeer
-from coldstream.gateway.alone.served_stream import ChunkSource, ServedStream
+from coldstream.gateway.alone.served_stream import ChunkSource, ServedChunk, ServedStream
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
 from coldstream.manifest.spec import OffsetSpec
@@ -116,8 +116,9 @@ class AloneSubscription:
     async def _serve_one(self, source: ChunkSource) -> None:
         link = self._peer.link
         await self._credit_there(source)
-        if link.is_full or not self.may_send():
-            await self._room(source)
+        if link.is_full:
+            await self._wait(link.drained, source)
+        await self._lease(source)
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
@@ -128,29 +129,35 @@ class AloneSubscription:
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
             return
+        while not await self._send(chunk, source):
+            await self._lease(source)
+
+    async def _send(self, chunk: ServedChunk, source: ChunkSource) -> bool:
+        """Send a chunk in its turn; return False if its lease has become uncertain: others must not wait for that."""
+        link, figures = self._peer.link, self._peer.figures
         async with self._turn:
-            while link.is_full or not self.may_send():
-                await self._room(source)
+            while link.is_full:
+                await self._wait(link.drained, source)
+            if not self.may_send():
+                return False
             # Nothing is awaited from here on: who is stopped has sent all of it, or nothing.
             self._credit -= 1
             if not self._credit:
                 self._has_credit.clear()
             committed = max(chunk.chunk_id, source.tail - 1)
             head = deliver_head(self._peer.deliver_version, self.id, committed, len(chunk.delivered))
-            figures = self._peer.figures
             figures.archive_chunks_total += 1
             figures.archive_bytes_total += len(chunk.delivered)
             link.send(head, chunk.delivered)
             self._at = chunk.next_offset
+            return True
 
     async def _credit_there(self, source: ChunkSource) -> None:
         while not self._credit:
             await self._wait(self._has_credit.wait, source)
 
-    async def _room(self, source: ChunkSource) -> None:
-        """Wait until the socket takes more, and the lease of a single active consumer is certain."""
-        if self._peer.link.is_full:
-            await self._wait(self._peer.link.drained, source)
+    async def _lease(self, source: ChunkSource) -> None:
+        """Wait until the lease of a single active consumer is certain."""
         while not self.may_send():
             source.rest()
             await asyncio.sleep(_FIRST_RETRY_S)
