@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from coldstream.format.chunk import Chunk, ChunkHeader, iter_chunks
 from coldstream.format.writer import make_chunk
+from coldstream.gateway.alone import reading
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.alone.served_stream import ServedChunk
@@ -52,10 +54,10 @@ def archive() -> DirectArchive:
     return DirectArchive.in_memory()
 
 
-def chunks(count: int) -> list[Chunk]:
+def chunks(count: int, message: bytes = b"x") -> list[Chunk]:
     found: list[Chunk] = []
     for number in range(count):
-        _, data = make_chunk([b"x"], chunk_id=ChunkId(number), timestamp=TimestampMs(1000 * number), epoch=Epoch(1))
+        _, data = make_chunk([message], chunk_id=ChunkId(number), timestamp=TimestampMs(1000 * number), epoch=Epoch(1))
         found += iter_chunks(data, source="test", expected=ChunkId(number))
     return found
 
@@ -153,19 +155,6 @@ async def test_references_of_one_connection_are_bounded(archive: DirectArchive) 
         assert await stored(client, "r1") == 1
         # The flood has pushed nobody else's out.
         assert alone.parts.history._notes.noted(("/", STREAM, "mine")) == 7 or await stored(other, "mine") == 7
-
-
-async def test_a_subscriber_at_the_tail_is_told_that_its_stream_was_created_anew(archive: DirectArchive) -> None:
-    async with running_alone(archive) as alone, alone.client() as client, alone.client() as reader:
-        await create(client)
-        await publish_some(client, 5)
-        assert await reader.code(lambda number: Subscribe(number, 1, STREAM, NEXT, 10, {})) == Code.OK
-        await asyncio.sleep(0.3)
-        # As fast as it can be, between two looks of the subscription.
-        assert await client.code(lambda number: Delete(number, STREAM)) == Code.OK
-        await create(client)
-        await publish_some(client, 1, publisher_id=2)
-        assert (await reader.next_of(Key.METADATA_UPDATE)).endswith(STREAM.encode())
 
 
 async def test_a_stream_that_others_created_anew_is_not_served_as_it_was(archive: DirectArchive) -> None:
@@ -275,3 +264,72 @@ async def test_a_flood_of_credit_is_counted_once_and_for_an_id_that_is_gone_it_i
         assert await client.code(lambda number: Unsubscribe(number, 255)) == Code.OK
         client.send(Credit(255, 1).to_bytes())
         assert (await client.next_of(Key.CREDIT | ANSWER))[4:6] == int(Code.SUBSCRIPTION_DOES_NOT_EXIST).to_bytes(2)
+
+
+async def test_subscriptions_of_a_client_that_reads_nothing_hold_little_and_then_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "_REST_S", 0.3)
+    size_bytes = 300_000
+    history = MemoryHistory()
+    history.put("/", STREAM, chunks(5, bytes(size_bytes)))
+    history.put("/", "small", chunks(5))
+    options = AloneOptions(max_sending_bytes=4 * size_bytes)
+    async with (
+        running_alone(DirectArchive.in_memory(), history=history, options=options) as alone,
+        alone.client() as client,
+        alone.client() as other,
+    ):
+        budget = alone.parts.sending
+        seen = [0]
+        give = budget.give
+        monkeypatch.setattr(budget, "give", lambda size: (seen.append(budget.used_bytes), give(size)))
+        client.writer.transport.pause_reading()
+        client.send(*(Subscribe(number, number, STREAM, FIRST, 10, {}).to_bytes() for number in range(100)))
+        figures = alone.parts.figures
+        async with asyncio.timeout(60):
+            while figures.cold_subscriptions < 100 or not 0 < budget.used_bytes < 2 * size_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert max(seen) < 6 * size_bytes
+        # Nobody else waits for it.
+        assert await other.code(lambda number: Subscribe(number, 1, "small", FIRST, 10, {})) == Code.OK
+        for number in range(5):
+            assert first_offset(await other.next_of(Key.DELIVER)) == number
+        # And when it reads, each subscription has every chunk once, in order.
+        client.writer.transport.resume_reading()
+        found: dict[int, list[int]] = {}
+        for _ in range(500):
+            body = await client.next_of(Key.DELIVER)
+            found.setdefault(Delivered.of(body).subscription_id, []).append(first_offset(body))
+        assert found == {number: [0, 1, 2, 3, 4] for number in range(100)}
+
+
+async def test_a_subscriber_at_the_tail_is_not_left_waiting_for_the_offsets_of_a_stream_created_anew(
+    archive: DirectArchive,
+) -> None:
+    options = AloneOptions(poll_s=2.0)
+    async with (
+        await StreamClient.open(archive) as others,
+        running_alone(archive, options=options) as alone,
+        alone.client() as reader,
+    ):
+        await others.create(STREAM)
+        handle = await others.open_stream(STREAM)
+        for _ in range(5):
+            await handle.append([b"old"])
+        assert await reader.code(lambda number: Subscribe(number, 1, STREAM, NEXT, 10, {})) == Code.OK
+        look = alone.parts.host._look
+        looked = asyncio.Event()
+
+        async def looks_again(*asked: Any) -> Any:
+            found = await look(*asked)
+            looked.set()
+            return found
+
+        alone.parts.host._look = looks_again  # type: ignore[method-assign]
+        await looked.wait()
+        # Between two looks.
+        await handle.destroy()
+        await others.create(STREAM)
+        await (await others.open_stream(STREAM)).append([b"new"])
+        assert (await reader.next_of(Key.METADATA_UPDATE)).endswith(STREAM.encode())

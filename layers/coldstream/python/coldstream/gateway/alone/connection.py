@@ -64,6 +64,7 @@ class AloneConnection:
             options,
             parts.permissions,
             parts.figures,
+            parts.sending,
         )
         self._permitted = parts.permissions.current
         self._liveness = Liveness(options.idle_s, options.stuck_s, self._loop.time())

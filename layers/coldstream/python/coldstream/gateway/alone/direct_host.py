@@ -12,7 +12,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from coldstream.errors import (
     ColdstreamError,
@@ -23,22 +22,15 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.gateway.alone.open_direct import Names, OpenDirect
+from coldstream.gateway.alone.snapshots import StreamSnapshots
 from coldstream.manifest.stream import Incarnation
-from coldstream.streams import DirectStream, OpenMode, StreamClient
+from coldstream.streams import DirectStream, StreamClient
 from coldstream.units import Offset
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.25
 _LOOK_S = 1.0
 """How old a snapshot may be that tells where a stream begins and ends."""
-
-_MAX_SNAPSHOTS = 1024
-
-
-@dataclass(slots=True)
-class _Snapshot:
-    handle: DirectStream
-    taken_at: float
 
 
 class DirectHost:
@@ -52,8 +44,7 @@ class DirectHost:
         self._open: dict[Names, OpenDirect] = {}
         self._opening: dict[Names, asyncio.Task[OpenDirect]] = {}
         self._closing: dict[Names, asyncio.Task[None]] = {}
-        self._snapshots: dict[Names, _Snapshot] = {}
-        self._looks: dict[Names, asyncio.Task[DirectStream]] = {}
+        self._snapshots = StreamSnapshots(client)
         self._elsewhere_until: dict[Names, float] = {}
 
     # To append.
@@ -102,7 +93,7 @@ class DirectHost:
             await opened.handle.destroy()
         finally:
             self.release(opened)
-        self._snapshots.pop(opened.names, None)
+        self._snapshots.forget(opened.names)
         self.lose(opened, StreamNotFoundError(f"stream {name!r} in vhost {vhost!r} was deleted"))
 
     def close_idle(self) -> None:
@@ -116,9 +107,10 @@ class DirectHost:
 
     async def close(self) -> None:
         """Close all streams: everything that was appended is in the archive then."""
-        for task in (*self._opening.values(), *self._looks.values()):
+        for task in self._opening.values():
             task.cancel()
-        await _ended((*self._opening.values(), *self._looks.values()))
+        await _ended(self._opening.values())
+        await self._snapshots.close()
         for names in tuple(self._open):
             self._begin_to_close(names)
         await _ended(self._closing.values())
@@ -162,9 +154,7 @@ class DirectHost:
 
     def drop(self, handle: DirectStream) -> None:
         """Use a handle no more that is closed."""
-        for names, snapshot in tuple(self._snapshots.items()):
-            if snapshot.handle is handle:
-                del self._snapshots[names]
+        self._snapshots.drop(handle)
         for opened in tuple(self._open.values()):
             if opened.handle is handle:
                 self.lose(opened, StreamClosedError(str(handle.stream), "is closed"))
@@ -173,36 +163,14 @@ class DirectHost:
         opened = self._open.get(names)
         if opened is not None:
             return opened.handle
-        known = self._snapshots.get(names)
-        if known is not None and time.monotonic() - known.taken_at < within_s:
-            return known.handle
-        # One look for all who wait for it.
-        task = self._looks.get(names)
-        if task is None:
-            task = self._looks[names] = asyncio.create_task(self._take_snapshot(names))
-            task.add_done_callback(lambda done: self._looked(names, done))
-        return await asyncio.shield(task)
-
-    async def _take_snapshot(self, names: Names) -> DirectStream:
-        taken_at = time.monotonic()
-        handle = await self.client.open_stream(names[1], vhost=names[0], mode=OpenMode.SNAPSHOT)
-        self._snapshots.pop(names, None)
-        self._snapshots[names] = _Snapshot(handle, taken_at)
-        while len(self._snapshots) > _MAX_SNAPSHOTS:
-            del self._snapshots[next(iter(self._snapshots))]
-        return handle
-
-    def _looked(self, names: Names, done: asyncio.Task[DirectStream]) -> None:
-        self._looks.pop(names, None)
-        if not done.cancelled() and done.exception() is not None:
-            self._snapshots.pop(names, None)
+        return await self._snapshots.look(names, within_s)
 
     async def _check_owner(self, opened: OpenDirect) -> None:
         if opened.is_lost or time.monotonic() - opened.checked_at < self._poll_s:
             return
         opened.checked_at = time.monotonic()  # one looks for all who wait
         try:
-            snapshot = await self.client.open_stream(opened.names[1], vhost=opened.names[0], mode=OpenMode.SNAPSHOT)
+            snapshot = await self._snapshots.fresh(opened.names)
         except StreamNotFoundError as err:
             self.lose(opened, err)
             raise
@@ -232,7 +200,7 @@ class DirectHost:
         except StreamDeletedError as err:
             raise StreamNotFoundError(str(err)) from err
         opened = self._open[names] = OpenDirect(names, handle)
-        self._snapshots.pop(names, None)
+        self._snapshots.forget(names)
         return opened
 
     def _opened(self, names: Names, done: asyncio.Task[OpenDirect]) -> None:

@@ -70,9 +70,10 @@ class _Failures:
 
 @dataclass(slots=True)
 class _LoginCheck:
-    """A check that waits or is under way, and how many logins wait for it."""
+    """A check that waits or is under way, what its failure counts for, and how many logins wait for it."""
 
     task: asyncio.Task[bool]
+    keys: tuple[tuple[str, ...], ...]
     waiting: int = 0
 
 
@@ -110,7 +111,7 @@ class Logins:
             return False  # directories that a command may ask take it for a login without a name
         # A password itself is not kept in memory.
         mark = hmac.digest(self._secret, f"{len(user)}:{user}{password}".encode(errors="surrogatepass"), "sha256")
-        if self._right.get(mark, 0.0) > self._clock():
+        if self._right.get(mark, 0.0) > self._clock() and self.passwords.knows(user):
             return True  # whoever else is behind this address
         check = self._checking.get(mark)
         if check is None:
@@ -123,8 +124,10 @@ class Logins:
             if busy or len(self._checking) >= MAX_WAITING:
                 raise UnavailableError("too many logins wait to be checked")
             # One check for all who come with it at a time: after a restart, that is every client of a user.
-            task = asyncio.create_task(self._check(mark, tuple(limits), user, password))
-            check = self._checking[mark] = _LoginCheck(task)
+            keys = tuple(limits)
+            check = _LoginCheck(asyncio.create_task(self._check(mark, keys, user, password)), keys)
+            self._checking[mark] = check
+            self._under_way.update(keys)
         check.waiting += 1
         try:
             return await asyncio.shield(check.task)
@@ -132,6 +135,9 @@ class Logins:
             check.waiting -= 1
             if not check.waiting:
                 check.task.cancel()  # they have all left: others need the place
+            if (check.task.done() or not check.waiting) and self._checking.get(mark) is check:
+                del self._checking[mark]
+                self._under_way -= Counter(check.keys)  # which forgets what is 0
 
     def close(self) -> None:
         """End the threads, once what they check is checked."""
@@ -140,13 +146,8 @@ class Logins:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _check(self, mark: bytes, keys: tuple[tuple[str, ...], ...], user: str, password: str) -> bool:
-        self._under_way.update(keys)
-        try:
-            loop = asyncio.get_running_loop()
-            is_right = await loop.run_in_executor(self._executor, self.passwords.check, user, password)
-        finally:
-            del self._checking[mark]
-            self._under_way -= Counter(keys)  # which forgets what is 0
+        loop = asyncio.get_running_loop()
+        is_right = await loop.run_in_executor(self._executor, self.passwords.check, user, password)
         if not is_right:
             for key in keys:
                 self._note_failure(key)

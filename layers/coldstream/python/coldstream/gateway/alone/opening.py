@@ -14,6 +14,7 @@ from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.permissions import READ_ALL, PermissionSource
 from coldstream.gateway.alone.publish_budget import PublishBudget
+from coldstream.gateway.alone.sending_budget import SendingBudget
 from coldstream.gateway.alone.super_streams import SuperStreams
 from coldstream.gateway.alone.watched_file import looking_again
 from coldstream.gateway.figures import GatewayFigures
@@ -56,6 +57,7 @@ async def opened_alone(
                 permissions=permissions,
                 super_streams=SuperStreams(history, options.super_streams),
                 budget=PublishBudget(options.max_pending_total_bytes),
+                sending=SendingBudget(options.max_sending_bytes),
                 figures=figures or GatewayFigures(),
                 options=options,
             )

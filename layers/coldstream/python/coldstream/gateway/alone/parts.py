@@ -12,6 +12,7 @@ from coldstream.gateway.alone.logins import Logins
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.permissions import PermissionSource
 from coldstream.gateway.alone.publish_budget import PublishBudget
+from coldstream.gateway.alone.sending_budget import SendingBudget
 from coldstream.gateway.alone.served_stream import ServedStream
 from coldstream.gateway.alone.super_streams import SuperStreams
 from coldstream.gateway.figures import GatewayFigures
@@ -29,6 +30,7 @@ class AloneParts:
     permissions: PermissionSource
     super_streams: SuperStreams
     budget: PublishBudget
+    sending: SendingBudget
     figures: GatewayFigures
     options: AloneOptions
 

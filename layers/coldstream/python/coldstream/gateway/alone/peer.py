@@ -8,6 +8,7 @@ from typing import Protocol
 from coldstream.gateway.alone.client_side import HoldReason
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.permissions import PermissionSource
+from coldstream.gateway.alone.sending_budget import SendingBudget
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.keys import Key
 from coldstream.gateway.ports import ClientLink
@@ -41,6 +42,7 @@ class AlonePeer:
     options: AloneOptions
     permissions: PermissionSource
     figures: GatewayFigures
+    sending: SendingBudget
     user: str = ""
     vhost: str = ""
     versions: dict[int, int] = field(default_factory=dict)

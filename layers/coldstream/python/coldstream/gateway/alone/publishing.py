@@ -7,10 +7,10 @@ bound is not read from.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from coldstream.errors import ColdstreamError, InvalidInputError, StreamClosedError
+from coldstream.errors import StreamClosedError
+from coldstream.gateway.alone.appending import PublishAppends
 from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.peer import AlonePeer
@@ -18,16 +18,15 @@ from coldstream.gateway.alone.publish_answers import publish_confirm, publish_er
 from coldstream.gateway.alone.publish_bounds import PublishBounds
 from coldstream.gateway.alone.publish_budget import PublishBudget
 from coldstream.gateway.alone.published import PublishedEntry, parse_publish
-from coldstream.gateway.alone.publishers import DeclaredPublisher, DeclaringPublisher, batch_of, cost_bytes
+from coldstream.gateway.alone.publishers import DeclaredPublisher, DeclaringPublisher, cost_bytes
 from coldstream.gateway.alone.refusals import AloneRefusalError
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import DeclarePublisher
 from coldstream.streams.batch import MAX_BATCH_ENTRIES
 from coldstream.streams.publishers import MAX_PUBLISHER_BYTES
-from coldstream.units import MIB, Offset
+from coldstream.units import MIB
 from coldstream.web.access_tokens import Right
 
-_LOG = logging.getLogger(__name__)
 _GATHER_BYTES = MIB
 
 
@@ -45,7 +44,7 @@ class AlonePublishers:
         self._declaring: dict[int, DeclaringPublisher] = {}
         # All that are, also those that were deleted since.
         self._openings: set[DeclaringPublisher] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._appends = PublishAppends(host, self._bounds, self._confirm, self._refuse_batch)
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -97,13 +96,13 @@ class AlonePublishers:
         self._openings.discard(declaring)
         if self._declaring.get(declaring.id) is not declaring:
             # Deleted meanwhile; what came before that is stored all the same.
-            self._append_all(publisher, kept)
+            self._appends.append(publisher, kept)
             self._forget(publisher)
             return
         del self._declaring[declaring.id]
         opened.on_lost.add(publisher.tell_lost)
         self._by_id[declaring.id] = publisher
-        self._append_all(publisher, kept)
+        self._appends.append(publisher, kept)
 
     def give_up(self, declaring: DeclaringPublisher) -> None:
         """End a publisher that could not be declared, and refuse what came for it. Of one that is declared: nothing."""
@@ -130,7 +129,7 @@ class AlonePublishers:
         publisher = self._by_id.pop(publisher_id, None)
         if publisher is None:
             return False
-        self._append_all(publisher, publisher.take_gathered())
+        self._appends.append(publisher, publisher.take_gathered())
         self._forget(publisher)
         return True
 
@@ -169,9 +168,8 @@ class AlonePublishers:
     async def settled(self) -> None:
         """Wait until all that was taken is appended, or has failed."""
         for publisher in self._by_id.values():
-            self._append_all(publisher, publisher.take_gathered())
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+            self._appends.append(publisher, publisher.take_gathered())
+        await self._appends.settled()
 
     def _may_still_write(self, publisher: DeclaredPublisher) -> bool:
         current = self._peer.permissions.current
@@ -182,7 +180,7 @@ class AlonePublishers:
         publisher.permitted = current
         return True
 
-    # Appending.
+    # Appending, and what is said of it.
 
     def _gather(self, publisher: DeclaredPublisher, entries: list[PublishedEntry], size_bytes: int) -> None:
         if publisher.gathered and len(publisher.gathered) + len(entries) > MAX_BATCH_ENTRIES:
@@ -196,66 +194,22 @@ class AlonePublishers:
             publisher.timer = loop.call_later(self._peer.options.gather_s, self._append_gathered, publisher)
 
     def _append_gathered(self, publisher: DeclaredPublisher) -> None:
-        self._append_all(publisher, publisher.take_gathered())
+        self._appends.append(publisher, publisher.take_gathered())
 
-    def _append_all(self, publisher: DeclaredPublisher, entries: list[PublishedEntry]) -> None:
-        while entries:
-            # A frame of Publish may hold more than a batch takes.
-            part, entries = entries[:MAX_BATCH_ENTRIES], entries[MAX_BATCH_ENTRIES:]
-            self._append(publisher, part)
+    def _confirm(self, publisher: DeclaredPublisher, entries: Sequence[PublishedEntry]) -> None:
+        if self._is_told(publisher) and not self._is_closed:
+            self._peer.send(publish_confirm(publisher.id, [one.publishing_id for one in entries]))
 
-    def _append(self, publisher: DeclaredPublisher, entries: list[PublishedEntry]) -> None:
-        # Which of them are new is decided here, in the order in which they came; nothing is awaited before the append.
-        turn, handle, reference = publisher.turn, publisher.opened.handle, publisher.reference
-        new = entries if reference is None else turn.take_new(entries)
-        batch = batch_of(new)
-        appending = turn.appending if reference is not None else None
-        if batch is not None:
-            last = new[-1].publishing_id if reference is not None else None
-            appending = asyncio.create_task(handle.append(batch, publisher=reference, publishing_id=last))
-            if reference is not None:
-                turn.appending = appending
-        task = asyncio.create_task(self._confirm(publisher, entries, appending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _confirm(
-        self, publisher: DeclaredPublisher, entries: list[PublishedEntry], appending: asyncio.Task[Offset | None] | None
-    ) -> None:
-        """Confirm entries once the batch is durable that has the last of them."""
-        opened = publisher.opened
-        try:
-            if appending is not None:
-                await asyncio.shield(appending)
-        except InvalidInputError as err:
-            _LOG.warning("refused a batch", extra={"stream": publisher.stream, "error": str(err)})
-            if self._is_told(publisher):
-                self._refuse(publisher.id, entries, Code.PRECONDITION_FAILED)
-            # What was counted as given is not there: whoever publishes again begins with what is.
-            self._host.lose(opened, err)
-        except ColdstreamError as err:
-            # As when a broker's leader is gone: whether it is stored is unknown, and the client is told that the stream
-            # has moved. Who publishes with a name sends it again, once.
-            self._host.lose(opened, err)
-        except Exception as err:  # noqa: BLE001  a defect of ours: the client must not wait for ever
-            _LOG.exception("an append failed", extra={"stream": publisher.stream})
-            self._host.lose(opened, ColdstreamError(f"{type(err).__name__}: {err}"))
-        else:
-            opened.announce()
-            if self._is_told(publisher) and not self._is_closed:
-                self._peer.send(publish_confirm(publisher.id, [one.publishing_id for one in entries]))
-        finally:
-            if publisher.turn.appending is appending and appending is not None and appending.done():
-                publisher.turn.appending = None
-                opened.drop_idle(publisher.reference, publisher.turn)
-            self._bounds.give(cost_bytes(entries))
+    def _refuse_batch(self, publisher: DeclaredPublisher, entries: Sequence[PublishedEntry]) -> None:
+        if self._is_told(publisher):
+            self._refuse(publisher.id, entries, Code.PRECONDITION_FAILED)
 
     def _is_told(self, publisher: DeclaredPublisher) -> bool:
         """Tell whether an answer to its id is its own: one that was declared since counts its messages anew."""
         now = self._by_id.get(publisher.id) or self._declaring.get(publisher.id)
         return now is None or now is publisher
 
-    def _refuse(self, publisher_id: int, entries: list[PublishedEntry], code: Code) -> None:
+    def _refuse(self, publisher_id: int, entries: Sequence[PublishedEntry], code: Code) -> None:
         if entries and not self._is_closed:
             self._peer.send(publish_error(publisher_id, [one.publishing_id for one in entries], code))
 

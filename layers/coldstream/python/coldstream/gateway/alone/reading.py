@@ -1,7 +1,8 @@
 """The subscriptions of one connection.
 
 A subscription has a task while it is active: it waits for credit, for room in the socket's buffer and for a chunk, in
-this order, so that a client that takes nothing costs no memory and no request. One of a connection sends at a time.
+this order, so that a client that takes nothing costs no memory and no request. One of a connection sends at a time. A
+chunk that cannot be sent for a while is put back.
 """
 
 from __future__ import annotations
@@ -114,11 +115,12 @@ class AloneSubscription:
             source.close()
 
     async def _serve_one(self, source: ChunkSource) -> None:
-        link = self._peer.link
+        link, budget = self._peer.link, self._peer.sending
         await self._credit_there(source)
         if link.is_full:
             await self._wait(link.drained, source)
         await self._lease(source)
+        await budget.room()
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
@@ -129,22 +131,42 @@ class AloneSubscription:
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
             return
-        while not await self._send(chunk, source):
-            await self._lease(source)
+        size_bytes = len(chunk.delivered)
+        if not budget.try_take(size_bytes):
+            source.skip_to(Offset(chunk.chunk_id))  # others were faster
+            return
+        try:
+            if not await self._sent(chunk, source):
+                source.skip_to(Offset(chunk.chunk_id))
+        finally:
+            budget.give(size_bytes)
 
-    async def _send(self, chunk: ServedChunk, source: ChunkSource) -> bool:
+    async def _sent(self, chunk: ServedChunk, source: ChunkSource) -> bool:
+        """Send a chunk once that can be; return False if that takes so long that others should have the memory."""
+        while True:
+            try:
+                async with asyncio.timeout(_REST_S):
+                    while not await self._send(chunk, source.tail):
+                        await self._lease(source)
+                    return True
+            except TimeoutError:
+                source.rest()
+                if self._peer.sending.is_tight:
+                    return False
+
+    async def _send(self, chunk: ServedChunk, tail: Offset) -> bool:
         """Send a chunk in its turn; return False if its lease has become uncertain: others must not wait for that."""
         link, figures = self._peer.link, self._peer.figures
         async with self._turn:
             while link.is_full:
-                await self._wait(link.drained, source)
+                await link.drained()
             if not self.may_send():
                 return False
             # Nothing is awaited from here on: who is stopped has sent all of it, or nothing.
             self._credit -= 1
             if not self._credit:
                 self._has_credit.clear()
-            committed = max(chunk.chunk_id, source.tail - 1)
+            committed = max(chunk.chunk_id, tail - 1)
             head = deliver_head(self._peer.deliver_version, self.id, committed, len(chunk.delivered))
             figures.archive_chunks_total += 1
             figures.archive_bytes_total += len(chunk.delivered)
