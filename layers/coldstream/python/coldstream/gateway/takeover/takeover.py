@@ -101,7 +101,7 @@ class Takeover:
             if isinstance(subscription, FollowedSubscription):
                 if update.is_active:
                     self._updates[update.correlation_id] = subscription
-                subscription.consumer_update(is_active=bool(update.is_active))
+                return subscription.consumer_update(update)
         elif key & ~ANSWER in QUESTIONS:
             return self._side().answer(key, frame)
         return False
