@@ -18,7 +18,7 @@ from coldstream.gateway.history.port import ArchivedHeader, History, StreamBound
 from coldstream.manifest.appending import plan_create
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
-from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
+from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.http import ClosedError
 from coldstream.store.memory.table import MemoryTable
@@ -44,6 +44,17 @@ def test_specs_attach_where_reading_begins(served: ServedHistory) -> None:
         assert await history.attach(*NAMES, AtOffset(Offset(TAIL - 1))) == TAIL - 1
         assert await history.attach(*NAMES, AtOffset(Offset(TAIL))) is None
         assert await history.attach(*NAMES, AtTimestamp(TimestampMs(5001))) == 6 * RECORDS
+        assert await history.attach(*NAMES, AtTimestamp(TimestampMs(10**9))) is None
+
+    served.run(scenario)
+
+
+@pytest.mark.parametrize("spec", [LAST, AtTimestamp(TimestampMs(10**6))], ids=str)
+def test_what_was_archived_a_moment_ago_is_attached_to(served: ServedHistory, spec: OffsetSpec) -> None:
+    async def scenario(history: History) -> None:
+        assert (await history.bounds(*NAMES)) == StreamBounds(STREAM.incarnation, Offset(0), Offset(TAIL))
+        served.archive.add(TAIL, steady(RECORDS, 10**6))
+        assert await history.attach(*NAMES, spec) == TAIL
         assert await history.attach(*NAMES, AtTimestamp(TimestampMs(10**9))) is None
 
     served.run(scenario)

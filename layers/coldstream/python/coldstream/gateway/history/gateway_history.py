@@ -97,7 +97,10 @@ class GatewayHistory:
         return None if found is None else found.bounds
 
     async def attach(self, vhost: str, stream: str, spec: OffsetSpec) -> Offset | None:
-        """Find where a spec attaches. Cost: that of `bounds`; for `last` and timestamps that of `scan.offset_of`."""
+        """Find where a spec attaches.
+
+        Cost: that of `bounds`; for `last` and timestamps that of `scan.offset_of`, and past the tail a GetItem more.
+        """
         if spec == NEXT:
             return None
         found = await self._counted(self._known.get((vhost, stream)))
@@ -112,7 +115,11 @@ class GatewayHistory:
             offset = await self._counted(self._questions(offset_of, self._table, self._objects, found.stream, spec))
         except StreamNotFoundError:
             return None
-        return offset if offset < bounds.tail else None
+        if offset >= bounds.tail:
+            # Past what was known: either the tail, or a chunk that was archived since.
+            now = await self._counted(self._known.get((vhost, stream), fresh=True))
+            bounds = None if now is None or now.stream != found.stream else now.bounds
+        return offset if bounds is not None and offset < bounds.tail else None
 
     async def header_at(self, vhost: str, stream: str, offset: Offset) -> ArchivedHeader | None:
         """Return the header of the chunk that holds an offset. Cost: one Query, and one GET of about a MiB."""

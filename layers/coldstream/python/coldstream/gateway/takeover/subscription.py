@@ -267,18 +267,22 @@ class FollowedSubscription:
         elif self.is_single_active:
             self._attach()
             self.flow.rest()
+        else:
+            self.flow.replenish()  # what the client has given since it subscribed
 
     def _attach(self) -> None:
         flow, start = self.flow, self._start
         self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
+            self._settler.attached = start.end
             if start.witness is not None:
                 self._server.committed = Offset(start.witness.header.chunk_id)
             flow.begin(start.start)
             flow.is_attached = True
         else:
             self._settler.time = start.time
+            self._settler.attached = Offset(0)
             flow.begin(start.expected)
             flow.attach_live()
 
