@@ -224,7 +224,8 @@ class FakeStreamBroker:
                 self._query(QueryOffset.from_body(body))
             case Key.STORE_OFFSET:
                 store = StoreOffset.from_body(body)
-                self.logs[store.stream].offsets[store.reference] = store.offset
+                if store.stream not in self.refused:
+                    self.logs[store.stream].offsets[store.reference] = store.offset
             case Key.RESOLVE_OFFSET_SPEC:
                 self._resolve(ResolveOffsetSpec.from_body(body))
             case _ if key == ANSWER | Key.CONSUMER_UPDATE:
@@ -288,8 +289,9 @@ class FakeStreamBroker:
         self._send(StreamStatsAnswer(request.correlation_id, Code.OK, figures).to_bytes())
 
     def _query(self, request: QueryOffset) -> None:
+        self.requests.append(request)
         found = self.logs[request.stream].offsets.get(request.reference)
-        code = Code.NO_OFFSET if found is None else Code.OK
+        code = self.refused.get(request.stream, Code.NO_OFFSET if found is None else Code.OK)
         self._send(OffsetAnswer(request.correlation_id, code, found or 0).to_bytes())
 
     def _resolve(self, request: ResolveOffsetSpec) -> None:

@@ -208,6 +208,7 @@ class Takeover:
                 receiver.end()
             self._ids.release(number)
         elif isinstance(receiver, FollowedSubscription):
+            self._side().readable(receiver.stream)
             receiver.confirmed()
 
     def _stream_gone(self, stream: str) -> None:
