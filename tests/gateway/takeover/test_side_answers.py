@@ -10,7 +10,7 @@ import pytest
 from coldstream.errors import UnavailableError
 from coldstream.gateway.frames.answers import OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
 from coldstream.gateway.frames.frame import StreamFrame
-from coldstream.gateway.frames.keys import ANSWER, Code, Key
+from coldstream.gateway.frames.keys import ANSWER, Code
 from coldstream.gateway.frames.requests import QueryOffset, ResolveOffsetSpec, StoreOffset, StreamStats
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.units import Offset, TimestampMs

@@ -16,7 +16,7 @@ from coldstream.gateway.history.heap import HeapTrimmer
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
 from coldstream.gateway.history.reading import PlannedReading, ReadingParts
-from coldstream.gateway.history.stored_offsets import read_offset
+from coldstream.gateway.history.stored_offsets import find_offset
 from coldstream.manifest.shard_map import MAP_EVERY_S, ShardMap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -141,12 +141,12 @@ class GatewayHistory:
         return reading
 
     async def stored_offset(self, vhost: str, stream: str, reference: str) -> Offset | None:
-        """Return what is noted here, or else in the table. Cost: one GetItem, and that of `bounds`."""
+        """Return what is noted here, or else in the table. Cost: that of `find_offset`, and of `bounds`."""
         noted = self._notes.noted((vhost, stream, reference))
-        incarnation = await self._incarnation(vhost, stream) if noted is None else None
-        if incarnation is None:
+        known = await self._counted(self._known.get((vhost, stream))) if noted is None else None
+        if known is None:
             return noted
-        found = await self._counted(self._lookups(read_offset, self._table, incarnation, reference))
+        found = await self._counted(self._lookups(find_offset, self._table, known.stream, reference))
         return None if found is None else found.offset
 
     def note_offset(self, vhost: str, stream: str, reference: str, offset: Offset) -> None:

@@ -134,6 +134,12 @@ class FollowedSubscription:
         if self.stage is SubscriptionStage.DECIDING:
             self._subscribe(None, 0)
 
+    def withdraw(self) -> list[bytes]:
+        """End it before the broker has heard of it. Return the Subscribe frames that are held."""
+        self._stop()
+        self.stage = SubscriptionStage.ENDED
+        return [self._frame, *self.postponed]
+
     def credit(self, credit: int) -> bool:
         """Take the client's credits; False if the frame is to be passed on as it is."""
         ledger, flow = self.flow.ledger, self.flow
@@ -213,6 +219,7 @@ class FollowedSubscription:
             start = await self._parts.planner.plan(self.stream, self.request.spec)
         except (BrokerRefusedError, StreamNotFoundError):
             start = BrokerStart()  # the broker tells the client so itself
+        await self._parts.ids.take_back(self.flow.number)
         self._subscribe_from(start)
 
     async def _decide_update(self, update: ConsumerUpdateAnswer) -> None:
