@@ -43,7 +43,7 @@ emulators: .venv-localstack/.ready  ## Install LocalStack into .venv-localstack,
 stream-client: java  ## Fetch RabbitMQ's stream client for Java, whose producers tests use
 	@scripts/stream-client/fetch
 
-gateway-clients: stream-client  ## Build the stock clients for Go and Rust, and their own tests, that the gateway is held against
+gateway-clients: stream-client  ## Build or fetch the stock clients for Go, Rust and JavaScript, and their own tests, that the gateway is held against
 	@scripts/gateway-clients/build
 
 history-checker:  ## Build the checker of histories, which is Porcupine, with Go

@@ -12,6 +12,8 @@ from coldstream.format.chunk import Chunk
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
 from coldstream.gateway.gap_rules import GapAction, GapRules
+from coldstream.gateway.history.memory import MemoryHistory
+from coldstream.gateway.history.port import ArchivedHeader
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.units import Offset
@@ -151,6 +153,24 @@ def test_a_history_that_cannot_be_asked_is_an_error_and_never_left_out(error: Un
         await rig.run()
         assert rig.client.codes[again] == Code.OK
         assert rig.client.chunks[1] == user_chunks(CHUNKS)
+
+    run(scenario)
+
+
+def test_a_last_chunk_that_cannot_be_read_is_an_error_since_nothing_would_be_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(rig: TakeoverRig) -> None:
+        with_stream(rig)
+
+        async def gone(vhost: str, stream: str, offset: Offset) -> ArchivedHeader | None:
+            return None if offset >= 150 else await MemoryHistory.header_at(rig.history, vhost, stream, offset)
+
+        monkeypatch.setattr(rig.history, "header_at", gone)
+        number = rig.subscribe(1, "s", FIRST)
+        await rig.run()
+        assert rig.client.codes == {number: Code.STREAM_NOT_AVAILABLE}
+        assert not rig.client.chunks[1]
 
     run(scenario)
 

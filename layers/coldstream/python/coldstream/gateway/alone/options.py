@@ -21,7 +21,7 @@ class AloneOptions:
     A login comes within `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after
     `idle_s`. A question to the archive is given up after `request_within_s`. A connection that has `max_pending_bytes`
     published and not confirmed is not read from, and so is every one that publishes while all together have
-    `max_pending_total_bytes`.
+    `max_pending_total_bytes`. No chunk is taken from the archive while `max_sending_bytes` are taken and not sent.
 
     With `creates_streams`, Create makes a direct stream. One that nobody has published to for `close_after_s` is
     closed. A stream that another process took over is left to it for `takeover_pause_s`. Messages of a publisher that
@@ -45,6 +45,7 @@ class AloneOptions:
     max_connections: int = 10_000
     max_pending_bytes: int = 8 * MIB
     max_pending_total_bytes: int = 256 * MIB
+    max_sending_bytes: int = 64 * MIB
     creates_streams: bool = False
     close_after_s: float = 300.0
     takeover_pause_s: float = 5.0
@@ -69,6 +70,7 @@ class AloneOptions:
         for name in (
             *positive,
             "max_pending_total_bytes",
+            "max_sending_bytes",
             "close_after_s",
             "turns_every_s",
             "poll_s",

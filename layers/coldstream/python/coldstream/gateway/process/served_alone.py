@@ -11,7 +11,8 @@ from coldstream.gateway.alone.opening import opened_alone
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.password_command import PasswordCommand
 from coldstream.gateway.alone.password_file import PasswordFile
-from coldstream.gateway.alone.permissions import ALL, READ_ALL, StreamPermissions
+from coldstream.gateway.alone.permission_file import PermissionFile
+from coldstream.gateway.alone.permissions import ALL, READ_ALL, PermissionSource
 from coldstream.gateway.alone.server import AloneServer
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
@@ -69,10 +70,10 @@ def _passwords(alone: AloneSide) -> PasswordCheck:
         return PasswordCommand(alone.auth_command) if alone.users is None else PasswordFile(alone.users)
 
 
-def _permissions(alone: AloneSide) -> StreamPermissions:
+def _permissions(alone: AloneSide) -> PermissionSource:
     if alone.permissions is not None:
         with _said_of("--permissions"):
-            return StreamPermissions.read(alone.permissions)
+            return PermissionFile(alone.permissions)
     return ALL if alone.is_creating else READ_ALL
 
 

@@ -55,7 +55,7 @@ class ArchiveServer:
                 try:
                     await self._read(incarnation, end, version)
                 except GapError as err:
-                    self.skip(err)
+                    self.skip(err, end)
                 except UnavailableError as err:
                     if not err.retryable:
                         raise
@@ -76,13 +76,14 @@ class ArchiveServer:
         flow, begin = self._flow, self._begin
         return ColdRow(flow.client.peer, self._vhost, flow.stream, begin, max(0, self._end - begin))
 
-    def skip(self, gap: GapError) -> None:
-        """Go on after a gap. Raises it if gaps are errors."""
+    def skip(self, gap: GapError, end: Offset) -> None:
+        """Go on after a gap, at `end` at the latest, from where the broker goes on. Raises it if gaps are errors."""
         self._figures.gaps_total[self._on_gap.value] += 1
         if self._on_gap is GapAction.ERROR:
             raise gap
-        log.warning("subscription %d goes on at offset %d: %s", self._flow.number, gap.next_offset, gap)
-        self._flow.move(Offset(max(gap.next_offset, self._begin)))
+        next_offset = Offset(max(self._begin, min(gap.next_offset, end)))
+        log.warning("subscription %d goes on at offset %d: %s", self._flow.number, next_offset, gap)
+        self._flow.move(next_offset)
 
     async def ready(self) -> None:
         """Wait until the client may be sent a chunk, and takes it. Raises ClosedLinkError if it goes."""
