@@ -119,6 +119,18 @@ def test_a_gateway_whose_only_process_hangs_is_not_ready() -> None:
         assert problem.startswith("no process serves: process 0 silent for ")
 
 
+def test_a_child_that_took_long_to_start_serves_from_its_first_word_on() -> None:
+    supervisor = Supervisor(OPTIONS, start=start_word_child)
+    with turning(supervisor) as turn_until, GatewayAdmin(supervisor, None, HostPort("127.0.0.1", 0)) as admin:
+        supervisor._start_due(time.monotonic())
+        (child,) = supervisor.children()
+        child.reported_at -= QUIET_S
+        while not child.is_listening:
+            turn_until(lambda: select.select([child], [], [], 0)[0])
+            child.hear()
+        assert admin.status().is_ready
+
+
 def test_nobody_is_killed_for_the_time_in_which_everything_was_stopped() -> None:
     supervisor = Supervisor(OPTIONS, start=start_word_child)
     with turning(supervisor) as turn_until:

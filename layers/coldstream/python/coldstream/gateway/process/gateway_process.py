@@ -61,6 +61,7 @@ class GatewayProcess:
             return False
         if not body:
             return False
+        self.reported_at = time.monotonic()  # whatever it says, it lives
         try:
             message = ChildMessage.from_bytes(body)
         except (ValueError, TypeError, LookupError, AttributeError) as err:
@@ -70,7 +71,6 @@ class GatewayProcess:
         self.failed = message.failed or self.failed
         if message.report is not None:
             self.report = message.report
-            self.reported_at = time.monotonic()
         if self.is_listening and self._is_reload_due:
             self._is_reload_due = False
             self.signal(signal.SIGHUP)
@@ -84,7 +84,6 @@ class GatewayProcess:
             self._is_reload_due = True
 
     def _wonder(self, err: Exception) -> None:
-        self.reported_at = time.monotonic()  # it lives
         if self._is_understood:
             _LOG.error(
                 "what a process says is not understood: if the program was replaced, start the gateway again",
