@@ -157,6 +157,18 @@ def test_a_broker_at_the_address_where_it_listens_itself_is_refused(cli: Cli) ->
     assert f"--broker: localhost:{port} is where this gateway listens" in done.err
 
 
+def test_clients_that_are_told_the_brokers_own_address_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    one, two, other = (HostPort(host, 5552) for host in ("rabbit-1", "rabbit-2", "streams"))
+    broker = BrokerSide((one, two))
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, advertise=other), broker)
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, nodes=(NodeAddress(one, other),)), broker)
+    assert caplog.records == []
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, advertise=two), broker)
+    nodes = (NodeAddress(one, other), NodeAddress(two, two))
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, nodes=nodes), broker)
+    assert [record.__dict__["address"] for record in caplog.records] == [str(two)] * 2
+
+
 def test_what_nobody_can_read_is_no_reason_not_to_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
         monkeypatch.setattr("sys.stdout", full)

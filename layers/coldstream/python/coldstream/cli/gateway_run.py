@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, suppress
 
 import typer
@@ -9,9 +10,11 @@ import typer
 from coldstream.gateway.process.admin import GatewayAdmin
 from coldstream.gateway.process.broker_probe import BrokerProbe
 from coldstream.gateway.process.listening import check_no_loop
-from coldstream.gateway.process.options import GatewayOptions
+from coldstream.gateway.process.options import BrokerSide, GatewayOptions
 from coldstream.gateway.process.supervisor import Supervisor
 from coldstream.web.json_log import log_as_json
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_gateway(options: GatewayOptions) -> None:
@@ -19,6 +22,7 @@ def run_gateway(options: GatewayOptions) -> None:
     log_as_json(options.log_level)
     if options.broker is not None:
         check_no_loop(options.listen, options.broker.addresses)
+        _warn_of_same_addresses(options, options.broker)
     with ExitStack() as stack:
         probe = None if options.broker is None else BrokerProbe(options.broker)
         supervisor = Supervisor(options, on_ready=lambda at: _say(f"listening at {at}"))
@@ -29,6 +33,17 @@ def run_gateway(options: GatewayOptions) -> None:
             probe.start()
             stack.callback(probe.stop)
         supervisor.run()
+
+
+def _warn_of_same_addresses(options: GatewayOptions, broker: BrokerSide) -> None:
+    # No error: a name may lead clients to a balancer and the gateway to the broker.
+    same = {node.gateway for node in options.nodes if node.gateway == node.broker}
+    if options.advertise in broker.addresses:
+        same.add(options.advertise)
+    for address in sorted(same):
+        _LOG.warning(
+            "clients are told the broker's own address: do they come here by it?", extra={"address": str(address)}
+        )
 
 
 def _say(text: str) -> None:
