@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from coldstream.errors import ColdstreamError, GapError, UnavailableError
-from coldstream.gateway.alone.options import GapRule
 from coldstream.gateway.alone.peer import AlonePeer
 from coldstream.gateway.alone.served_stream import ChunkSource, ServedChunk, ServedStream
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.units import Offset
 
@@ -124,9 +124,9 @@ class AloneSubscription:
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
-            rule = self._peer.options.gap_rule_of(self.stream.name)
-            self._peer.figures.gaps_total[rule.value] += 1
-            if rule is GapRule.ERROR:
+            action = self._peer.options.gaps.action(self.stream.name)
+            self._peer.figures.gaps_total[action.value] += 1
+            if action is GapAction.ERROR:
                 raise
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
