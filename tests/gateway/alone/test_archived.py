@@ -34,7 +34,7 @@ from coldstream.gateway.gap_rules import GapAction, GapRules
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.store.keys import Keys
 from coldstream.streams import DirectArchive
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from tests.support.alone import Delivered, RawClient, RunningAlone, running_alone
 from tests.support.archive import ChunkArchive, Spec
 from tests.support.http_archive import HttpObjects, object_server
@@ -93,6 +93,8 @@ async def nothing_comes(client: RawClient) -> None:
         (AtOffset(Offset(21)), 21),
         (AtTimestamp(TimestampMs(2500)), 15),
         (AtTimestamp(TimestampMs(0)), 0),
+        (AtTimestamp(TimestampMs(-1)), 0),
+        (AtTimestamp(TimestampMs(-(1 << 63))), 0),
         (LAST, 36),
     ],
 )
@@ -106,7 +108,16 @@ async def test_each_spec_attaches_where_the_broker_would_and_chunks_are_byte_for
         await nothing_comes(client)
 
 
-@pytest.mark.parametrize("spec", [NEXT, AtOffset(Offset(1_000_000)), AtTimestamp(TimestampMs(99_000))])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        NEXT,
+        AtOffset(Offset(1_000_000)),
+        AtOffset(Offset(MAX_OFFSET)),
+        AtTimestamp(TimestampMs(99_000)),
+        AtTimestamp(TimestampMs((1 << 63) - 1)),
+    ],
+)
 async def test_what_is_archived_later_is_followed_from_the_tail(
     alone: RunningAlone, chunks: ChunkArchive, spec: OffsetSpec
 ) -> None:
