@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.gateway.alone.options import AloneOptions, GapRule
+from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.frames.answers import (
     CreditAnswer,
     MetadataAnswer,
@@ -30,6 +30,7 @@ from coldstream.gateway.frames.requests import (
     Subscribe,
     Unsubscribe,
 )
+from coldstream.gateway.gap_rules import GapAction, GapRules
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.store.keys import Keys
 from coldstream.streams import DirectArchive
@@ -203,7 +204,7 @@ async def test_a_gap_ends_the_subscription_with_an_error_or_is_skipped_as_config
         body = await client.next_of(Key.METADATA_UPDATE)
         assert body[4:] == int(Code.STREAM_NOT_AVAILABLE).to_bytes(2) + b"\0\x06orders"
         assert await client.code(lambda number: Unsubscribe(number, 1)) == Code.SUBSCRIPTION_DOES_NOT_EXIST
-    options = AloneOptions(poll_s=0.2, on_gap=GapRule.SKIP)
+    options = AloneOptions(poll_s=0.2, gaps=GapRules(otherwise=GapAction.SKIP))
     async with running_alone(archive, options=options) as running, running.client() as client:
         assert await subscribe(client, FIRST) == Code.OK
         assert await delivered(client, 9) == expected(chunks)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from coldstream.errors import ColdstreamError
 from coldstream.gateway.alone.client_side import FrameBody
-from coldstream.gateway.alone.consumer_turns import TurnSeat
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.peer import AlonePeer
-from coldstream.gateway.alone.questions import AloneQuestions, AloneRefusalError
+from coldstream.gateway.alone.questions import AloneQuestions
 from coldstream.gateway.alone.reading import AloneSubscription
+from coldstream.gateway.alone.refusals import AloneRefusalError
+from coldstream.gateway.alone.turn_seat import TurnSeat
 from coldstream.gateway.alone.turns import TurnName
 from coldstream.gateway.frames.answers import ConsumerUpdate, CreditAnswer, plain_answer
 from coldstream.gateway.frames.keys import Code, Key
@@ -56,6 +57,12 @@ class AloneConsumers:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams of the subscriptions."""
+        held = self._by_id.values()
+        return frozenset(one.subscription.stream.name for one in held if one.subscription is not None)
 
     def reserve(self, asked: Subscribe) -> HeldSubscription:
         """Take the id, so that an Unsubscribe and a Credit find it from here on. Raises AloneRefusalError."""

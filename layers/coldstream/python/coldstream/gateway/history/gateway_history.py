@@ -142,7 +142,7 @@ class GatewayHistory:
 
     async def stored_offset(self, vhost: str, stream: str, reference: str) -> Offset | None:
         """Return what is noted here, or else in the table. Cost: that of `find_offset`, and of `bounds`."""
-        noted = self._notes.noted((vhost, stream, reference))
+        noted = self._notes.noted((vhost, stream, reference), self._last_known(vhost, stream))
         known = await self._counted(self._known.get((vhost, stream))) if noted is None else None
         if known is None:
             return noted
@@ -151,7 +151,7 @@ class GatewayHistory:
 
     def note_offset(self, vhost: str, stream: str, reference: str, offset: Offset) -> None:
         """Note an offset. Cost: one PUT every five seconds for a reference that goes on."""
-        self._notes.note((vhost, stream, reference), offset)
+        self._notes.note((vhost, stream, reference), offset, self._last_known(vhost, stream))
 
     async def streams(self, vhost: str) -> tuple[str, ...]:
         """Return the names. Cost, every ten seconds: a Query every 500 streams, a BatchGetItem every 100."""
@@ -194,6 +194,10 @@ class GatewayHistory:
 
     async def _find_map(self, key: tuple[str, str]) -> ShardMap | None:
         return await self._lookups(find_map, self._table, *key)
+
+    def _last_known(self, vhost: str, stream: str) -> Incarnation | None:
+        found = self._known.peek((vhost, stream))
+        return None if found is None else found.stream.incarnation
 
     async def _incarnation(self, vhost: str, stream: str) -> Incarnation | None:
         found = await self._counted(self._known.get((vhost, stream)))

@@ -43,6 +43,17 @@ class ServerCertificate:
             raise InvalidSettingError("--certificate", f"{files[0]}, {files[1]}: {err}") from err
 
 
+def renewed_broker_context(broker: BrokerSide) -> ssl.SSLContext | None:
+    """Read the authorities again; None if they are wrong: those before stay, and the log says so."""
+    try:
+        tls = broker_context(broker)
+    except InvalidSettingError as err:
+        _LOG.error("the broker's authorities cannot be read again; those before stay", extra={"reason": str(err)})
+        return None
+    _LOG.info("the broker's authorities were read again")
+    return tls
+
+
 def broker_context(broker: BrokerSide) -> ssl.SSLContext:
     """Return what connections to the broker are wrapped by; its certificate and name are checked.
 
