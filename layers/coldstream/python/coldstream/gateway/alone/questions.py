@@ -86,9 +86,9 @@ _EMPTY: Final[Mapping[int, Callable[[int, Code], bytes]]] = {
     Key.ROUTE: lambda asked, code: RouteAnswer(asked, code, ()).to_bytes(),
     Key.PARTITIONS: lambda asked, code: PartitionsAnswer(asked, code, ()).to_bytes(),
     Key.STREAM_STATS: lambda asked, code: StreamStatsAnswer(asked, code, ()).to_bytes(),
-    Key.RESOLVE_OFFSET_SPEC: lambda asked, code: ResolveOffsetSpecAnswer(asked, code, None).to_bytes(),
+    Key.RESOLVE_OFFSET_SPEC: lambda asked, code: ResolveOffsetSpecAnswer(asked, code, AtOffset(Offset(0))).to_bytes(),
 }
-"""Answers that have their fields also if they refuse, empty, as a broker's have."""
+"""Answers that have their fields also if they refuse, as a broker's have: empty, and 0."""
 
 
 def refusal_of(key: int, correlation_id: int, code: Code) -> bytes:
@@ -217,8 +217,9 @@ class AloneQuestions:
         """Return the figures of a stream."""
         asked = StreamStats.from_body(body)
         found = await (await self.readable(asked.stream)).figures()
-        numbers = (-1, -1, -1) if found.is_empty else (found.first_offset, found.last_chunk_id, found.tail - 1)
-        names = ("first_chunk_id", "committed_chunk_id", "committed_offset")
+        last = found.last_chunk_id
+        numbers = (-1, -1, -1, -1) if found.is_empty else (found.first_offset, last, last, found.tail - 1)
+        names = ("first_chunk_id", "last_chunk_id", "committed_chunk_id", "committed_offset")
         figures = tuple(zip(names, map(int, numbers), strict=True))
         self._peer.send(StreamStatsAnswer(asked.correlation_id, Code.OK, figures).to_bytes())
 
