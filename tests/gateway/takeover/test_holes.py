@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from coldstream.gateway.frames.keys import Code
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.gap_rules import GapAction, GapRules
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, NEXT
 from tests.support.fake_stream_broker import FakeLog
 from tests.support.made_chunks import made_chunk, made_chunks
@@ -17,8 +18,8 @@ from tests.support.takeover_rig import TakeoverRig, user_chunks
 CHUNKS = made_chunks(20)
 
 
-def options(policy: GapPolicy) -> TakeoverOptions:
-    return TakeoverOptions(policy, archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
+def options(policy: GapAction) -> TakeoverOptions:
+    return TakeoverOptions(GapRules(otherwise=policy), archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
 
 
 def with_stream(rig: TakeoverRig, *, archived: int = 16, left: int = 4) -> FakeLog:
@@ -34,7 +35,7 @@ def with_stream(rig: TakeoverRig, *, archived: int = 16, left: int = 4) -> FakeL
 
 
 def run(
-    scenario: Callable[[TakeoverRig], Awaitable[None]], policy: GapPolicy = GapPolicy.ERROR, version: int = 1
+    scenario: Callable[[TakeoverRig], Awaitable[None]], policy: GapAction = GapAction.ERROR, version: int = 1
 ) -> None:
     async def play() -> None:
         rig = TakeoverRig(options=options(policy), version=version)
@@ -46,9 +47,9 @@ def run(
     asyncio.run(play())
 
 
-@pytest.mark.parametrize("policy", GapPolicy)
+@pytest.mark.parametrize("policy", GapAction)
 def test_an_archive_that_ends_sooner_than_it_did_leaves_a_gap_even_if_the_broker_has_what_is_missing(
-    policy: GapPolicy,
+    policy: GapAction,
 ) -> None:
     """The broker reads from the archive's former end on, so it never sends what lies before."""
 
@@ -62,7 +63,7 @@ def test_an_archive_that_ends_sooner_than_it_did_leaves_a_gap_even_if_the_broker
         archive.flows.set()
         await rig.run(seconds=0.3)
         assert rig.figures.gaps_total == {policy.value: 1}
-        if policy is GapPolicy.ERROR:
+        if policy is GapAction.ERROR:
             assert rig.client.chunks[1] == user_chunks(CHUNKS[:14])
             assert rig.client.gone == ["s"]
         else:
@@ -102,7 +103,7 @@ def test_a_gap_is_skipped_no_further_than_to_what_the_broker_has() -> None:
         assert rig.client.chunks[1] == user_chunks(CHUNKS[:10] + CHUNKS[12:])
         assert rig.figures.gaps_total == {"skip": 1}
 
-    run(scenario, GapPolicy.SKIP)
+    run(scenario, GapAction.SKIP)
 
 
 def test_credits_that_come_before_the_answer_count_if_the_subscription_has_none() -> None:
