@@ -12,8 +12,17 @@ from coldstream.errors import InvalidInputError
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.entry import SubBatch, iter_entries
 from coldstream.gateway.alone.options import AloneOptions
+from coldstream.gateway.frames.answers import SequenceAnswer
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
-from coldstream.gateway.frames.requests import Create, DeclarePublisher, Delete, DeletePublisher, Metadata, Subscribe
+from coldstream.gateway.frames.requests import (
+    Create,
+    DeclarePublisher,
+    Delete,
+    DeletePublisher,
+    Metadata,
+    QueryPublisherSequence,
+    Subscribe,
+)
 from coldstream.manifest.spec import FIRST
 from coldstream.streams import OpenMode
 from coldstream.units import Offset
@@ -218,3 +227,33 @@ async def test_deleted_and_created_again_while_it_is_published_to(alone: Running
         assert confirmed(await client.next_of(Key.PUBLISH_CONFIRM)) == (1, [1])
         (opened,) = alone.parts.host._open.values()
         assert opened.handle.confirmed == 1
+
+
+async def test_a_process_that_had_the_stream_before_another_knows_what_was_published_there(
+    stores: InterposedArchive,
+) -> None:
+    async def sequence(client: RawClient) -> int:
+        found = await client.ask(lambda number: QueryPublisherSequence(number, "till", STREAM), SequenceAnswer)
+        assert isinstance(found, SequenceAnswer)
+        return found.sequence
+
+    async with running_alone(stores.archive) as one, running_alone(stores.archive) as two:
+        async with one.client() as client:
+            assert await client.code(lambda number: Create(number, STREAM, {})) == Code.OK
+            assert await declare(client, "till") == Code.OK
+            client.send(publish(1, (4, b"four")))
+            assert confirmed(await client.next_of(Key.PUBLISH_CONFIRM)) == (1, [4])
+        async with two.client() as client:
+            assert await declare(client, "till") == Code.OK
+            client.send(publish(1, (64, b"sixty-four")))
+            assert confirmed(await client.next_of(Key.PUBLISH_CONFIRM)) == (1, [64])
+        # The first one has the stream open still. A client that goes on after 4 would have its messages left out.
+        async with one.client() as client:
+            assert await sequence(client) == 64
+        async with two.client() as client:
+            assert await declare(client, "till") == Code.OK
+            client.send(publish(1, (64, b"sixty-four"), (65, b"sixty-five")))
+            assert confirmed(await client.next_of(Key.PUBLISH_CONFIRM)) == (1, [64, 65])
+        async with one.client() as client:
+            assert await declare(client, "till") == Code.OK
+            assert await sequence(client) == 65

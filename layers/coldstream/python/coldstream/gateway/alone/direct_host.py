@@ -59,9 +59,18 @@ class DirectHost:
             found = self._open.get(names)
             if found is None:
                 found = await self._shared_opening(names)
+            elif not found.handle.is_sealed:
+                await self._check_still_ours(found)
             if not found.is_lost:
                 found.publishers += 1
                 return found
+
+    async def _check_still_ours(self, opened: OpenDirect) -> None:
+        """See whether others have opened a stream that has been open here: else its publishers' last ids are old."""
+        try:
+            await opened.handle.check_owner()
+        except StreamClosedError as err:
+            self.lose(opened, err)
 
     def release(self, opened: OpenDirect) -> None:
         """End the use by a publisher."""
