@@ -23,7 +23,7 @@ from typing import cast
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.child import run_child
+from coldstream.gateway.process.child import end_process, run_child
 from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import listen_at
 from coldstream.gateway.process.options import GatewayOptions
@@ -125,4 +125,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coldstream.format.chunk import Chunk
 from coldstream.gateway.frames.requests import Subscribe
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.gap_rules import GapAction, GapRules
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.questions import EVERY_CHUNK
 from coldstream.manifest.spec import AtOffset
 from tests.support.fake_stream_broker import FakeLog, delivered
@@ -21,7 +22,11 @@ class HolesExplorer(TakeoverExplorer):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         options = TakeoverOptions(
-            GapPolicy.SKIP, archive_wait_s=0, archive_poll_s=0, question_s=1000, max_upstream_credits=LIMIT
+            GapRules(otherwise=GapAction.SKIP),
+            archive_wait_s=0,
+            archive_poll_s=0,
+            question_s=1000,
+            max_upstream_credits=LIMIT,
         )
         log = self.log
         self.rig = TakeoverRig(has_stats=self.rig.broker.has_stats, version=self.rig.broker.version, options=options)

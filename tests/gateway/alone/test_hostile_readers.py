@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -333,3 +334,17 @@ async def test_a_subscriber_at_the_tail_is_not_left_waiting_for_the_offsets_of_a
         await others.create(STREAM)
         await (await others.open_stream(STREAM)).append([b"new"])
         assert (await reader.next_of(Key.METADATA_UPDATE)).endswith(STREAM.encode())
+
+
+async def test_who_is_refused_again_and_again_fills_no_log(
+    archive: DirectArchive, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running_alone(archive) as alone, alone.client() as client:
+        for number in range(1000):
+            client.send(StreamStats(number, "none").to_bytes(), Subscribe(number, 1, "", FIRST, 1, {}).to_bytes())
+            client.send(StoreOffset("x" * 300, STREAM, number).to_bytes())
+        for _ in range(1000):
+            await client.next_of(Key.STREAM_STATS | ANSWER)
+    refused = [one for one in caplog.records if "refused" in one.getMessage() or "not stored" in one.getMessage()]
+    assert len(refused) < 110

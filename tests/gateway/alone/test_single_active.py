@@ -197,3 +197,21 @@ async def test_an_item_that_makes_no_sense_stops_the_turns_of_no_other_name(arch
         assert await subscribe(a, number=1, name="broken") == Code.OK
         assert await subscribe(a, number=2, name="fine") == Code.OK
         assert (await told(a)).subscription_id == 2
+
+
+async def test_an_answer_that_comes_after_the_turn_was_over_says_nothing_of_the_next_one(
+    archive: DirectArchive,
+) -> None:
+    async with a_server(archive) as one, one.client() as a:
+        await subscribe(a)
+        late = await told(a)
+        (seat,) = one.parts.turns._seats
+        one.parts.turns._stop(seat)
+        over = await told(a)
+        assert over.is_active == 0
+        answer(a, over)
+        again = await told(a)
+        assert again.is_active == 1
+        answer(a, late, FIRST)  # found out before others had read on
+        answer(a, again, AtOffset(Offset(7)))
+        assert await first_chunk(a) == 5

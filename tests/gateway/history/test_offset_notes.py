@@ -197,3 +197,21 @@ def test_however_many_come_one_by_one_all_are_looked_through_a_few_times_a_secon
 
     table = run(scenario, write_every_s=3600)
     assert stored(table, "app-299") == 299
+
+
+def test_an_offset_is_written_beside_the_incarnation_that_it_is_one_of() -> None:
+    before = Incarnation("__orders_1663700000000000000")
+
+    async def scenario(notes: OffsetNotes, table: SlowTable) -> None:
+        notes.note(KEY, Offset(1_000_000), before)
+        assert notes.noted(KEY, before) == 1_000_000
+        assert notes.noted(KEY, STREAM.incarnation) is None
+        await notes.flush()
+        found = read_offset(table, before, "app")
+        assert found is not None
+        assert found.offset == 1_000_000
+        assert stored(table) is None
+        notes.note(KEY, Offset(3), STREAM.incarnation)
+        await notes.flush()
+
+    assert stored(run(scenario, write_every_s=3600)) == 3

@@ -11,8 +11,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ async def read(
         if found.next >= end:
             is_over.set()
 
-    with closing_what_rstream_opens():
+    async with closing_what_rstream_opens():
         consumer = Consumer(HOST, port, username=user, password=password, **options)
         await consumer.start()
         try:
@@ -143,8 +143,8 @@ async def read(
     return found
 
 
-@contextmanager
-def closing_what_rstream_opens() -> Iterator[None]:
+@asynccontextmanager
+async def closing_what_rstream_opens() -> AsyncIterator[None]:
     """Close each connection: rstream forgets those whose other end was the first to go."""
     open_connection, writers = asyncio.open_connection, []
 
@@ -158,7 +158,9 @@ def closing_what_rstream_opens() -> Iterator[None]:
             yield
         finally:
             for writer in writers:
-                writer.close()
+                writer.transport.abort()
+            for _ in range(3):  # turns of the loop, in which sockets are closed
+                await asyncio.sleep(0)
 
 
 @pytest.mark.timeout(300)
@@ -195,19 +197,20 @@ async def test_at_sigterm_a_client_is_told_to_go_and_the_gateway_ends(archived: 
     with GatewayProgram(
         archived.environment, tmp_path / "log", "--broker", archived.place, "--processes", 1, "--drain", "1h"
     ) as gateway:
-        consumer = Consumer(
-            HOST, gateway.port, username="guest", password="guest", on_close_handler=lambda _: lost.set()
-        )
-        await consumer.start()
-        settled(lambda: gateway.metric("coldstream_gateway_connections") == 1)
-        gateway.signal(signal.SIGTERM)
-        # The client answers the Close, and so the gateway need not wait for the end of --drain.
-        assert await asyncio.to_thread(gateway.wait) == 0
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((HOST, gateway.port), 1)
-        (ended,) = [line for line in gateway.lines() if line.get("reason") == "the gateway shuts down"]
-        assert ended["user"] == "guest"
-        await consumer.close()
+        async with closing_what_rstream_opens():
+            consumer = Consumer(
+                HOST, gateway.port, username="guest", password="guest", on_close_handler=lambda _: lost.set()
+            )
+            await consumer.start()
+            settled(lambda: gateway.metric("coldstream_gateway_connections") == 1)
+            gateway.signal(signal.SIGTERM)
+            # The client answers the Close, and so the gateway need not wait for the end of --drain.
+            assert await asyncio.to_thread(gateway.wait) == 0
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((HOST, gateway.port), 1)
+            (ended,) = [line for line in gateway.lines() if line.get("reason") == "the gateway shuts down"]
+            assert ended["user"] == "guest"
+            await consumer.close()
 
 
 def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
@@ -269,10 +272,9 @@ def test_without_a_broker_it_is_not_ready_but_lives(stack: EmulatedStack, tmp_pa
 
 
 async def produce(port: int, stream: str, count: int, user: str, password: str) -> None:
-    with closing_what_rstream_opens():
-        async with Producer(HOST, port, username=user, password=password) as producer:
-            await producer.create_stream(stream)
-            await producer.send_batch(stream, [AMQPMessage(body=body_of(offset)) for offset in range(count)])
+    async with closing_what_rstream_opens(), Producer(HOST, port, username=user, password=password) as producer:
+        await producer.create_stream(stream)
+        await producer.send_batch(stream, [AMQPMessage(body=body_of(offset)) for offset in range(count)])
 
 
 @contextmanager

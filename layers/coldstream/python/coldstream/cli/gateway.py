@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from coldstream.cli.gateway_settings import (
+    ADMIN,
     DEFAULT_BROKER,
+    LISTEN,
     admin_address,
     alone_side,
     broker_side,
@@ -22,9 +24,6 @@ _CLIENTS = "Clients"
 _ALONE = "Without a broker"
 _LIMITS = "Limits"
 _OPERATION = "Operation"
-
-ADMIN = "127.0.0.1:9480"
-LISTEN = "0.0.0.0:5552"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 _File = Path | None
@@ -67,7 +66,9 @@ def gateway(
     listen: Annotated[
         str,
         typer.Option(
-            help="Address to listen at; 0.0.0.0 and [::] are all.", metavar="ADDRESS:PORT", rich_help_panel=_CLIENTS
+            help="Address to listen at; 0.0.0.0 and [::] are all. Beside a broker, another port than its own.",
+            metavar="ADDRESS:PORT",
+            rich_help_panel=_CLIENTS,
         ),
     ] = LISTEN,
     certificate: Annotated[

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from coldstream.gateway.process.addresses import HostPort
     from coldstream.gateway.process.options import AloneSide, BrokerSide, ServerTls
 
+ADMIN = "127.0.0.1:9480"
+LISTEN = "0.0.0.0:5552"
 DEFAULT_BROKER = "localhost:5552"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.gateway import ADMIN
+from coldstream.cli.gateway_settings import ADMIN
 from coldstream.cli.options import Output
 from coldstream.terminal.output import Format, duration_text, printable, size_text, write_json_text, write_table
 

@@ -30,12 +30,16 @@ _MAX_NAME_BYTES = 255
 
 @dataclass(slots=True, eq=False)
 class HeldSubscription:
-    """A subscription; while it is just being made there is nothing of it but its id and its credit."""
+    """A subscription; while it is just being made there is nothing of it but its id and its credit.
+
+    `turns` is how often it was told that its turn has come, or is over.
+    """
 
     id: int
     credit: int
     subscription: AloneSubscription | None = None
     seat: TurnSeat | None = None
+    turns: int = 0
     is_over: bool = False
 
 
@@ -188,15 +192,18 @@ class AloneConsumers:
     async def _activate(self, held: HeldSubscription) -> None:
         """Tell the client that its turn has come, and serve from where it says."""
         seat, subscription = held.seat, held.subscription
+        held.turns += 1
+        turn = held.turns
         answer = await self._tell(held, is_active=True)
         if answer is None or subscription is None or seat is None:
             return
-        # Meanwhile it may be over again, or begun anew.
-        if not held.is_over and seat.is_active and not subscription.is_active:
+        # Meanwhile it may be over again, or begun anew: then others have read on from where this answer says.
+        if not held.is_over and seat.is_active and held.turns == turn:
             subscription.start(subscription.spec if answer.spec is None else answer.spec)
 
     async def _deactivate(self, held: HeldSubscription) -> None:
         """Stop, tell the client, and return once it has answered, or is gone."""
+        held.turns += 1
         if held.subscription is not None:
             held.subscription.stop()
         await self._tell(held, is_active=False)

@@ -38,6 +38,9 @@ _LOG = logging.getLogger("coldstream.gateway.connection")
 MAX_QUESTIONS: Final = 64
 """That wait for the archive at a time, of one connection."""
 
+MAX_LOGGED_REFUSALS: Final = 100
+"""Of one connection: a client that asks again and again must not fill a disk."""
+
 _CORRELATION = slice(4, 8)
 _Ask = Callable[[FrameBody], Awaitable[None]]
 
@@ -68,6 +71,7 @@ class OpenFrames:
     def __init__(self, parts: AloneParts, peer: AlonePeer, connection: OpenConnection) -> None:
         self._peer = peer
         self._connection = connection
+        self._refusals = 0
         link = peer.link
         self.queue = QuestionQueue(
             MAX_QUESTIONS, lambda: link.pause(HoldReason.QUESTIONS), lambda: link.resume(HoldReason.QUESTIONS)
@@ -156,7 +160,7 @@ class OpenFrames:
             _LOG.warning("the archive did not answer in time", extra=what)
             return Code.STREAM_NOT_AVAILABLE
         except ColdstreamError as err:
-            _LOG.info("refused a request", extra={**what, "error": str(err)})
+            self._log_refusal(Key(key), err)
             return code_of(err)
         except Exception:  # noqa: BLE001  a defect of ours: the client must not wait for ever
             _LOG.exception("a request failed", extra=what)
@@ -194,8 +198,16 @@ class OpenFrames:
         self._peer.send(plain_answer(Key.DECLARE_PUBLISHER, asked.correlation_id, Code.OK))
 
     def _refuse(self, key: Key, correlation_id: int, err: AloneRefusalError) -> None:
-        _LOG.info("refused a request", extra={**self._peer.log_fields, "request": key.name, "error": str(err)})
+        self._log_refusal(key, err)
         self._peer.send(plain_answer(key, correlation_id, err.code))
+
+    def _log_refusal(self, key: Key, err: ColdstreamError) -> None:
+        self._refusals += 1
+        if self._refusals > MAX_LOGGED_REFUSALS:
+            return
+        last = "; more of this connection are not logged" if self._refusals == MAX_LOGGED_REFUSALS else ""
+        what = {**self._peer.log_fields, "request": key.name, "error": str(err)}
+        _LOG.info("refused a request%s", last, extra=what)
 
     # The others.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import Any
 
 Answering = Callable[[], Coroutine[Any, Any, None]]
@@ -36,8 +37,8 @@ class QuestionQueue:
         self._line.append((answering, outlives))
 
     def close(self) -> None:
-        """Answer nothing any more."""
-        self._line = deque(one for one in self._line if one[1])
+        """Answer nothing any more, but what outlives it; of that, as many more as are answered at a time."""
+        self._line = deque(islice((one for one in self._line if one[1]), self._most))
         for task, outlives in tuple(self._tasks.items()):
             if not outlives:
                 task.cancel()

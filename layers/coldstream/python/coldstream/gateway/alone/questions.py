@@ -141,8 +141,9 @@ class AloneQuestions:
         """Return the figures of a stream."""
         asked = StreamStats.from_body(body)
         found = await (await self.readable(asked.stream)).figures()
-        numbers = (-1, -1, -1) if found.is_empty else (found.first_offset, found.last_chunk_id, found.tail - 1)
-        names = ("first_chunk_id", "committed_chunk_id", "committed_offset")
+        last = found.last_chunk_id
+        numbers = (-1, -1, -1, -1) if found.is_empty else (found.first_offset, last, last, found.tail - 1)
+        names = ("first_chunk_id", "last_chunk_id", "committed_chunk_id", "committed_offset")
         figures = tuple(zip(names, map(int, numbers), strict=True))
         self.peer.send(StreamStatsAnswer(asked.correlation_id, Code.OK, figures).to_bytes())
 

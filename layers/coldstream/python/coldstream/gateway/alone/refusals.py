@@ -23,6 +23,8 @@ from coldstream.gateway.frames.answers import (
     plain_answer,
 )
 from coldstream.gateway.frames.keys import Code, Key
+from coldstream.manifest.spec import AtOffset
+from coldstream.units import Offset
 
 
 class AloneRefusalError(ColdstreamError):
@@ -55,9 +57,9 @@ _EMPTY: Final[Mapping[int, Callable[[int, Code], bytes]]] = {
     Key.ROUTE: lambda asked, code: RouteAnswer(asked, code, ()).to_bytes(),
     Key.PARTITIONS: lambda asked, code: PartitionsAnswer(asked, code, ()).to_bytes(),
     Key.STREAM_STATS: lambda asked, code: StreamStatsAnswer(asked, code, ()).to_bytes(),
-    Key.RESOLVE_OFFSET_SPEC: lambda asked, code: ResolveOffsetSpecAnswer(asked, code, None).to_bytes(),
+    Key.RESOLVE_OFFSET_SPEC: lambda asked, code: ResolveOffsetSpecAnswer(asked, code, AtOffset(Offset(0))).to_bytes(),
 }
-"""Answers that have their fields also if they refuse, empty, as a broker's have."""
+"""Answers that have their fields also if they refuse, as a broker's have: empty, and 0."""
 
 
 def refusal_of(key: int, correlation_id: int, code: Code) -> bytes:

@@ -77,7 +77,7 @@ class OffsetNotes:
     def note(self, key: NoteKey, offset: Offset, incarnation: Incarnation | None = None) -> None:
         """Note an offset: it takes the place of the one before, whichever is greater.
 
-        With the `incarnation` that it is an offset of, it is dropped if that is not the newest any more.
+        With the `incarnation` that it is an offset of, it is written beside that, also if there is a newer one by then.
         """
         before, written = self._pending.get(key), self._written.get(key)
         # A clock that is set back must not make what was stored later seem earlier.
@@ -154,9 +154,10 @@ class OffsetNotes:
         self._writing[key] = note
         try:
             vhost, stream, reference = key
-            incarnation = await self._incarnation(vhost, stream)
-            # What was stored of a stream that was declared anew since says nothing of the new one.
-            if incarnation is not None and note.incarnation in {None, incarnation}:
+            newest = await self._incarnation(vhost, stream)
+            if newest is not None:
+                # What was stored of a stream that was declared anew since says nothing of the new one.
+                incarnation = note.incarnation or newest
                 revision = self._revision(key, incarnation)
                 new = StoredOffset(incarnation, reference, note.offset, note.at, revision)
                 there = await self._calls(write_offset, self._table, new)

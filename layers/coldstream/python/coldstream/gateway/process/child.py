@@ -14,6 +14,8 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import NoReturn
 
 from coldstream.errors import InvalidInputError
 from coldstream.gateway.figures import GatewayFigures
@@ -109,5 +111,13 @@ def main() -> int:
         return run_child(channel, number, open_served)
 
 
+def end_process(status: int) -> NoReturn:
+    """End this process now. Threads whose calls hang are not waited for, as Python would: everything is closed."""
+    logging.shutdown()
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())
