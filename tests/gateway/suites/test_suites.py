@@ -22,7 +22,13 @@ from tests.support.server import ROOT
 TRIES = 3
 """Suites that end differently are run so often, each way: tests that wait a fixed time fail on busy machines."""
 
-UNSTEADY = {"producer_test::producer_drop": "counts the tasks of Tokio, of which some are about to end"}
+UNSTEADY = {
+    "producer_test::producer_drop": "counts the tasks of Tokio, of which some are about to end",
+    "Super Stream Consumer Single active consumer in action"
+    " SAC enabled. Both should receive the messages the total messages": (
+        "publishes before the broker has counted the second consumer in, which then reads again what the first has had"
+    ),
+}
 """Tests that end now so, now otherwise with the broker alone, and why."""
 
 

@@ -103,11 +103,12 @@ async def test_a_broker_is_asked_only_what_it_knows(
             await client.open()
             if client_is == "naming":
                 await client.asked(ExchangeCommandVersions(9, ((int(Key.DELIVER), 1, 2),)))
+            # Before it has subscribed: so the gateway has to ask whether it may read.
+            client.send(StoreOffset("reader", stream, 5))
             answer = await client.asked(Subscribe(10, 1, stream, FIRST, 5, {}))
             assert CodeAnswer.from_body(answer[4:]).code == Code.OK
             await client.until_offset(1, 800)
             assert client.headers(1)[0].chunk_id == 0
-            client.send(StoreOffset("reader", stream, 5))
             await client.asked(QueryOffset(11, "nobody", stream))
             if any_broker.release != HOST_RELEASE:
                 await client.asked(StreamStats(12, stream))
