@@ -41,7 +41,7 @@ _NAMES = itertools.count()
 
 @dataclass
 class MovingScene:
-    """The stream and the gateways, as a context manager. The first node leads the stream."""
+    """The stream and the gateways, as a context manager. All nodes run when it is entered."""
 
     cluster: Cluster
     stream: str = field(default_factory=lambda: f"moving-{next(_NAMES)}")
