@@ -97,7 +97,7 @@ class RestlessReader:
         consumer = Consumer(HOST, self.port, username="guest", password="guest", on_close_handler=note)
         try:
             await consumer.start()
-            await consumer.subscribe(self._stream, take, offset_specification=spec, initial_credit=2)  # type: ignore[arg-type]
+            await consumer.subscribe(self._stream, take, offset_specification=spec, initial_credit=2)
             self.sessions += 1
             while not reasons and not self._is_over.is_set():  # noqa: ASYNC110  as above
                 await asyncio.sleep(_POLL_S)
