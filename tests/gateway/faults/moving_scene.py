@@ -34,7 +34,7 @@ LIVE = 700
 """Messages that make a segment roll, so that retention looks at the log."""
 NOT_ARCHIVED = 5
 """Chunks at the end that no agent has archived yet."""
-RETENTION_S = 30.0
+RETENTION_S = 120.0
 
 _NAMES = itertools.count()
 

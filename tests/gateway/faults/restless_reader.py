@@ -22,7 +22,7 @@ from rstream.utils import OnClosedErrorInfo
 from tests.support.closing_loop import ClosingLoop, end_connections
 from tests.support.epmd import HOST
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 AWAY_S = 0.3
 _POLL_S = 0.02
 
