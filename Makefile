@@ -106,7 +106,7 @@ test-oldest-spark: .venv-spark40/.ready java
 test-localstack: setup java emulators
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest $(LOCALSTACK_TESTS) -k "not memory and not settled"
 
-soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000, KILLS=100 of writers of direct streams, and of workers, WEEKS=20 of reconnects through the gateway
+soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000, KILLS=100 of writers of direct streams, and of workers, WEEKS=20 of reconnects through the gateway, MOVES=5 minutes of leaders that move for each RabbitMQ
 	@COLDSTREAM_SUITES=all $(BIN)/python -m pytest -q tests/gateway/suites/test_suites.py --timeout 0
 	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
@@ -114,6 +114,7 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/streams/test_kill_nine.py --timeout 0
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/worker/test_killed_workers.py --timeout 0
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
+	@for release in host 4.0 4.3; do $(BIN)/python -m tests.gateway.faults.moving_soak --release $$release --minutes $(or $(MOVES),5) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
 prove: setup history-checker  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0

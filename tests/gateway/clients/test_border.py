@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.gateway.clients.border import Border, BorderStream, border
+from tests.gateway.clients.border import Border, BorderStream, NotedBroker, border
 from tests.gateway.clients.deliveries import Deliveries
 from tests.gateway.clients.gateway_run import GatewayRun
 from tests.gateway.clients.lines import LINE, expected_lines
@@ -52,11 +53,16 @@ def scene(any_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Itera
     release = any_broker.release
     mixed = BorderStream("border-mixed", MILLION if release == HOST_RELEASE else FEWER, with_sub_batches=True)
     plain = BorderStream("border-plain", MILLION if release == RABBITMQ_4_0 else FEWER, with_sub_batches=False)
-    with border(any_broker, directory, "border-*") as made:
-        made.publish([mixed, plain])
-        log = directory / "gateway.log"
-        with GatewayRun(made.stack.environment, any_broker.stream_port, log) as gateway:
-            yield Scene(made, mixed, plain, gateway)
+    streams = [mixed, plain]
+    with ThreadPoolExecutor(1) as meanwhile:
+        # What the archive needs takes as long to start.
+        publishing = meanwhile.submit(NotedBroker(any_broker).publish, streams)
+        with border(any_broker, directory, "border-*") as made:
+            publishing.result()
+            made.make({stream.name: stream.archived_messages // 10 for stream in streams})
+            log = directory / "gateway.log"
+            with GatewayRun(made.stack.environment, any_broker.stream_port, log) as gateway:
+                yield Scene(made, mixed, plain, gateway)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +169,7 @@ def test_a_filter_leaves_out_nothing_that_the_broker_delivers(scene: Scene):
     with Deliveries(port, name, properties=filtered) as deliveries:
         matching = deliveries.take(batches // 2 * batch)
     assert len(matching) < len(every)
-    scene.border.make(name, at_least=batch * 5)
+    scene.border.make({name: batch * 5})
     first = scene.border.first_offset(name)
     with Deliveries(scene.gateway.port, name, properties=filtered) as deliveries:
         taken = deliveries.take(1)

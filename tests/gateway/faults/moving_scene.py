@@ -34,14 +34,14 @@ LIVE = 700
 """Messages that make a segment roll, so that retention looks at the log."""
 NOT_ARCHIVED = 5
 """Chunks at the end that no agent has archived yet."""
-RETENTION_S = 30.0
+RETENTION_S = 120.0
 
 _NAMES = itertools.count()
 
 
 @dataclass
 class MovingScene:
-    """The stream and the gateways, as a context manager. The first node leads the stream."""
+    """The stream and the gateways, as a context manager. All nodes run when it is entered."""
 
     cluster: Cluster
     stream: str = field(default_factory=lambda: f"moving-{next(_NAMES)}")

@@ -22,9 +22,9 @@ from rstream.client import Client
 from tests.support.closing_loop import ClosingLoop, end_connections
 from tests.support.epmd import HOST
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 AWAY_S = 0.2
-LOGIN_S = 3.0
+LOGIN_S = 5.0
 FRAME = 10
 IN_FLIGHT = 100
 """Messages."""

@@ -22,7 +22,7 @@ from rstream.utils import OnClosedErrorInfo
 from tests.support.closing_loop import ClosingLoop, end_connections
 from tests.support.epmd import HOST
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 AWAY_S = 0.3
 _POLL_S = 0.02
 
@@ -97,7 +97,7 @@ class RestlessReader:
         consumer = Consumer(HOST, self.port, username="guest", password="guest", on_close_handler=note)
         try:
             await consumer.start()
-            await consumer.subscribe(self._stream, take, offset_specification=spec, initial_credit=2)  # type: ignore[arg-type]
+            await consumer.subscribe(self._stream, take, offset_specification=spec, initial_credit=2)
             self.sessions += 1
             while not reasons and not self._is_over.is_set():  # noqa: ASYNC110  as above
                 await asyncio.sleep(_POLL_S)
