@@ -68,15 +68,17 @@ class Border:
         for stream in streams:
             self.make(stream.name, at_least=stream.archived_messages // 10)
 
-    def make(self, name: str, *, at_least: int) -> None:
-        """Have what a stream has archived, and deleted by the broker beyond an offset."""
-        self._wait_archived(name)
-        definition = json.dumps({"max-length-bytes": KEPT_BYTES})
-        self.broker.ctl("set_policy", "--apply-to", "queues", name, f"^{name}$", definition)
+    def make(self, *names: str, at_least: int, kept_bytes: int = KEPT_BYTES) -> None:
+        """Have what streams have archived, and deleted by the broker beyond an offset."""
+        for name in names:
+            self._wait_archived(name)
+        definition = json.dumps({"max-length-bytes": kept_bytes})
+        self.broker.ctl("set_policy", "--apply-to", "queues", names[0], f"^({'|'.join(names)})$", definition)
         deadline = time.monotonic() + ARCHIVED_S
-        while self.first_offset(name) < at_least:
-            assert time.monotonic() < deadline, f"the broker keeps {name}"
-            time.sleep(0.2)
+        for name in names:
+            while self.first_offset(name) < at_least:
+                assert time.monotonic() < deadline, f"the broker keeps {name}"
+                time.sleep(0.2)
 
     def publish_rest(self, stream: BorderStream) -> None:
         """Publish the last part, in pieces, and note how the broker delivers it."""
