@@ -35,7 +35,8 @@ ADD_USER = (
     ("set_user_tags", "rabbit", "management"),
     ("set_permissions", "rabbit", ".*", ".*", ".*"),
 )
-"""The JavaScript client's tests use this user, and count connections. An administrator would see the agent's, too."""
+"""The JavaScript client's tests connect as this user, and count its connections. An administrator would see those of
+the agent, too."""
 
 _FLAGS_OF, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 
