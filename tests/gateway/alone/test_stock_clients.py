@@ -1,4 +1,4 @@
-"""Stock clients in Java, Go, Rust and JavaScript, as they are, with no broker at all: what one writes, the others read."""
+"""Stock clients in Java, Go, Rust and JavaScript, as they are, without a broker: what one writes, the others read."""
 
 from __future__ import annotations
 
