@@ -103,11 +103,11 @@ class Border(NotedBroker):
         self.stack = stack
         self._agent = agent
 
-    def make(self, at_least: Mapping[str, int]) -> None:
+    def make(self, at_least: Mapping[str, int], *, kept_bytes: int = KEPT_BYTES) -> None:
         """Have what streams have archived, and deleted by the broker, beyond an offset of each."""
         for name in at_least:
             self._wait_archived(name)
-        definition = json.dumps({"max-length-bytes": KEPT_BYTES})
+        definition = json.dumps({"max-length-bytes": kept_bytes})
         pattern = f"^({'|'.join(at_least)})$"
         self.broker.ctl("set_policy", "--apply-to", "queues", next(iter(at_least)), pattern, definition)
         deadline = time.monotonic() + ARCHIVED_S
