@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,7 +43,7 @@ emulators: .venv-localstack/.ready  ## Install LocalStack into .venv-localstack,
 stream-client: java  ## Fetch RabbitMQ's stream client for Java, whose producers tests use
 	@scripts/stream-client/fetch
 
-gateway-clients: stream-client  ## Build the stock clients for Go and Rust, and their own tests, that the gateway is held against
+gateway-clients: stream-client  ## Build or fetch the stock clients for Go, Rust and JavaScript, and their own tests, that the gateway is held against
 	@scripts/gateway-clients/build
 
 history-checker:  ## Build the checker of histories, which is Porcupine, with Go
@@ -90,7 +90,13 @@ JOBS ?= 4
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
 LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
-test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client gateway-clients history-checker durable-streams browser axe  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
+# Compilers go on beside what is fetched and installed. Both need Java, and two installations at once wait for each other.
+test-parts: java
+	@$(MAKE) --no-print-directory history-checker gateway-clients & compiling=$$!; trap 'kill $$compiling 2>/dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory setup tools .venv-spark40/.ready broker newer-brokers sam docker emulators durable-streams browser axe; \
+	wait $$compiling
+
+test: test-parts  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 

@@ -107,7 +107,7 @@ class RigBrokerLink:
         return answer.from_body(body) if plain.code == Code.OK else plain
 
     def supports(self, key: Key, version: int = 1) -> bool:
-        return self._rig.broker.has_stats if key is Key.STREAM_STATS else version == 1
+        return self._rig.broker.has_stats if key in {Key.STREAM_STATS, Key.CONSUMER_UPDATE} else version == 1
 
 
 class TakeoverRig:

@@ -14,7 +14,15 @@ from tests.gateway.clients.border import Border, BorderStream, border
 from tests.gateway.clients.deliveries import Deliveries
 from tests.gateway.clients.gateway_run import GatewayRun
 from tests.gateway.clients.lines import LINE, expected_lines
-from tests.gateway.clients.programs import ClientRun, StockClient, find_go, find_java, find_python, find_rust
+from tests.gateway.clients.programs import (
+    ClientRun,
+    StockClient,
+    find_go,
+    find_java,
+    find_javascript,
+    find_python,
+    find_rust,
+)
 from tests.support.broker import Broker
 from tests.support.fixtures import do_without
 from tests.support.releases import HOST_RELEASE, RABBITMQ_4_0
@@ -53,10 +61,10 @@ def scene(any_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def clients(any_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[StockClient]:
-    """Every program that can be run with the broker: the Rust client asks for what RabbitMQ 3.10 does not know."""
+    """Every program that can be run with the broker: two clients ask for what RabbitMQ 3.10 does not know."""
     found = {"Java": find_java(tmp_path_factory.mktemp("classes")), "Go": find_go(), "Python": find_python()}
     if any_broker.release != HOST_RELEASE:
-        found["Rust"] = find_rust()
+        found |= {"Rust": find_rust(), "JavaScript": find_javascript()}
     for language, client in found.items():
         if client is None:
             do_without(f"the stock client for {language}", "make stream-client gateway-clients")

@@ -166,3 +166,21 @@ def test_nothing_runs_while_nothing_is_noted() -> None:
         assert len(asyncio.all_tasks()) <= 2  # this one, and the one that waits for it
 
     run(scenario)
+
+
+def test_an_offset_is_written_beside_the_incarnation_that_it_is_one_of() -> None:
+    before = Incarnation("__orders_1663700000000000000")
+
+    async def scenario(notes: OffsetNotes, table: SlowTable) -> None:
+        notes.note(KEY, Offset(1_000_000), before)
+        assert notes.noted(KEY, before) == 1_000_000
+        assert notes.noted(KEY, STREAM.incarnation) is None
+        await notes.flush()
+        found = read_offset(table, before, "app")
+        assert found is not None
+        assert found.offset == 1_000_000
+        assert stored(table) is None
+        notes.note(KEY, Offset(3), STREAM.incarnation)
+        await notes.flush()
+
+    assert stored(run(scenario, write_every_s=3600)) == 3

@@ -11,7 +11,10 @@ from coldstream.errors import AccessDeniedError, UnavailableError
 from coldstream.format.chunk import Chunk
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.gap_rules import GapAction, GapRules
+from coldstream.gateway.history.memory import MemoryHistory
+from coldstream.gateway.history.port import ArchivedHeader
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.units import Offset
 from tests.support.fake_stream_broker import FakeLog
@@ -150,6 +153,24 @@ def test_a_history_that_cannot_be_asked_is_an_error_and_never_left_out(error: Un
         await rig.run()
         assert rig.client.codes[again] == Code.OK
         assert rig.client.chunks[1] == user_chunks(CHUNKS)
+
+    run(scenario)
+
+
+def test_a_last_chunk_that_cannot_be_read_is_an_error_since_nothing_would_be_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(rig: TakeoverRig) -> None:
+        with_stream(rig)
+
+        async def gone(vhost: str, stream: str, offset: Offset) -> ArchivedHeader | None:
+            return None if offset >= 150 else await MemoryHistory.header_at(rig.history, vhost, stream, offset)
+
+        monkeypatch.setattr(rig.history, "header_at", gone)
+        number = rig.subscribe(1, "s", FIRST)
+        await rig.run()
+        assert rig.client.codes == {number: Code.STREAM_NOT_AVAILABLE}
+        assert not rig.client.chunks[1]
 
     run(scenario)
 
@@ -302,16 +323,16 @@ def test_a_deleted_stream_ends_what_the_archive_serves() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("policy", GapPolicy)
-def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(policy: GapPolicy) -> None:
+@pytest.mark.parametrize("action", GapAction)
+def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(action: GapAction) -> None:
     async def scenario(rig: TakeoverRig) -> None:
         with_stream(rig)
         tail = rig.subscribe(2, "s", NEXT)
         del rig.history.archives["/", "s"].chunks[4:6]
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run()
-        assert rig.figures.gaps_total == {policy.value: 1}
-        if policy is GapPolicy.SKIP:
+        assert rig.figures.gaps_total == {action.value: 1}
+        if action is GapAction.SKIP:
             assert rig.client.chunks[1] == user_chunks(CHUNKS[:4] + CHUNKS[6:])
             assert not rig.client.gone
             return
@@ -322,9 +343,8 @@ def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(policy: GapPol
         assert not rig.broker.readers
         assert not rig.takeover._receivers
 
-    options = TakeoverOptions(
-        gaps=(("other", GapPolicy.ERROR), ("s*", policy)), archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2
-    )
+    gaps = GapRules((("other", GapAction.ERROR), ("s*", action)))
+    options = TakeoverOptions(gaps=gaps, archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
     run(scenario, options)
 
 

@@ -38,6 +38,7 @@ NoteKey = tuple[str, str, str]
 @dataclass(slots=True)
 class _PendingNote:
     offset: Offset
+    incarnation: Incarnation | None
     at: TimestampMs
     due: float
 
@@ -73,18 +74,21 @@ class OffsetNotes:
         self._is_flushing = False
         self._silent_until = 0.0
 
-    def note(self, key: NoteKey, offset: Offset) -> None:
-        """Note an offset: it takes the place of the one before, whichever is greater."""
+    def note(self, key: NoteKey, offset: Offset, incarnation: Incarnation | None = None) -> None:
+        """Note an offset: it takes the place of the one before, whichever is greater.
+
+        With the `incarnation` that it is an offset of, it is written beside that, also if there is a newer one by then.
+        """
         before, written = self._pending.get(key), self._written.get(key)
         # A clock that is set back must not make what was stored later seem earlier.
         at = self._now() if written is None else TimestampMs(max(self._now(), written[1].at + 1))
         if before is not None:
-            before.offset, before.at = offset, TimestampMs(max(at, before.at))
+            before.offset, before.incarnation, before.at = offset, incarnation, TimestampMs(max(at, before.at))
             return
         now = asyncio.get_running_loop().time()
         # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
         due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
-        self._pending[key] = _PendingNote(offset, at, due)
+        self._pending[key] = _PendingNote(offset, incarnation, at, due)
         while len(self._pending) > MOST_NOTES:
             dropped, _ = self._pending.popitem(last=False)
             self._warn(f"offset of {dropped[2]!r} for stream {dropped[1]!r} is not stored: too many wait")
@@ -92,10 +96,12 @@ class OffsetNotes:
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
 
-    def noted(self, key: NoteKey) -> Offset | None:
-        """Return what is noted and not written yet, None if nothing is."""
+    def noted(self, key: NoteKey, incarnation: Incarnation | None = None) -> Offset | None:
+        """Return what is noted and not written yet, None if nothing is, or if it is of another `incarnation`."""
         note = self._pending.get(key) or self._writing.get(key)
-        return None if note is None else note.offset
+        if note is None or (incarnation is not None and note.incarnation not in {None, incarnation}):
+            return None
+        return note.offset
 
     async def flush(self) -> None:
         """Write everything that is noted, as far as that is possible in ten seconds."""
@@ -150,8 +156,10 @@ class OffsetNotes:
         self._writing[key] = note
         try:
             vhost, stream, reference = key
-            incarnation = await self._incarnation(vhost, stream)
-            if incarnation is not None:
+            newest = await self._incarnation(vhost, stream)
+            if newest is not None:
+                # What was stored of a stream that was declared anew since says nothing of the new one.
+                incarnation = note.incarnation or newest
                 revision = self._revision(key, incarnation)
                 new = StoredOffset(incarnation, reference, note.offset, note.at, revision)
                 there = await self._calls(write_offset, self._table, new)
