@@ -66,7 +66,7 @@ class NamedPublisher:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_each_message_is_stored_once_in_order_and_no_server_forgets_what_another_confirmed(seed: int) -> None:
+async def test_each_message_is_stored_once_and_in_order(seed: int) -> None:
     dice = random.Random(seed)
     archive = DirectArchive.in_memory()
     options = AloneOptions(creates_streams=True, poll_s=0.1, turns_every_s=0.1, takeover_pause_s=0.05)
@@ -77,7 +77,7 @@ async def test_each_message_is_stored_once_in_order_and_no_server_forgets_what_a
 
         async def go_on(publisher: NamedPublisher) -> None:
             while len(publisher.known) < MESSAGES:
-                if dice.random() < 0.2:
+                if dice.random() < 0.4:
                     servers.reverse()
                 await publisher.connect(servers[0])
 
