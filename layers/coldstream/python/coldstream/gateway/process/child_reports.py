@@ -24,7 +24,7 @@ from coldstream.gateway.process.served import Served
 ASK_ARCHIVE_EVERY_S = 10.0
 COLDEST_ROWS = 20
 MAX_PROBLEM_CHARACTERS = 1_000
-"""Of what the archive says: a report must fit into a message."""
+"""How much of what the archive says is reported: a report must fit into a message."""
 
 _PAGE_BYTES = resource.getpagesize()
 _STATM_BYTES = 256
