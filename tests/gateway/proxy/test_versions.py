@@ -51,6 +51,13 @@ def test_what_the_broker_tells_counts_more_than_its_release() -> None:
     assert not abilities.has(Key.SUBSCRIBE)
 
 
+def test_what_brokers_ask_themselves_they_do_not_tell_of() -> None:
+    abilities = BrokerAbilities()
+    assert not abilities.has(Key.CONSUMER_UPDATE)
+    abilities.take_commands(((int(Key.STREAM_STATS), 1, 1),))
+    assert abilities.has(Key.CONSUMER_UPDATE)
+
+
 def test_the_gateway_knows_every_key_in_its_first_version() -> None:
     assert set(VERSIONS) == set(Key)
     assert {least for least, _ in VERSIONS.values()} == {1}

@@ -70,6 +70,9 @@ class BrokerAbilities:
 
     def has(self, key: Key, version: int = 1) -> bool:
         """Tell whether it knows a key in a version: by what it has told, or else by its own version."""
+        if key is Key.CONSUMER_UPDATE and version == 1:
+            # Brokers tell only what clients may ask. This question is theirs, and came with the exchange of versions.
+            return self._told is not None or self.release >= _SINCE[key]
         if self._told is not None:
             least, greatest = self._told.get(key, (1, 0))
             return least <= version <= greatest
