@@ -11,19 +11,15 @@ is their publishing id. `confirmed` are those of which the broker has said that 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from types import TracebackType
-from typing import Self
 
 from rstream import schema
 from rstream.client import Client
 
-from tests.support.closing_loop import ClosingLoop, end_connections
+from tests.gateway.faults.restless import WAIT_S, RestlessClient
+from tests.support.closing_loop import end_connections
 from tests.support.epmd import HOST
 
-WAIT_S = 180.0
-AWAY_S = 0.2
 LOGIN_S = 5.0
 FRAME = 10
 IN_FLIGHT = 100
@@ -37,32 +33,14 @@ class LeaderLostError(Exception):
     """The publisher has to look for its leader again."""
 
 
-class RestlessPublisher:
-    """The publisher. `endings` says why it had to begin again, and `port` is where it finds its way."""
+class RestlessPublisher(RestlessClient):
+    """The publisher. What it sent before `stop`, and is not confirmed, may be stored or not."""
 
     def __init__(self, port: int, stream: str, *, first: int, size_bytes: int = 200) -> None:
+        super().__init__("publisher", port, stream)
         self.confirmed: set[int] = set()
-        self.endings: list[str] = []
-        self.port = port
-        self._stream = stream
         self._first = first
         self._size_bytes = size_bytes
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="publisher")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Publish no more. What was sent and is not confirmed may be stored or not."""
-        self._is_over.set()
-        self._thread.join()
 
     def wait_confirmed(self, more: int) -> None:
         """Wait until so many messages more are confirmed."""
@@ -71,18 +49,6 @@ class RestlessPublisher:
         while len(self.confirmed) < wanted:
             assert time.monotonic() < deadline, f"{len(self.confirmed)} of {wanted} are confirmed: {self.endings}"
             time.sleep(PAUSE_S)
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=ClosingLoop) as runner:
-            runner.run(self._live())
-
-    async def _live(self) -> None:
-        while not self._is_over.is_set():
-            try:
-                await self._session()
-            except Exception as err:  # noqa: BLE001  rstream has no tree of errors: whatever it is, a client tries again
-                self.endings.append(repr(err))
-                await asyncio.sleep(AWAY_S)
 
     async def _session(self) -> None:
         locator = client = None

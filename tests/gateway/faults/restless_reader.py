@@ -11,49 +11,30 @@ messages begin with their number.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from types import TracebackType
-from typing import Self
 
 from rstream import Consumer, ConsumerOffsetSpecification, MessageContext, OffsetType
 from rstream.utils import OnClosedErrorInfo
 
-from tests.support.closing_loop import ClosingLoop, end_connections
+from tests.gateway.faults.restless import WAIT_S, RestlessClient
+from tests.support.closing_loop import end_connections
 from tests.support.epmd import HOST
 
-WAIT_S = 180.0
-AWAY_S = 0.3
 _POLL_S = 0.02
 
 
-class RestlessReader:
-    """The consumer. `sessions` counts how often it subscribed, `endings` why it did so again.
+class RestlessReader(RestlessClient):
+    """The consumer. `sessions` counts how often it subscribed.
 
-    `port` is where it finds its way: that of another address if it is changed. Other clients have a list of them.
+    It goes to another address if `port` is changed. Other clients have a list of them.
     """
 
     def __init__(self, name: str, port: int, stream: str) -> None:
-        self.name = name
+        super().__init__(name, port, stream)
         self.offsets: list[int] = []
         self.numbers: list[int] = []
         self.sessions = 0
-        self.endings: list[str] = []
-        self.port = port
-        self._stream = stream
         self._allowed = 0
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over.set()
-        self._thread.join()
 
     def allow(self, messages: int) -> None:
         """Let it take so many messages, of all."""
@@ -65,18 +46,6 @@ class RestlessReader:
         while len(self.numbers) < messages:
             assert time.monotonic() < deadline, f"{self.name} stands at {len(self.numbers)}: {self.endings}"
             time.sleep(_POLL_S)
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=ClosingLoop) as runner:
-            runner.run(self._live())
-
-    async def _live(self) -> None:
-        while not self._is_over.is_set():
-            try:
-                await self._session()
-            except Exception as err:  # noqa: BLE001  rstream has no tree of errors: whatever it is, a client tries again
-                self.endings.append(repr(err))
-            await asyncio.sleep(AWAY_S)
 
     async def _session(self) -> None:
         reasons: list[str] = []

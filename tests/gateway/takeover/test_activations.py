@@ -11,7 +11,6 @@ from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Subscribe
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
 from coldstream.units import Offset
-from tests.support.fake_stream_broker import FakeLog
 from tests.support.made_chunks import made_chunks
 from tests.support.takeover_rig import TakeoverRig, user_chunks
 
@@ -19,21 +18,10 @@ CHUNKS = made_chunks(20)
 GROUP = {"single-active-consumer": "true", "name": "group"}
 
 
-def with_stream(rig: TakeoverRig) -> FakeLog:
-    log = rig.broker.declare("s")
-    for number, chunk in enumerate(CHUNKS):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(4)
-    rig.history.put("/", "s", CHUNKS[:16])
-    return log
-
-
 def run(scenario: Callable[[TakeoverRig], Awaitable[None]], *, has_stats: bool = True) -> None:
     async def play() -> None:
         rig = TakeoverRig(has_stats=has_stats)
-        with_stream(rig)
+        rig.across(CHUNKS)
         await scenario(rig)
         rig.close()
         await rig.turn()

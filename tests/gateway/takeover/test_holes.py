@@ -11,7 +11,6 @@ from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.gap_rules import GapAction, GapRules
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, NEXT
-from tests.support.fake_stream_broker import FakeLog
 from tests.support.made_chunks import made_chunk, made_chunks
 from tests.support.takeover_rig import TakeoverRig, user_chunks
 
@@ -20,18 +19,6 @@ CHUNKS = made_chunks(20)
 
 def options(policy: GapAction) -> TakeoverOptions:
     return TakeoverOptions(GapRules(otherwise=policy), archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
-
-
-def with_stream(rig: TakeoverRig, *, archived: int = 16, left: int = 4) -> FakeLog:
-    """The broker has the last segments, of two chunks each, and the archive the first chunks."""
-    log = rig.broker.declare("s")
-    for number, chunk in enumerate(CHUNKS):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(left)
-    rig.history.put("/", "s", CHUNKS[:archived])
-    return log
 
 
 def run(
@@ -54,7 +41,7 @@ def test_an_archive_that_ends_sooner_than_it_did_leaves_a_gap_even_if_the_broker
     """The broker reads from the archive's former end on, so it never sends what lies before."""
 
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         archive = rig.history.archives["/", "s"]
         archive.flows.clear()
         rig.subscribe(1, "s", FIRST, 50)
@@ -74,7 +61,7 @@ def test_an_archive_that_ends_sooner_than_it_did_leaves_a_gap_even_if_the_broker
 
 def test_what_comes_back_into_the_archive_is_no_gap() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         archive = rig.history.archives["/", "s"]
         archive.flows.clear()
         rig.subscribe(1, "s", FIRST, 50)
@@ -91,7 +78,7 @@ def test_what_comes_back_into_the_archive_is_no_gap() -> None:
 
 def test_a_gap_is_skipped_no_further_than_to_what_the_broker_has() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        log = with_stream(rig, left=100)
+        log = rig.across(CHUNKS, left=100)
         rig.subscribe(1, "s", FIRST, 5)
         await rig.run()
         assert rig.client.chunks[1] == user_chunks(CHUNKS[:5])
@@ -108,7 +95,7 @@ def test_a_gap_is_skipped_no_further_than_to_what_the_broker_has() -> None:
 
 def test_credits_that_come_before_the_answer_count_if_the_subscription_has_none() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig, left=100)
+        rig.across(CHUNKS, left=100)
         number = rig.subscribe(1, "s", FIRST, 0)
         rig.credit(1, 3)
         await rig.run()
@@ -121,7 +108,7 @@ def test_credits_that_come_before_the_answer_count_if_the_subscription_has_none(
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_retention_took_is_delivered_in_the_connections_version(version: int) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        log = with_stream(rig)
+        log = rig.across(CHUNKS)
         rig.subscribe(1, "s", NEXT, 1)
         await rig.run()
         chunks = [made_chunk(200 + 10 * number) for number in range(20)]

@@ -19,13 +19,15 @@ LENT = 77
 USER = 78
 
 
-def with_stream(rig: TakeoverRig, name: str) -> None:
-    log = rig.broker.declare(name)
-    for chunk in CHUNKS:
-        log.roll()
-        log.append(chunk)
-    log.retain(8)
-    rig.history.put("/", name, CHUNKS[:16])
+async def rig_without_ids() -> TakeoverRig:
+    """Have a client that uses all ids but two, and another stream."""
+    rig = TakeoverRig(has_stats=False)
+    for name in ("s", "hangs"):
+        rig.across(CHUNKS, name, left=8, in_segment=1)
+    for number in set(range(256)) - {LENT, USER}:
+        rig.subscribe(number, "s", NEXT)
+    await rig.run()
+    return rig
 
 
 def is_lent(rig: TakeoverRig) -> bool:
@@ -35,25 +37,24 @@ def is_lent(rig: TakeoverRig) -> bool:
     return any(one.subscription_id == LENT and one.properties == {"chunk_selector": "all"} for one in asked)
 
 
+async def until_lent(rig: TakeoverRig) -> None:
+    while not is_lent(rig):
+        assert rig.move_up() or rig.move_down()
+        await rig.turn()
+
+
 @pytest.mark.parametrize("then", ["nothing", "another subscription"])
 @pytest.mark.parametrize("ends", ["fails", "is unsubscribed"])
 def test_chunks_for_a_question_are_not_the_clients_even_if_the_lender_is_gone(ends: str, then: str) -> None:
     async def scenario() -> None:
-        rig = TakeoverRig(has_stats=False)
-        with_stream(rig, "s")
-        with_stream(rig, "hangs")
-        for number in set(range(256)) - {LENT, USER}:
-            rig.subscribe(number, "s", NEXT)
-        await rig.run()
+        rig = await rig_without_ids()
         archive = rig.history.archives["/", "hangs"]
         archive.answers.clear()
         lender = rig.subscribe(LENT, "hangs", FIRST)
         await rig.turn()
         rig.subscribe(USER, "s", FIRST, 50)
         await rig.turn()
-        while not is_lent(rig):
-            assert rig.move_up() or rig.move_down()
-            await rig.turn()
+        await until_lent(rig)
         if ends == "fails":
             archive.question_error = CorruptionError("item", 0, "malformed")
             archive.answers.set()
@@ -75,22 +76,15 @@ def test_chunks_for_a_question_are_not_the_clients_even_if_the_lender_is_gone(en
 
 def test_a_lender_that_has_subscribed_lends_no_more_and_gets_its_first_chunk() -> None:
     async def scenario() -> None:
-        rig = TakeoverRig(has_stats=False)
-        with_stream(rig, "s")
-        with_stream(rig, "hangs")
+        rig = await rig_without_ids()
         rig.history.archives.pop(("/", "hangs"))
-        for number in set(range(256)) - {LENT, USER}:
-            rig.subscribe(number, "s", NEXT)
-        await rig.run()
         archive = rig.history.put("/", "hangs", [])
         archive.answers.clear()
         rig.subscribe(LENT, "hangs", FIRST, 50)
         await rig.turn()
         rig.subscribe(USER, "s", FIRST, 0)
         await rig.turn()
-        while not is_lent(rig):
-            assert rig.move_up() or rig.move_down()
-            await rig.turn()
+        await until_lent(rig)
         # The lender goes on while its id is lent; all that the broker then says is there at once.
         archive.answers.set()
         await rig.turn()
@@ -114,21 +108,14 @@ def test_a_lender_that_has_subscribed_lends_no_more_and_gets_its_first_chunk() -
 
 def test_a_lender_whose_id_is_lost_to_a_question_without_an_answer_is_refused() -> None:
     async def scenario() -> None:
-        rig = TakeoverRig(has_stats=False)
-        with_stream(rig, "s")
-        with_stream(rig, "hangs")
-        for number in set(range(256)) - {LENT, USER}:
-            rig.subscribe(number, "s", NEXT)
-        await rig.run()
+        rig = await rig_without_ids()
         archive = rig.history.archives["/", "hangs"]
         archive.answers.clear()
         lender = rig.subscribe(LENT, "hangs", FIRST)
         await rig.turn()
         user = rig.subscribe(USER, "s", FIRST, 50)
         await rig.turn()
-        while not is_lent(rig):
-            assert rig.move_up() or rig.move_down()
-            await rig.turn()
+        await until_lent(rig)
         archive.chunks.clear()  # nothing more to ask for it
         archive.answers.set()
         await rig.turn()

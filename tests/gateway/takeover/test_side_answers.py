@@ -21,22 +21,10 @@ from tests.support.takeover_rig import TakeoverRig
 CHUNKS = made_chunks(20, first=50)
 
 
-def with_stream(rig: TakeoverRig) -> FakeLog:
-    """The broker has offsets 170 to 249, the archive 50 to 209."""
-    log = rig.broker.declare("s")
-    for number, chunk in enumerate(CHUNKS):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(4)
-    rig.history.put("/", "s", CHUNKS[:16])
-    return log
-
-
 def run(scenario: Callable[[TakeoverRig, FakeLog], Awaitable[None]], *, has_stats: bool = True) -> None:
     async def play() -> None:
         rig = TakeoverRig(has_stats=has_stats)
-        await scenario(rig, with_stream(rig))
+        await scenario(rig, rig.across(CHUNKS))
         rig.close()
         await rig.turn()
         assert asyncio.all_tasks() == {asyncio.current_task()}
