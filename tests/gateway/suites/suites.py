@@ -19,6 +19,7 @@ class Suite(ABC):
 
     certificates = CERTIFICATES
     timeout_s = 420.0
+    """How long one program may take. It is several times what the longest takes on a busy machine."""
 
     @property
     @abstractmethod
@@ -36,11 +37,16 @@ class Suite(ABC):
 
     @abstractmethod
     def outcomes(self, program: Path, directory: Path, output: str) -> Mapping[str, str]:
-        """Return how each test of a program ended: `ok`, or something else."""
+        """Return how each test of a program ended: `ok`, or something else.
+
+        Raises FileNotFoundError if the program was stopped before it reported.
+        """
 
 
 class RustSuite(Suite):
     """The tests of the crate rabbitmq-stream-client, by Rust's own harness."""
+
+    timeout_s = 150.0
 
     @property
     def directory(self) -> Path:
