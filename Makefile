@@ -90,7 +90,7 @@ JOBS ?= 4
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
 LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
-test: setup tools .venv-spark40/.ready broker newer-brokers java sam docker emulators stream-client gateway-clients history-checker durable-streams browser axe  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
+test: setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers java sam docker emulators stream-client gateway-clients history-checker durable-streams browser axe  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 
@@ -109,10 +109,11 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/worker/test_killed_workers.py --timeout 0
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
 
-prove: setup history-checker  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, SEED of the first
+prove: setup history-checker .venv-fuzz/.ready  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, INPUTS=10000000 of each parser within HOURS=4, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0
 	@schedules=$(or $(SCHEDULES),1000000); COLDSTREAM_FAST_SCHEDULES=$$schedules COLDSTREAM_SHARD_SCHEDULES=$$((schedules / 200)) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/shards/test_fast_simulation.py tests/shards/test_simulation.py --timeout 0
 	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
+	@$(BIN)/python -m tests.fuzz.prove --hours $(or $(HOURS),4) --runs $(or $(INPUTS),10000000) $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## Check with ruff and mypy, both strict
 	@$(BIN)/ruff format --check .

@@ -46,7 +46,7 @@ SUB_BATCH_HEADER = struct.Struct(
 assert SUB_BATCH_HEADER.size == SUB_BATCH_HEADER_BYTES
 
 SUB_BATCH_KIND = 0x80
-_RESERVED_BITS = 0x0F
+RESERVED_BITS = 0x0F
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,8 @@ def _sub_batch(data: memoryview, at: int, base: int, source: str) -> SubBatch:
     kind, records, uncompressed_bytes, length = SUB_BATCH_HEADER.unpack_from(data, at)
     if start + length > len(data):
         raise _overrun(source, base, at, start + length, len(data))
-    if kind & _RESERVED_BITS:
-        raise BadVersionError(
-            source, base + at, "reserved bits of a sub-batch", expected=0, found=kind & _RESERVED_BITS
-        )
+    if kind & RESERVED_BITS:
+        raise BadVersionError(source, base + at, "reserved bits of a sub-batch", expected=0, found=kind & RESERVED_BITS)
     return SubBatch(kind >> 4 & 7, records, uncompressed_bytes, data[start : start + length], base + at)
 
 
