@@ -54,17 +54,6 @@ def fuzz(targets: Sequence[FuzzTarget], runs: Sequence[int], *, seconds: int = 0
         return [_found(place, target) for place, target in zip(places, targets, strict=True)]
 
 
-def smallest(target: FuzzTarget, inputs: Collection[bytes]) -> list[bytes]:
-    """Return few of some inputs, which reach as much as all of them."""
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        chosen, all_of_them = place / "chosen", _written(place / "all", inputs)
-        chosen.mkdir()
-        arguments = ["-merge=1", str(chosen), str(all_of_them)]
-        _run(place / "plan", [{"target": target.name, "log": str(place / "log"), "arguments": arguments}])
-        return [path.read_bytes() for path in chosen.iterdir()]
-
-
 def _prepared(place: Path, target: FuzzTarget, *flags: str) -> dict[str, object]:
     place.mkdir()
     corpus = _written(place / "corpus", inputs_of(target))

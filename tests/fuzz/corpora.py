@@ -33,6 +33,7 @@ def keep(target: FuzzTarget, inputs: Collection[bytes], directory: Path = CORPUS
     """Write the corpus of a target, without its seeds."""
     seeds = set(target.seeds())
     lines = sorted(b64encode(one).decode() for one in set(inputs) - seeds)
+    directory.mkdir(exist_ok=True)
     (directory / f"{target.name}.txt").write_text("".join(f"{line}\n" for line in lines))
 
 

@@ -11,9 +11,9 @@ import sys
 import time
 from base64 import b64encode
 
-from tests.fuzz.campaign import Fuzzed, fuzz, smallest
+from tests.fuzz.campaign import Fuzzed, fuzz
 from tests.fuzz.catalogue import TARGETS
-from tests.fuzz.corpora import REGRESSIONS, inputs_of, keep
+from tests.fuzz.corpora import CORPUS, REGRESSIONS, keep, kept
 from tests.fuzz.fuzz_target import FuzzTarget
 
 MOST_KEPT_BYTES, MOST_KEPT = 400, 150
@@ -58,8 +58,9 @@ def _note(found: Fuzzed) -> None:
 
 
 def _keep(target: FuzzTarget, found: Fuzzed) -> None:
-    known = {*inputs_of(target), *found.inputs}
-    keep(target, smallest(target, [one for one in known if len(one) <= MOST_KEPT_BYTES])[:MOST_KEPT])
+    # Each of them reached something that none before it did.
+    known = sorted({*kept(CORPUS, target.name), *found.inputs}, key=lambda one: (len(one), one))
+    keep(target, [one for one in known if len(one) <= MOST_KEPT_BYTES][:MOST_KEPT])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from base64 import b64encode
 
 import pytest
 
-from tests.fuzz.campaign import PYTHON, fuzz, smallest
+from tests.fuzz.campaign import PYTHON, fuzz
 from tests.fuzz.catalogue import TARGETS
 from tests.fuzz.planted import PLANTED
 from tests.support.fixtures import do_without
@@ -36,7 +36,3 @@ def test_a_mistake_that_chance_does_not_find_is_found():
     assert found.failing == b"col\x5a\xa5"
     assert "ZeroDivisionError" in found.told
     assert found.covered
-
-
-def test_of_inputs_that_reach_the_same_code_one_is_kept():
-    assert len(smallest(PLANTED, [b"x", b"y", b"cx", b"cy", b"cox"])) == 3
