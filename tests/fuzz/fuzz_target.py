@@ -34,7 +34,7 @@ class FuzzTarget:
     errors: tuple[type[ColdstreamError], ...]
     source: str = SOURCE
     max_bytes: int = 4 * KIB
-    runs: int = 15_000
+    runs: int = 10_000
     memory_bytes: int = MIB
     memory_factor: int = 200
     lines: int = 2000

@@ -140,7 +140,7 @@ def _header(chunk: bytes) -> ChunkHeader:
 
 
 TARGETS = (
-    FuzzTarget("segment", _segment, _segment_seeds, CORRUPT),
-    FuzzTarget("index", _index, _index_seeds, CORRUPT),
+    FuzzTarget("segment", _segment, _segment_seeds, CORRUPT, runs=2000),
+    FuzzTarget("index", _index, _index_seeds, CORRUPT, runs=30_000),
     FuzzTarget("chunk", _chunk, golden_chunks, CORRUPT, memory_bytes=2 << 20),
 )

@@ -89,7 +89,7 @@ def _frame_seeds() -> Iterator[bytes]:
 
 
 TARGETS = (
-    FuzzTarget("fragment", _fragment, _fragment_seeds, CORRUPT),
+    FuzzTarget("fragment", _fragment, _fragment_seeds, CORRUPT, runs=30_000),
     FuzzTarget("seek-table", _seek_table, _seek_table_seeds, CORRUPT),
     FuzzTarget("zstd-frames", _frames, _frame_seeds, CORRUPT),
 )

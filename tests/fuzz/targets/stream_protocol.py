@@ -199,6 +199,6 @@ def _publish_seeds() -> Iterator[bytes]:
 
 TARGETS = (
     FuzzTarget("frames", _frame, _frame_seeds, _BAD_FRAME),
-    FuzzTarget("proxy", _proxy, _proxy_seeds, _BAD_FRAME, max_bytes=2048, lines_a_byte=400),
+    FuzzTarget("proxy", _proxy, _proxy_seeds, _BAD_FRAME, max_bytes=2048, runs=1500, lines_a_byte=400),
     FuzzTarget("alone", _alone, _publish_seeds, (*_BAD_FRAME, *CORRUPT)),
 )
