@@ -109,10 +109,11 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/worker/test_killed_workers.py --timeout 0
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
 
-prove: setup history-checker .venv-fuzz/.ready  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, INPUTS=10000000 of each parser within HOURS=4, SEED of the first
+prove: setup history-checker .venv-fuzz/.ready  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, FAULT_RUNS=100000 of misbehaving stores, INPUTS=10000000 of each parser within HOURS=4, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0
 	@schedules=$(or $(SCHEDULES),1000000); COLDSTREAM_FAST_SCHEDULES=$$schedules COLDSTREAM_SHARD_SCHEDULES=$$((schedules / 200)) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/shards/test_fast_simulation.py tests/shards/test_simulation.py --timeout 0
 	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
+	@COLDSTREAM_FAULT_RUNS=$(or $(FAULT_RUNS),100000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/faults --timeout 0
 	@$(BIN)/python -m tests.fuzz.prove --hours $(or $(HOURS),4) --runs $(or $(INPUTS),10000000) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.mutation.run --hours $(or $(HOURS),4)
 
