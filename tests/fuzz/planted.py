@@ -15,7 +15,9 @@ def _parse(data: bytes) -> int:
         raise BadMagicError(SOURCE, 2, "magic")
     if len(data) < 5:
         raise BadLengthError(SOURCE, 3, "length")
-    return 1 // (data[3] ^ 0x5A if data[4] == 0xA5 else 1)
+    if data[3:4] != b"d":
+        return len(data)
+    return 1 // (0 if data[4:5] == b"!" else 1)
 
 
 PLANTED = FuzzTarget("planted", _parse, lambda: [b"", b"seed"], (CorruptionError,), max_bytes=16)

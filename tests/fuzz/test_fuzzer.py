@@ -33,6 +33,7 @@ def test_no_parser_fails_on_inputs_that_a_fuzzer_makes():
 
 def test_a_mistake_that_chance_does_not_find_is_found():
     (found,) = fuzz([PLANTED], [1_000_000])
-    assert found.failing == b"col\x5a\xa5"
+    assert found.failing is not None
+    assert found.failing.startswith(b"cold!")
     assert "ZeroDivisionError" in found.told
     assert found.covered
