@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,7 +43,7 @@ emulators: .venv-localstack/.ready  ## Install LocalStack into .venv-localstack,
 stream-client: java  ## Fetch RabbitMQ's stream client for Java, whose producers tests use
 	@scripts/stream-client/fetch
 
-gateway-clients: stream-client  ## Build the stock clients for Go and Rust, and their own tests, that the gateway is held against
+gateway-clients: stream-client  ## Build or fetch the stock clients for Go, Rust and JavaScript, and their own tests, that the gateway is held against
 	@scripts/gateway-clients/build
 
 history-checker:  ## Build the checker of histories, which is Porcupine, with Go
@@ -90,7 +90,13 @@ JOBS ?= 4
 SPARK40_TESTS := $(addprefix tests/spark/test_,registration.py replay_job.py source_in_spark.py)
 LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store.py listings.py deletes.py locks.py classes.py manifest_table.py conditions.py)
 
-test: setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers java sam docker emulators stream-client gateway-clients history-checker durable-streams browser axe  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
+# Compilers go on beside what is fetched and installed. Both need Java, and two installations at once wait for each other.
+test-parts: java
+	@$(MAKE) --no-print-directory history-checker gateway-clients & compiling=$$!; trap 'kill $$compiling 2>/dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers sam docker emulators durable-streams browser axe; \
+	wait $$compiling
+
+test: test-parts  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
 	@$(BIN)/python -m pytest -n $(JOBS)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-oldest-spark test-localstack
 
@@ -100,7 +106,7 @@ test-oldest-spark: .venv-spark40/.ready java
 test-localstack: setup java emulators
 	@COLDSTREAM_CONFORMANCE=localstack $(BIN)/python -m pytest $(LOCALSTACK_TESTS) -k "not memory and not settled"
 
-soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000, KILLS=100 of writers of direct streams, and of workers, WEEKS=20 of reconnects through the gateway
+soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run everything while parts are killed and fail: MINUTES=10, GROWTH=10 minutes of sharded streams, SEED of the first run, HISTORIES=20000, KILLS=100 of writers of direct streams, and of workers, WEEKS=20 of reconnects through the gateway, MOVES=5 minutes of leaders that move for each RabbitMQ
 	@COLDSTREAM_SUITES=all $(BIN)/python -m pytest -q tests/gateway/suites/test_suites.py --timeout 0
 	@COLDSTREAM_HISTORIES=$(or $(HISTORIES),20000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/archive/test_histories.py --timeout 0
 	@$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
@@ -108,6 +114,7 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/streams/test_kill_nine.py --timeout 0
 	@COLDSTREAM_KILLS=$(or $(KILLS),100) COLDSTREAM_FIRST_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s tests/worker/test_killed_workers.py --timeout 0
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
+	@for release in host 4.0 4.3; do $(BIN)/python -m tests.gateway.faults.moving_soak --release $$release --minutes $(or $(MOVES),5) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
 prove: setup history-checker .venv-fuzz/.ready  ## Explore a stream's life further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, FAULT_RUNS=100000 of misbehaving stores, INPUTS=10000000 of each parser within HOURS=4, SEED of the first
 	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py tests/lifecycle/test_guards.py --timeout 0

@@ -20,11 +20,14 @@ MESSAGE = b"\x00\x53\x75\xa0" + bytes((BODY_BYTES,)) + b"x" * BODY_BYTES
 """An AMQP 1.0 message of one data section, as stream clients send it."""
 
 
-def new_broker() -> Broker:
-    """Return a private broker, a context manager. Raises CannotMeasureError if RabbitMQ is not installed."""
+def new_broker(settings: str = "") -> Broker:
+    """Return a private broker, a context manager; `settings` are lines of rabbitmq.conf.
+
+    Raises CannotMeasureError if RabbitMQ is not installed.
+    """
     if find_rabbitmq() is None:
         raise CannotMeasureError("RabbitMQ is not installed; `make broker` installs Debian's")
-    return Broker()
+    return Broker(settings=settings)
 
 
 def publish_segment(broker: Broker, name: str, message: bytes, segment_bytes: int) -> tuple[SegmentSlice, StreamId]:

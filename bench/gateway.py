@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bench.aws import BUCKET, sdk_environment
 from bench.dynamodb import any_dynamodb
-from bench.gateway_process import RelayProcess, byte_relay, frame_server, gateway
+from bench.gateway_idle import IDLE_CONNECTIONS, measure_idle
+from bench.gateway_process import byte_relay, frame_server, gateway
 from bench.gateway_runs import (
     BYTES_ALONE,
     CREDIT,
@@ -23,10 +26,10 @@ from bench.gateway_runs import (
     best_run,
     race,
 )
+from bench.gateway_tls import TlsFiles, measure_tls
 from bench.gateway_world import WrittenStream, broker_with
-from bench.harness import MB, Aim, CannotMeasureError, Section, percentile, say
+from bench.harness import MB, Aim, CannotMeasureError, Section, in_turns, percentile, say
 from bench.local_s3 import LocalS3
-from bench.stream_client import LeanConnection
 
 BODY_BYTES = 200
 LARGE, SMALL = WrittenStream("large", 4_000, 500), WrittenStream("small", 10_000, 1)
@@ -35,7 +38,6 @@ SENT_LARGE, SENT_SMALL = WrittenStream("sent", 4_000, 500), WrittenStream("sent"
 PUBLISHED, TIMED = "published", "timed"
 PUBLISHED_MESSAGES, MESSAGES_A_FRAME, UNCONFIRMED = 1_000_000, 100, 20_000
 TIMED_MESSAGES, INTERVAL_S = 500, 0.002
-IDLE_CONNECTIONS, WARM_CONNECTIONS, SETTLE_S = 1_000, 50, 2
 CHUNK_AIM_PER_S = 134_000
 
 HOW = f"""\
@@ -55,10 +57,12 @@ its confirm, and to its delivery to a consumer at another connection; both conne
 
 The archive has the first {COLD_LARGE.chunks:,} chunks of a stream of large chunks and the first
 {COLD_SMALL.chunks:,} of one of small chunks; the broker has lost them. The client reads them from `first` through the
-gateway, and equal chunks live from the broker. S3 is a local server without limits, which shares the machine.
+gateway, and in turns equal chunks live from the broker. S3 is a local server without limits, which shares the machine:
+it sends objects from memory by sendfile.
 
-Memory is what a new gateway's process holds more with {IDLE_CONNECTIONS:,} connections that are logged in and idle, in
-KB each."""
+With TLS, the client has it to the broker, or to a gateway: one that speaks plainly to the broker, as beside it, or one
+that has TLS to it, too. Memory is what a new gateway's process holds more with {IDLE_CONNECTIONS:,} connections that
+are logged in and idle, in KB each; the broker's side of them is plain."""
 
 
 def measure() -> Section:
@@ -68,6 +72,7 @@ def measure() -> Section:
         dynamodb = stack.enter_context(any_dynamodb())
         fast = stack.enter_context(LocalS3(warm_mib=1024))
         sdk = sdk_environment(s3_url=fast.url, dynamodb_url=dynamodb.url)
+        files = TlsFiles.made_in(Path(stack.enter_context(TemporaryDirectory(prefix="coldstream-bench-"))))
         say("writing streams")
         broker = stack.enter_context(
             broker_with(
@@ -76,23 +81,26 @@ def measure() -> Section:
                 message_bytes=BODY_BYTES,
                 sdk=sdk,
                 table=dynamodb.table,
+                settings=files.broker_settings,
             )
         )
         settings = {**sdk, "COLDSTREAM_BUCKET": BUCKET, "COLDSTREAM_TABLE": dynamodb.table}
         port = broker.stream_port
         ours = stack.enter_context(gateway(port, settings))
         theirs = stack.enter_context(byte_relay(port))
+        behind = {"the broker": broker.process_ids[0], "S3": fast.process_id}
         ways = {
-            DIRECT: Way(port),
+            DIRECT: Way(port, behind=behind),
             BYTES_ALONE: Way(theirs.port, theirs),
-            GATEWAY: Way(ours.port, ours),
+            GATEWAY: Way(ours.port, ours, behind=behind),
         }
-        live = _live(ways, table)
+        _live(ways, table)
         _publish(ways, table)
         _times(ways, table)
         _from_memory(table, settings)
-        _cold(ways[GATEWAY], live, table)
-        _idle(stack.enter_context(gateway(port, settings)), table)
+        _cold(ways, table)
+        measure_tls(port, files, settings, live=LARGE, archived=COLD_LARGE, table=table)
+        measure_idle(port, files, settings, table)
     return Section(
         title="Gateway",
         how=HOW,
@@ -103,9 +111,8 @@ def measure() -> Section:
     )
 
 
-def _live(ways: Ways, table: GatewayTable) -> dict[WrittenStream, list[RelayedRun]]:
-    """Read live; return the direct runs."""
-    direct = {}
+def _live(ways: Ways, table: GatewayTable) -> None:
+    """Read live."""
     for stream, what, unit, counted, scale in (
         (LARGE, "live read", "MB/s", "bytes", MB),
         (SMALL, "live read, one-message chunks", "chunks/s", "chunks", 1),
@@ -115,12 +122,10 @@ def _live(ways: Ways, table: GatewayTable) -> dict[WrittenStream, list[RelayedRu
             raise CannotMeasureError(f"{what}: the gateway's bytes are not the broker's")
         runs = race(what, ways, operator.methodcaller("read", stream))
         ratio = table.rates(what, unit, runs, counted, scale)
-        direct[stream] = runs[DIRECT]
         if stream is LARGE:
             table.aim("0.85x of a direct live read, or more", ratio, 0.85)
         else:
             table.aim(f"{CHUNK_AIM_PER_S:,} one-message chunks/s, or 0.95x of the direct rate", ratio, 0.95)
-    return direct
 
 
 def _from_memory(table: GatewayTable, settings: Mapping[str, str]) -> None:
@@ -198,33 +203,18 @@ def _times(ways: Ways, table: GatewayTable) -> None:
                 )
 
 
-def _cold(gateway_way: Way, live: Mapping[WrittenStream, list[RelayedRun]], table: GatewayTable) -> None:
-    """Read from the archive, against the direct live reads."""
+def _cold(ways: Ways, table: GatewayTable) -> None:
+    """Read from the archive, and in turns as much live and directly."""
     for stream, equal, what, unit, counted, scale in (
         (COLD_LARGE, LARGE, "archive", "MB/s", "bytes", MB),
         (COLD_SMALL, SMALL, "archive, one-message chunks", "chunks/s", "chunks", 1),
     ):
-        runs = race(what, {GATEWAY: gateway_way}, operator.methodcaller("read", stream))
-        ratio = table.rates(what, unit, {DIRECT: live[equal], **runs}, counted, scale)
+        read = {DIRECT: partial(ways[DIRECT].read, equal), GATEWAY: partial(ways[GATEWAY].read, stream)}
+        runs = in_turns(read, rounds=ROUNDS, label=f"{what}: ")
+        ratio = table.rates(what, unit, runs, counted, scale)
         table.aim(f"what the same client gets live, or more; {what}", ratio, 1.0)
-
-
-def _idle(ours: RelayProcess, table: GatewayTable) -> None:
-    """Measure what connections hold that do nothing, in a process that has done nothing else."""
-    with ExitStack() as stack:
-
-        def connect(count: int) -> None:
-            for _ in range(count):
-                stack.callback(LeanConnection(ours.port).close)
-
-        connect(WARM_CONNECTIONS)
-        time.sleep(SETTLE_S)
-        before = ours.rss_bytes
-        connect(IDLE_CONNECTIONS)
-        time.sleep(SETTLE_S)
-        kb = (ours.rss_bytes - before) / IDLE_CONNECTIONS / 1000
-    table.rows.append((f"{IDLE_CONNECTIONS:,} idle connections", "KB each", "", kb, "", "", ""))
-    table.aims.append(Aim("less than 40 KB of memory for an idle connection", f"{kb:.1f} KB", kb < 40))
+        if stream is COLD_LARGE:
+            table.shares(what, runs)
 
 
 def _percentile_ms(runs: list[RelayedRun], what: str, percent: int) -> float:

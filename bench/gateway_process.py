@@ -35,10 +35,11 @@ class RelayProcess:
 
 
 @contextmanager
-def gateway(broker_port: int, environment: Mapping[str, str]) -> Iterator[RelayProcess]:
+def gateway(broker_port: int, environment: Mapping[str, str], *options: str) -> Iterator[RelayProcess]:
     """Run `coldstream gateway` with one process that serves. Raises CannotMeasureError if it does not start."""
     command = ["-m", "coldstream", "gateway", "--broker", f"127.0.0.1:{broker_port}", "--listen", "127.0.0.1:0"]
-    with _started([*command, "--processes", "1", "--admin", "-", "--log-level", "warning"], environment) as process:
+    command += ["--processes", "1", "--admin", "-", "--log-level", "warning", *options]
+    with _started(command, environment) as process:
         assert process.stdout is not None
         while _LISTENING not in (line := process.stdout.readline()):
             if not line:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from bench.gateway_process import RelayProcess
 from bench.gateway_world import WrittenStream
 from bench.harness import Aim, Cell, ChildRun, in_child, in_turns
+from bench.usage import cpu_s
 
 GIB = 1 << 30
 ROUNDS = 5
@@ -20,29 +21,44 @@ DIRECT, BYTES_ALONE, GATEWAY = "direct", "relay of bytes", "gateway"
 
 @dataclass(frozen=True, slots=True)
 class RelayedRun:
-    """A client's run, and the CPU seconds that the relay in front of the broker used for it."""
+    """A client's run, and the CPU seconds that the relay, and the processes behind it, used for it."""
 
     child: ChildRun
     relay_cpu_s: float = 0.0
+    behind_cpu_s: Mapping[str, float] = field(default_factory=dict)
+
+    def describe_cpu(self) -> str:
+        """Return what each process took for a GiB, for a note."""
+        found = {"the client": self.child.cpu_s, **self.behind_cpu_s}
+        gib = self.child.answer["bytes"] / GIB
+        return ", ".join(f"{who} {seconds / gib:.2f}" for who, seconds in found.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to a broker: its port, and the relay that it leads through."""
+    """A way to a broker: its port, the relay that it leads through, and the processes behind that, by name."""
 
     port: int
     relay: RelayProcess | None = None
+    with_tls: bool = False
+    behind: Mapping[str, int] = field(default_factory=dict)
 
     def call(self, function: str, **arguments: Any) -> RelayedRun:
         """Run a client on this way."""
-        before = self.relay.cpu_s if self.relay else 0.0
+        before = self._cpu_s()
         child = in_child(f"bench.stream_client:{function}", {"port": self.port, **arguments})
-        return RelayedRun(child, self.relay.cpu_s - before if self.relay else 0.0)
+        used = {who: after - before[who] for who, after in self._cpu_s().items()}
+        return RelayedRun(child, used.pop("the relay", 0.0), used)
 
     def read(self, stream: WrittenStream, *, with_crc: bool = False) -> RelayedRun:
         """Read all of a stream's chunks."""
         credit = CREDIT[stream.messages_a_chunk]
-        return self.call("read", stream=stream.name, chunks=stream.chunks, credit=credit, with_crc=with_crc)
+        wanted = {"stream": stream.name, "chunks": stream.chunks, "credit": credit}
+        return self.call("read", **wanted, with_crc=with_crc, with_tls=self.with_tls)
+
+    def _cpu_s(self) -> dict[str, float]:
+        used = {who: cpu_s(process_id) for who, process_id in self.behind.items()}
+        return used if self.relay is None else {"the relay": self.relay.cpu_s, **used}
 
 
 Ways = Mapping[str, Way]
@@ -70,6 +86,11 @@ class GatewayTable:
         ]
         self.notes.append(f"{what}, round by round: {min(pairs):.2f} to {max(pairs):.2f} of direct")
         return ratio
+
+    def shares(self, what: str, runs: Mapping[str, list[RelayedRun]]) -> None:
+        """Note what the other processes of the best runs took."""
+        parts = [f"{way}, {best_run(runs[way]).describe_cpu()}" for way in (DIRECT, GATEWAY)]
+        self.notes.append(f"{what}, CPU s a GiB beside the gateway's: {'; through the '.join(parts)}")
 
     def aim(self, text: str, result: float, least: float) -> None:
         """Add an aim of a ratio."""

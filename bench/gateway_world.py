@@ -53,9 +53,10 @@ def broker_with(
     message_bytes: int,
     sdk: Mapping[str, str],
     table: str,
+    settings: str,
 ) -> Iterator[Broker]:
     """Start a broker with streams; the empty ones have a retention, in bytes. Then archive those that are archived."""
-    with new_broker() as broker:
+    with new_broker(settings) as broker:
         with broker.connect() as streams:
             for stream in written:
                 streams.create_stream(stream.name, max_segment_bytes=SEGMENT_BYTES)

@@ -47,6 +47,11 @@ class LocalS3:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    @property
+    def process_id(self) -> int:
+        """The server's process."""
+        return self._process.pid
+
     def stats(self, *, reset: bool = False) -> Counter[str]:
         """Return the counts since the last reset: requests by kind, refusals by method and status, bytes in and out."""
         counts = self._stats("GET")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import struct
 import time
 import zlib
@@ -31,11 +32,16 @@ _CONFIRM_ID_BYTES = 8
 
 
 class LeanConnection:
-    """A connection that has logged in as guest. It heeds no heartbeats, and asks the broker for none."""
+    """A connection that has logged in as guest. It heeds no heartbeats, and asks the broker for none.
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+    With `tls` it has a context, which checks nothing.
+    """
+
+    def __init__(self, port: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket)
         self._correlation_id = 0
         self._log_in()
 
@@ -129,9 +135,11 @@ class FrameCounter:
         return found
 
 
-def read(*, port: int, stream: str, chunks: int, credit: int, with_crc: bool = False) -> dict[str, float]:
+def read(
+    *, port: int, stream: str, chunks: int, credit: int, with_crc: bool = False, with_tls: bool = False
+) -> dict[str, float]:
     """Read a stream from `first` until so many chunks are there; the time is that from the first credit on."""
-    connection = LeanConnection(port)
+    connection = LeanConnection(port, tls=unchecked_tls() if with_tls else None)
     connection.call(requests.Subscribe, 0, stream, FIRST, 0, {})
     counter = FrameCounter(connection.socket)
     counter.crc = 0 if with_crc else None
@@ -193,6 +201,13 @@ def answer_times(*, port: int, stream: str, messages: int, interval_s: float, me
     publisher.close()
     consumer.close()
     return seconds
+
+
+def unchecked_tls() -> ssl.SSLContext:
+    """Return what a client has TLS by that believes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def amqp_message(body_bytes: int) -> bytes:

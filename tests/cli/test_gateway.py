@@ -7,20 +7,21 @@ import json
 import logging
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from coldstream.cli import gateway as gateway_command
+from coldstream.cli import gateway_run
 from coldstream.gateway.alone.password_file import PasswordFile
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.process.addresses import HostPort, NodeAddress
+from coldstream.gateway.process.channel import ChildReport
 from coldstream.gateway.process.cores import usable_cores
-from coldstream.gateway.process.gap_rules import GapAction
 from coldstream.gateway.process.options import AloneSide, BrokerSide, GatewayOptions, ServerTls
-from coldstream.gateway.process.status import GatewayStatus
+from coldstream.gateway.process.status import GatewayStatus, ProcessStatus
 from coldstream.terminal.exits import ExitCode
 from coldstream.units import MIB
 from coldstream.web.small_http import HttpAnswer, SmallHttpServer
@@ -32,7 +33,7 @@ from tests.support.gateway_status import gateway_status
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[GatewayOptions]:
     """Have what would run: its options."""
     found: list[GatewayOptions] = []
-    monkeypatch.setattr(gateway_command, "_run", found.append)
+    monkeypatch.setattr(gateway_run, "run_gateway", found.append)
     return found
 
 
@@ -92,6 +93,7 @@ def test_the_command_that_knows_users_is_split_as_a_shell_does(cli: Cli, ran: li
     [
         (("--archive-only",), "--users: or --auth-command is needed"),
         (("--archive-only", "--users", "x", "--broker", "b"), "--broker: and --archive-only exclude each other"),
+        (("--archive-only", "--users", "x", "--broker-tls"), "--broker-tls: and --archive-only exclude each other"),
         (("--archive-only", "--auth-command", "'"), "--auth-command: No closing quotation"),
         (("--users", "x"), "--users: is for --archive-only"),
         (("--create",), "--create: is for --archive-only"),
@@ -103,6 +105,11 @@ def test_the_command_that_knows_users_is_split_as_a_shell_does(cli: Cli, ran: li
         (("--admin", "nowhere"), "--admin: 'nowhere' is not HOST:PORT"),
         (("--node", "a:1"), "--node: 'a:1' is not BROKER:PORT=GATEWAY:PORT"),
         (("--on-gap", "stop"), "--on-gap: 'stop' is not error, skip"),
+        (("--broker", "b:0"), "--broker: b:0 has no port"),
+        (("--broker", "0.0.0.0:5552"), "--broker: 0.0.0.0:5552 is no address"),
+        (("--advertise", "b:0"), "--advertise: b:0 has no port"),
+        (("--advertise", "[::]:5552"), "--advertise: [::]:5552 is no address"),
+        (("--node", "a:1=0.0.0.0:2"), "--node: 0.0.0.0:2 is no address"),
         (("--memory", "lots"), "--memory"),
         (("--memory", "15MiB", "--processes", "1"), "--memory: is less than 16MiB"),
         (("--drain", "soon"), "--drain"),
@@ -115,6 +122,60 @@ def test_what_cannot_be_ends_with_2_and_names_the_option(
     assert (done.code, ran) == (ExitCode.USAGE, [])
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "arguments", "processes"),
+    [
+        (64, (), 16),
+        (64, ("--memory", "2GiB"), 64),
+        (64, ("--max-connections", "3"), 3),
+        (64, ("--memory", "1MiB", "--processes", "1"), None),
+        (8, (), 8),
+        (8, ("--archive-only", "--users", "x", "--create"), 1),
+    ],
+)
+def test_a_machine_of_many_cores_needs_no_option(  # noqa: PLR0917  three are fixtures
+    cli: Cli,
+    ran: list[GatewayOptions],
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    arguments: tuple[str, ...],
+    processes: int | None,
+) -> None:
+    monkeypatch.setattr("coldstream.gateway.process.cores.usable_cores", lambda: cores)
+    done = cli("gateway", *arguments)
+    assert done.code == (ExitCode.USAGE if processes is None else 0), done.err
+    assert [options.processes for options in ran] == ([] if processes is None else [processes])
+
+
+def test_a_broker_at_the_address_where_it_listens_itself_is_refused(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = cli("gateway", "--listen", f"0.0.0.0:{port}", "--broker", f"localhost:{port}", "--admin", "-")
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert f"--broker: localhost:{port} is where this gateway listens" in done.err
+
+
+def test_clients_that_are_told_the_brokers_own_address_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    one, two, other = (HostPort(host, 5552) for host in ("rabbit-1", "rabbit-2", "streams"))
+    broker = BrokerSide((one, two))
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, advertise=other), broker)
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, nodes=(NodeAddress(one, other),)), broker)
+    assert caplog.records == []
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, advertise=two), broker)
+    nodes = (NodeAddress(one, other), NodeAddress(two, two))
+    gateway_run._warn_of_same_addresses(GatewayOptions(one, broker, nodes=nodes), broker)
+    assert [record.__dict__["address"] for record in caplog.records] == [str(two)] * 2
+
+
+def test_what_nobody_can_read_is_no_reason_not_to_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr("sys.stdout", full)
+        gateway_run._say("listening")
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
 
 
 def test_an_address_that_is_taken_ends_with_2_and_says_so(cli: Cli) -> None:
@@ -145,10 +206,10 @@ def test_the_status_is_a_table_of_processes_and_one_of_cold_subscriptions(cli: C
         done = cli("gateway", "status", "--url", url)
     assert done.code == 0
     processes, cold = done.out.split("\n\n")
-    assert [line.split()[:5] for line in processes.splitlines()] == [
-        ["process", "pid", "connections", "cold", "live"],
-        ["0", "17", "3", "2", "1"],
-        ["1", "18", "0", "0", "0"],
+    assert [line.split()[:6] for line in processes.splitlines()] == [
+        ["process", "pid", "state", "connections", "cold", "live"],
+        ["0", "17", "serves", "3", "2", "1"],
+        ["1", "18", "serves", "0", "0", "0"],
     ]
     assert "8.0 MiB of 128.0 MiB" in processes
     assert [line.split() for line in cold.splitlines()] == [
@@ -173,6 +234,15 @@ def test_for_programs_the_status_is_json(cli: Cli) -> None:
     (found,) = done.json
     assert (found["ready"], found["totals"]["takeovers_total"]) == (True, 14)
     assert found == json.loads(gateway_status().to_json())
+
+
+def test_an_archive_that_does_not_answer_is_shown_also_in_front_of_a_broker(cli: Cli) -> None:
+    reports = [ChildReport(archive_problem=problem) for problem in ("region: none is set", None, "region: none is set")]
+    processes = tuple(ProcessStatus(number, 17, True, 0.4, report) for number, report in enumerate(reports))
+    with answering(gateway_status(processes=processes)) as url:
+        done = cli("gateway", "status", "--url", url)
+    assert done.code == 0
+    assert done.err.count("warning: the archive doesn't answer: region: none is set\n") == 1
 
 
 def test_where_no_gateway_is_the_status_says_what_to_do(cli: Cli) -> None:

@@ -152,6 +152,18 @@ def test_the_unit_waits_for_ready_and_gives_time_to_drain() -> None:
     assert unit()["DynamicUser"] == ["yes"]
 
 
+def test_what_the_heap_keeps_is_bounded_wherever_it_is_deployed() -> None:
+    # Before the file, which may say otherwise.
+    text = SERVICE.read_text()
+    assert text.index("Environment=MALLOC_ARENA_MAX=2\n") < text.index("EnvironmentFile=")
+    assert re.search(r"^ENV .*\bMALLOC_ARENA_MAX=2\b", CONTAINERFILE.read_text(), re.MULTILINE)
+
+
+def test_a_container_is_given_time_to_drain() -> None:
+    (given,) = re.findall(r"--stop-timeout (\d+)", CONTAINERFILE.read_text())
+    assert float(given) > 30 + KILL_AFTER_S
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     copied = tmp_path / SERVICE.name

@@ -14,7 +14,7 @@ from coldstream.gateway.alone.logins import NoPasswords, PasswordCheck
 from coldstream.gateway.alone.opening import opened_alone
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
-from coldstream.gateway.alone.permissions import ALL, StreamPermissions
+from coldstream.gateway.alone.permissions import ALL, PermissionSource
 from coldstream.gateway.alone.server import AloneServer
 from coldstream.gateway.frames.answers import CodeAnswer, OpenAnswer
 from coldstream.gateway.frames.frame import StreamFrame, key_of
@@ -47,6 +47,12 @@ class DictPasswords:
         self.checks += 1
         return self.users.get(user) == password
 
+    def knows(self, user: str) -> bool:
+        return user in self.users
+
+    def look(self) -> None:
+        """Do nothing: they are as they are."""
+
 
 @dataclass
 class RunningAlone:
@@ -70,7 +76,7 @@ async def running_alone(
     *,
     history: History | None = None,
     passwords: PasswordCheck | None = None,
-    permissions: StreamPermissions = ALL,
+    permissions: PermissionSource = ALL,
     options: AloneOptions | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[RunningAlone]:

@@ -18,6 +18,7 @@ from typing import Self
 
 from tests.support.broker import Broker, BrokerError
 from tests.support.epmd import Epmd
+from tests.support.releases import HOST_RELEASE, Release
 
 TICK_S = 60
 """A node that has been silent for about so long is taken for dead by the others: RabbitMQ's own default.
@@ -36,13 +37,20 @@ class Cluster:
     """
 
     def __init__(
-        self, size: int = 3, *, management: bool = False, plugins: Sequence[str] = (), tick_s: int = TICK_S
+        self,
+        size: int = 3,
+        *,
+        release: Release = HOST_RELEASE,
+        management: bool = False,
+        plugins: Sequence[str] = (),
+        tick_s: int = TICK_S,
     ) -> None:
         self._epmd = Epmd()
         self._tick_s = tick_s
         erlang = f"-kernel net_ticktime {tick_s} +sbwt none +sbwtdcpu none +sbwtdio none"  # idle nodes leave the cores
         self.nodes = [
-            Broker(management=management, plugins=plugins, epmd=self._epmd, erlang=erlang) for _ in range(size)
+            Broker(release=release, management=management, plugins=plugins, epmd=self._epmd, erlang=erlang)
+            for _ in range(size)
         ]
         names = [
             f"cluster_formation.classic_config.nodes.{at} = {node.node}\n" for at, node in enumerate(self.nodes, 1)
@@ -81,6 +89,27 @@ class Cluster:
                     return node
             time.sleep(0.2)
         raise BrokerError(f"the stream {stream} has no leader")
+
+    def end_writer(self, stream: str) -> None:
+        """End the process that writes the stream. A leader is elected, often the same; no node or connection ends."""
+        queue = f'element(2, rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{stream}">>)))'
+        running = next(node for node in self.nodes if node.is_running)
+        running.ctl("eval", f"exit(amqqueue:get_pid({queue}), kill).")
+
+    def settled_leader(self, stream: str) -> Broker:
+        """Return the leader in which all nodes that run agree: one that has just started knows an earlier one."""
+        deadline = time.monotonic() + ELECTION_TIMEOUT_S
+        running = [node for node in self.nodes if node.is_running]
+        while time.monotonic() < deadline:
+            told = set()
+            for node in running:
+                with node.connect() as streams:
+                    told.add(streams.ports(stream)[0])
+            for node in running:
+                if told == {node.stream_port}:
+                    return node
+            time.sleep(0.2)
+        raise BrokerError(f"the stream {stream} has no leader in which all nodes agree")
 
     def wait_replicated(self, stream: str) -> None:
         """Wait until every node has a replica of the stream that runs."""

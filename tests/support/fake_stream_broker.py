@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
 from coldstream.gateway.frames.answers import (
@@ -120,6 +121,8 @@ class FakeReader:
     send_limit: int
     is_active: bool = True
     place: tuple[int, int] | None = None
+    has_to_step_down: bool = False
+    """Somebody else waits for its answer to become active."""
 
     def next(self) -> Chunk | None:
         """Return the next chunk that is sent, and move past it."""
@@ -143,6 +146,22 @@ class FakeReader:
         return None
 
 
+class FakeCoordinator(Protocol):
+    """Decides who is active among the single active consumers of several connections."""
+
+    def joined(self, broker: FakeStreamBroker, number: int) -> None:
+        """Take a new consumer."""
+        ...
+
+    def left(self, broker: FakeStreamBroker, number: int) -> None:
+        """Go on without a consumer."""
+        ...
+
+    def stepped_down(self) -> None:
+        """Make another consumer active, as the last one has answered that it is not."""
+        ...
+
+
 class FakeStreamBroker:
     """One connection of a broker. `send` is called with each frame that it sends."""
 
@@ -154,6 +173,7 @@ class FakeStreamBroker:
         self.has_stats = has_stats
         self.version = version
         self.updates: dict[int, FakeReader] = {}
+        self.coordinator: FakeCoordinator | None = None
         self._send = send
         self._correlation = 0
 
@@ -179,6 +199,7 @@ class FakeStreamBroker:
         """Ask a single active consumer from where on it reads, or tell it that it is not active."""
         reader = self.readers[number]
         reader.is_active = is_active
+        reader.has_to_step_down = not is_active
         if not is_active:
             reader.place = None
         self._correlation += 1
@@ -203,7 +224,8 @@ class FakeStreamBroker:
                 self._query(QueryOffset.from_body(body))
             case Key.STORE_OFFSET:
                 store = StoreOffset.from_body(body)
-                self.logs[store.stream].offsets[store.reference] = store.offset
+                if store.stream not in self.refused:
+                    self.logs[store.stream].offsets[store.reference] = store.offset
             case Key.RESOLVE_OFFSET_SPEC:
                 self._resolve(ResolveOffsetSpec.from_body(body))
             case _ if key == ANSWER | Key.CONSUMER_UPDATE:
@@ -224,8 +246,10 @@ class FakeStreamBroker:
             return
         reader = FakeReader(request, log, request.credit, request.credit // 2 if self.has_stats else 0)
         self.readers[request.subscription_id] = reader
-        if request.properties.get("single-active-consumer") == "true":
+        if self.has_stats and request.properties.get("single-active-consumer") == "true":
             reader.is_active = False
+            if self.coordinator is not None:
+                self.coordinator.joined(self, request.subscription_id)
             return
         reader.place = log.attach(request.spec)
         self._dispatch(reader)
@@ -245,6 +269,10 @@ class FakeStreamBroker:
     def _unsubscribe(self, request: Unsubscribe) -> None:
         self.requests.append(request)
         found = self.readers.pop(request.subscription_id, None)
+        is_single_active = found is not None and found.request.properties.get("single-active-consumer") == "true"
+        if found is not None and is_single_active and self.coordinator is not None:
+            self._step_down(found)
+            self.coordinator.left(self, request.subscription_id)
         code = Code.SUBSCRIPTION_DOES_NOT_EXIST if found is None else Code.OK
         self._send(plain_answer(Key.UNSUBSCRIBE, request.correlation_id, code))
 
@@ -261,8 +289,9 @@ class FakeStreamBroker:
         self._send(StreamStatsAnswer(request.correlation_id, Code.OK, figures).to_bytes())
 
     def _query(self, request: QueryOffset) -> None:
+        self.requests.append(request)
         found = self.logs[request.stream].offsets.get(request.reference)
-        code = Code.NO_OFFSET if found is None else Code.OK
+        code = self.refused.get(request.stream, Code.NO_OFFSET if found is None else Code.OK)
         self._send(OffsetAnswer(request.correlation_id, code, found or 0).to_bytes())
 
     def _resolve(self, request: ResolveOffsetSpec) -> None:
@@ -275,9 +304,16 @@ class FakeStreamBroker:
     def _updated(self, answer: ConsumerUpdateAnswer) -> None:
         self.requests.append(answer)
         reader = self.updates.pop(answer.correlation_id)
-        if reader.is_active:
+        if reader.is_active and any(one is reader for one in self.readers.values()):
             reader.place = reader.log.attach(reader.request.spec if answer.spec is None else answer.spec or NEXT)
             self._dispatch(reader)
+        else:
+            self._step_down(reader)
+
+    def _step_down(self, reader: FakeReader) -> None:
+        if reader.has_to_step_down and self.coordinator is not None:
+            reader.has_to_step_down = False
+            self.coordinator.stepped_down()
 
     def _dispatch(self, reader: FakeReader) -> None:
         if reader.credit <= reader.send_limit:

@@ -1,13 +1,21 @@
 """A child of the gateway that serves nothing but words, for tests of its processes.
 
-It says its number to whoever connects. `die` ends it at once, `count` counts a takeover, `linger` has the connection
-stay when it is told to go. With the advertised host `refuse` it finds a setting wrong.
+It says its number to whoever connects, and does as it is told:
+
+    die       end at once
+    count     count a takeover
+    linger    have the connection stay when it is told to go
+    exhaust   have no file descriptor left
+    confuse   be unable to say what is cold, and whether the archive answers
+
+With the advertised host `refuse` it finds a setting wrong, with `crash` it has a defect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import sys
 from typing import cast
@@ -15,7 +23,7 @@ from typing import cast
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.child import run_child
+from coldstream.gateway.process.child import end_process, run_child
 from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import listen_at
 from coldstream.gateway.process.options import GatewayOptions
@@ -24,7 +32,7 @@ from coldstream.gateway.process.options import GatewayOptions
 class Talk(asyncio.Protocol):
     def __init__(self, served: WordServer) -> None:
         self.served = served
-        self.lingers = False
+        self.lingers = self.is_told = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
@@ -41,6 +49,10 @@ class Talk(asyncio.Protocol):
                     self.served.figures.takeovers_total += 1
                 case b"linger":
                     self.lingers = True
+                case b"exhaust":
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+                case b"confuse":
+                    self.served.is_confused = True
             self.transport.write(b"done\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -52,13 +64,16 @@ class WordServer:
         self.number = number
         self.figures = figures
         self.open: list[Talk] = []
+        self.is_confused = False
         self.server: asyncio.Server
 
     def stop_listening(self) -> None:
         self.server.close()
 
-    def close_some(self, share: float) -> None:
-        for talk in self.open[: max(1, round(len(self.open) * share))]:
+    def close_some(self, count: int) -> None:
+        told = [talk for talk in self.open if not talk.is_told][:count]
+        for talk in told:
+            talk.is_told = True
             if not talk.lingers:
                 talk.transport.write(b"go\n")
                 talk.transport.close()
@@ -68,13 +83,18 @@ class WordServer:
         return len(self.open)
 
     def reload(self) -> None:
+        self.figures.returns_total += 1
         for talk in self.open:
             talk.transport.write(b"again\n")
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
+        if self.is_confused:
+            raise LookupError("what is cold")
         return (ColdRow("127.0.0.1:1", "/", "заказы", 5, 7),)[:count]
 
     async def archive_problem(self) -> str | None:
+        if self.is_confused:
+            raise LookupError("the archive")
         return None
 
     async def close(self) -> None:
@@ -93,6 +113,8 @@ def main() -> int:
     async def open_words(options: GatewayOptions, figures: GatewayFigures) -> WordServer:
         if options.advertise is not None and options.advertise.host == "refuse":
             raise InvalidSettingError("--advertise", "is refused")
+        if options.advertise is not None and options.advertise.host == "crash":
+            raise LookupError("a defect")
         served = WordServer(number, figures)
         loop = asyncio.get_running_loop()
         served.server = await loop.create_server(lambda: Talk(served), sock=listen_at(options.listen))
@@ -103,4 +125,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -157,6 +157,14 @@ class ChunkClient(RawStreamClient):
         while self.next_offset(number) < offset:
             await self.step()
 
+    async def until_message(self, number: int, message: int) -> None:
+        """Take frames until a subscription has got a scene's message of that number, whatever its offset.
+
+        Tracking chunks take offsets, so the end of the offsets that were published comes before their last messages.
+        """
+        while message not in self.numbers_of(self.chunks.get(number, [])[-1:]):
+            await self.step()
+
     def headers(self, number: int) -> list[ChunkHeader]:
         return [
             ChunkHeader.from_bytes(chunk[:CHUNK_HEADER_BYTES], source="test", position=0)
@@ -171,8 +179,13 @@ class ChunkClient(RawStreamClient):
 
     def numbers(self, number: int) -> list[int]:
         """Return the numbers that a scene's messages begin with."""
+        return self.numbers_of(self.chunks.get(number, []))
+
+    @staticmethod
+    def numbers_of(chunks: list[bytes]) -> list[int]:
+        """Return the numbers in chunks."""
         found = []
-        for chunk in self.chunks.get(number, []):
+        for chunk in chunks:
             at = CHUNK_HEADER_BYTES
             while at < len(chunk):
                 (size_bytes,) = _ENTRY.unpack_from(chunk, at)

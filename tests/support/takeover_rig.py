@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from coldstream.errors import ClosedLinkError
 from coldstream.format.chunk import Chunk, ChunkType
@@ -19,7 +19,7 @@ from coldstream.gateway.ports import AnswerFrame, Verdict
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.takeover import Takeover
 from coldstream.manifest.spec import OffsetSpec
-from tests.support.fake_stream_broker import FakeStreamBroker, delivered
+from tests.support.fake_stream_broker import FakeLog, FakeStreamBroker, delivered
 
 OWN_CORRELATION = 0x8000_0000
 ANSWERED = {Key.SUBSCRIBE, Key.UNSUBSCRIBE, Key.QUERY_OFFSET, Key.STREAM_STATS, Key.RESOLVE_OFFSET_SPEC}
@@ -107,7 +107,7 @@ class RigBrokerLink:
         return answer.from_body(body) if plain.code == Code.OK else plain
 
     def supports(self, key: Key, version: int = 1) -> bool:
-        return self._rig.broker.has_stats if key is Key.STREAM_STATS else version == 1
+        return self._rig.broker.has_stats if key in {Key.STREAM_STATS, Key.CONSUMER_UPDATE} else version == 1
 
 
 class TakeoverRig:
@@ -134,6 +134,20 @@ class TakeoverRig:
     def next_number(self) -> int:
         self._number += 1
         return self._number
+
+    def across(
+        self, chunks: Sequence[Chunk], name: str = "s", *, archived: int = 16, left: int = 4, in_segment: int = 2
+    ) -> FakeLog:
+        """Declare a stream of which the archive has the first chunks, and the broker what it leaves of its segments."""
+        log = self.broker.declare(name)
+        for number, chunk in enumerate(chunks):
+            if number % in_segment == 0:
+                log.roll()
+            log.append(chunk)
+        log.retain(left)
+        if archived:
+            self.history.put("/", name, chunks[:archived])
+        return log
 
     def ask(self, frame: StreamFrame) -> None:
         """Send a frame of the client."""

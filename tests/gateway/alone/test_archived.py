@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from coldstream.format.chunk import ChunkHeader, ChunkType
-from coldstream.gateway.alone.options import AloneOptions, GapRule
+from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.frames.answers import (
     CreditAnswer,
     MetadataAnswer,
@@ -30,10 +30,11 @@ from coldstream.gateway.frames.requests import (
     Subscribe,
     Unsubscribe,
 )
+from coldstream.gateway.gap_rules import GapAction, GapRules
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.store.keys import Keys
 from coldstream.streams import DirectArchive
-from coldstream.units import Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from tests.support.alone import Delivered, RawClient, RunningAlone, running_alone
 from tests.support.archive import ChunkArchive, Spec
 from tests.support.http_archive import HttpObjects, object_server
@@ -92,6 +93,8 @@ async def nothing_comes(client: RawClient) -> None:
         (AtOffset(Offset(21)), 21),
         (AtTimestamp(TimestampMs(2500)), 15),
         (AtTimestamp(TimestampMs(0)), 0),
+        (AtTimestamp(TimestampMs(-1)), 0),
+        (AtTimestamp(TimestampMs(-(1 << 63))), 0),
         (LAST, 36),
     ],
 )
@@ -105,7 +108,16 @@ async def test_each_spec_attaches_where_the_broker_would_and_chunks_are_byte_for
         await nothing_comes(client)
 
 
-@pytest.mark.parametrize("spec", [NEXT, AtOffset(Offset(1_000_000)), AtTimestamp(TimestampMs(99_000))])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        NEXT,
+        AtOffset(Offset(1_000_000)),
+        AtOffset(Offset(MAX_OFFSET)),
+        AtTimestamp(TimestampMs(99_000)),
+        AtTimestamp(TimestampMs((1 << 63) - 1)),
+    ],
+)
 async def test_what_is_archived_later_is_followed_from_the_tail(
     alone: RunningAlone, chunks: ChunkArchive, spec: OffsetSpec
 ) -> None:
@@ -163,7 +175,12 @@ async def test_figures_and_resolved_specs_are_those_of_the_archive(alone: Runnin
     async with alone.client() as client:
         stats = await client.ask(lambda number: StreamStats(number, NAME), StreamStatsAnswer)
         assert isinstance(stats, StreamStatsAnswer)
-        assert dict(stats.figures) == {"first_chunk_id": 0, "committed_chunk_id": 36, "committed_offset": 40}
+        assert dict(stats.figures) == {
+            "first_chunk_id": 0,
+            "last_chunk_id": 36,
+            "committed_chunk_id": 36,
+            "committed_offset": 40,
+        }
         for spec, offset in ((FIRST, 0), (LAST, 36), (NEXT, 41), (AtTimestamp(TimestampMs(2500)), 15)):
             found = await client.ask(
                 lambda number, spec=spec: ResolveOffsetSpec(number, NAME, spec, {}), ResolveOffsetSpecAnswer
@@ -171,6 +188,15 @@ async def test_figures_and_resolved_specs_are_those_of_the_archive(alone: Runnin
             assert isinstance(found, ResolveOffsetSpecAnswer)
             assert found.spec == AtOffset(Offset(offset))
         assert await client.code(lambda number: StreamStats(number, "nothing")) == Code.STREAM_DOES_NOT_EXIST
+
+
+async def test_a_spec_that_cannot_be_resolved_is_refused_with_an_offset_as_brokers_do(alone: RunningAlone) -> None:
+    """The Java client reads it before it looks at the code, and else waits for the rest."""
+    async with alone.client() as client:
+        client.send(ResolveOffsetSpec(9, "nothing", FIRST, {}).to_bytes())
+        answer = await client.next_of(Key.RESOLVE_OFFSET_SPEC | ANSWER)
+    # RabbitMQ 4.3.6 sends these bytes.
+    assert answer.hex() == "801f000100000009000200040000000000000000"
 
 
 async def test_offsets_are_stored_under_their_references(alone: RunningAlone) -> None:
@@ -203,7 +229,7 @@ async def test_a_gap_ends_the_subscription_with_an_error_or_is_skipped_as_config
         body = await client.next_of(Key.METADATA_UPDATE)
         assert body[4:] == int(Code.STREAM_NOT_AVAILABLE).to_bytes(2) + b"\0\x06orders"
         assert await client.code(lambda number: Unsubscribe(number, 1)) == Code.SUBSCRIPTION_DOES_NOT_EXIST
-    options = AloneOptions(poll_s=0.2, on_gap=GapRule.SKIP)
+    options = AloneOptions(poll_s=0.2, gaps=GapRules(otherwise=GapAction.SKIP))
     async with running_alone(archive, options=options) as running, running.client() as client:
         assert await subscribe(client, FIRST) == Code.OK
         assert await delivered(client, 9) == expected(chunks)

@@ -109,7 +109,12 @@ async def test_figures_are_those_of_the_stream(alone: RunningAlone) -> None:
     async with alone.client() as client:
         found = await client.ask(lambda number: StreamStats(number, "orders"), StreamStatsAnswer)
         assert isinstance(found, StreamStatsAnswer)
-        assert dict(found.figures) == {"first_chunk_id": 0, "committed_chunk_id": 16, "committed_offset": 18}
+        assert dict(found.figures) == {
+            "first_chunk_id": 0,
+            "last_chunk_id": 16,
+            "committed_chunk_id": 16,
+            "committed_offset": 18,
+        }
 
 
 async def test_what_was_trimmed_is_no_longer_there_for_first(archive: DirectArchive, stream: DirectStream) -> None:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from coldstream.gateway.alone.connection import MAX_QUESTIONS
+from coldstream.gateway.alone.open_frames import MAX_QUESTIONS
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.permissions import StreamPermissions
 from coldstream.gateway.frames.answers import (
@@ -238,4 +238,4 @@ async def test_who_reads_no_answers_is_not_read_from(archive: DirectArchive) -> 
         await asyncio.sleep(1.5)
         (connection,) = alone.server._connections
         assert connection.client.transport.get_write_buffer_size() < 3 << 20
-        assert len(connection._queue) <= MAX_QUESTIONS
+        assert len(connection._frames.queue) <= MAX_QUESTIONS

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from coldstream.errors import InvalidSettingError
+from coldstream.gateway.alone import watched_file
+from coldstream.gateway.alone.permission_file import PermissionFile
 from coldstream.gateway.alone.permissions import ALL, READ_ALL, StreamPermissions
 from coldstream.web.access_tokens import Right
 
@@ -58,12 +60,38 @@ def test_a_malformed_line_is_named(line: str) -> None:
 def test_a_file_without_rules_that_all_may_write_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rules"
     with pytest.raises(InvalidSettingError, match="permissions_file"):
-        StreamPermissions.read(path)
+        PermissionFile(path)
     path.write_text("# nobody\n")
     with pytest.raises(InvalidSettingError, match="no rule"):
-        StreamPermissions.read(path)
+        PermissionFile(path)
     path.write_text("* * * r\n")
-    assert StreamPermissions.read(path) == READ_ALL
+    assert PermissionFile(path).current == READ_ALL
     path.chmod(0o666)
     with pytest.raises(InvalidSettingError, match="chmod"):
-        StreamPermissions.read(path)
+        PermissionFile(path)
+
+
+def test_a_changed_file_counts_and_one_that_cannot_be_read_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_file, "LOOK_EVERY_S", 0.0)
+    path = tmp_path / "rules"
+    path.write_text("ana / orders rw\n")
+    found = PermissionFile(path)
+    first = found.current
+    found.look()
+    assert found.current is first
+    path.write_text("ana / orders r\n")
+    found.look()
+    second = found.current
+    assert not second.may(Right.WRITE, "ana", "/", "orders")
+    for broken in ("ana / ord", "", "ana / 'orders r\n"):
+        path.write_text(broken)
+        found.look()
+        assert found.current is second
+    path.unlink()
+    found.look()
+    assert found.current is second
+    path.write_text("ana / orders rw\n")
+    found.look()
+    assert found.current.may(Right.WRITE, "ana", "/", "orders")

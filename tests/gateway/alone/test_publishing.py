@@ -237,7 +237,7 @@ async def test_who_publishes_more_than_is_confirmed_is_not_read_from(
             client.send(frame)
         for _ in range(100):
             await asyncio.sleep(0.01)
-        assert connection._publishers._pending_bytes < 100_000 + 2 * SCRATCH_BYTES
+        assert connection._frames.publishers._bounds.pending_bytes < 100_000 + 2 * SCRATCH_BYTES
         assert connection.client.read_bytes < 1_000_000
         held.set()
         monkeypatch.setattr(archive.objects, "put_new", put_new)

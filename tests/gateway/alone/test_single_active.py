@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from coldstream.gateway.alone.consumer_turns import CONSUMERS, SESSIONS
 from coldstream.gateway.alone.options import AloneOptions
+from coldstream.gateway.alone.turns import TurnName
 from coldstream.gateway.frames.answers import ConsumerUpdate
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Subscribe, Unsubscribe
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
+from coldstream.manifest.state_item import StateItem
 from coldstream.store.keys import Keys
 from coldstream.streams import DirectArchive
 from coldstream.units import Offset
@@ -184,7 +187,31 @@ async def test_nothing_is_left_in_the_table_when_all_are_gone(archive: DirectArc
     async with a_server(archive) as one, one.client() as a:
         await subscribe(a)
         answer(a, await told(a))
-    from coldstream.gateway.alone.consumer_turns import CONSUMERS, SESSIONS  # noqa: PLC0415
-
     assert list(archive.table.state_items(CONSUMERS)) == []
     assert list(archive.table.state_items(SESSIONS)) == []
+
+
+async def test_an_item_that_makes_no_sense_stops_the_turns_of_no_other_name(archive: DirectArchive) -> None:
+    archive.table.add_state(StateItem(CONSUMERS, TurnName("/", "orders", "broken").key, 1, b"no JSON"))
+    async with a_server(archive) as one, one.client() as a:
+        assert await subscribe(a, number=1, name="broken") == Code.OK
+        assert await subscribe(a, number=2, name="fine") == Code.OK
+        assert (await told(a)).subscription_id == 2
+
+
+async def test_an_answer_that_comes_after_the_turn_was_over_says_nothing_of_the_next_one(
+    archive: DirectArchive,
+) -> None:
+    async with a_server(archive) as one, one.client() as a:
+        await subscribe(a)
+        late = await told(a)
+        (seat,) = one.parts.turns._seats
+        one.parts.turns._stop(seat)
+        over = await told(a)
+        assert over.is_active == 0
+        answer(a, over)
+        again = await told(a)
+        assert again.is_active == 1
+        answer(a, late, FIRST)  # found out before others had read on
+        answer(a, again, AtOffset(Offset(7)))
+        assert await first_chunk(a) == 5

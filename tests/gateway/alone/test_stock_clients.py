@@ -1,10 +1,11 @@
-"""Stock clients in Java, Go and Rust, as they are, with no broker at all: what one writes, the others read."""
+"""Stock clients in Java, Go, Rust and JavaScript, as they are, without a broker: what one writes, the others read."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import Create, DeclarePublisher
 from coldstream.streams import DirectArchive, OpenMode, StreamClient
+from tests.gateway.clients.programs import StockClient, find_go, find_javascript, find_rust
 from tests.support.alone import HOST, confirmed, publish, running_alone
-from tests.support.server import ROOT
+from tests.support.fixtures import do_without
 from tests.support.stock_producer import StockProducer, compile_producer, find_stream_client
 
 pytestmark = pytest.mark.server
-PROGRAMS = ROOT / ".cache" / "gateway-clients"
 KEYS = ("invoice", "Ärger", "東京", "a", "b", "c")
 LINE = 10_000
 MESSAGES = 3 * LINE
@@ -67,11 +68,11 @@ async def test_the_java_client_publishes_to_a_super_stream_of_direct_streams(tmp
     assert all(len(names) == 1 for names in places.values())
 
 
-@pytest.mark.parametrize("language", ["go", "rust"])
-async def test_other_clients_read_what_was_written_without_a_broker(language: str) -> None:
-    program = PROGRAMS / language / "consumer"
-    if not program.exists():
-        pytest.skip(f"the program with the {language} client is not built: scripts/gateway-clients/build")
+@pytest.mark.parametrize("find", [find_go, find_rust, find_javascript])
+async def test_other_clients_read_what_was_written_without_a_broker(find: Callable[[], StockClient | None]) -> None:
+    found = find()
+    if found is None:
+        do_without("a stock client", "make gateway-clients")
     archive = DirectArchive.in_memory()
     async with running_alone(archive) as alone, alone.client() as client:
         assert await client.code(lambda number: Create(number, "orders", {})) == Code.OK
@@ -84,7 +85,7 @@ async def test_other_clients_read_what_was_written_without_a_broker(language: st
         while count < MESSAGES:
             count += len(confirmed(await client.next_of(Key.PUBLISH_CONFIRM))[1])
         process = await asyncio.create_subprocess_exec(
-            program, HOST, str(alone.port), "orders", str(MESSAGES), stdout=asyncio.subprocess.PIPE
+            *found.command, HOST, str(alone.port), "orders", str(MESSAGES), stdout=asyncio.subprocess.PIPE
         )
         async with asyncio.timeout(120):
             output, _ = await process.communicate()

@@ -11,7 +11,8 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from coldstream.errors import LostRaceError, OutcomeUnknownError, UnavailableError
-from coldstream.gateway.alone.consumer_turns import ConsumerTurns, TurnSeat
+from coldstream.gateway.alone.consumer_turns import ConsumerTurns
+from coldstream.gateway.alone.turn_seat import TurnSeat
 from coldstream.gateway.alone.turns import TurnName
 from coldstream.store.memory.table import MemoryTable
 

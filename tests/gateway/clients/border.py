@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,34 +49,20 @@ class BorderStream:
         return [offset for chunk in self.delivered for offset in chunk.offsets]
 
 
-class Border:
-    """A broker, an agent beside it, an archive, and streams that are in both."""
+class NotedBroker:
+    """A broker, and what is published at it and noted as it delivers it. It needs no archive."""
 
-    def __init__(self, broker: Broker, stack: EmulatedStack, agent: AgentProcess) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.stack = stack
-        self._agent = agent
 
     def publish(self, streams: list[BorderStream]) -> None:
-        """Publish all but the last part of each stream, have it archived, and have the broker delete what it can."""
+        """Publish all but the last part of each stream, and note how the broker delivers it."""
         with self.broker.connect() as connection:
             for stream in streams:
                 connection.create_stream(stream.name, max_segment_bytes=SEGMENT_BYTES)
                 self._publish(connection, stream, stream.archived_messages)
         for stream in streams:
             self.note(stream)
-        for stream in streams:
-            self.make(stream.name, at_least=stream.archived_messages // 10)
-
-    def make(self, name: str, *, at_least: int) -> None:
-        """Have what a stream has archived, and deleted by the broker beyond an offset."""
-        self._wait_archived(name)
-        definition = json.dumps({"max-length-bytes": KEPT_BYTES})
-        self.broker.ctl("set_policy", "--apply-to", "queues", name, f"^{name}$", definition)
-        deadline = time.monotonic() + ARCHIVED_S
-        while self.first_offset(name) < at_least:
-            assert time.monotonic() < deadline, f"the broker keeps {name}"
-            time.sleep(0.2)
 
     def publish_rest(self, stream: BorderStream) -> None:
         """Publish the last part, in pieces, and note how the broker delivers it."""
@@ -107,6 +93,28 @@ class Border:
             connection.publish(stream.name, made)
             connection.store_offset(stream.name, "somebody", stream.published)
             stream.published = until
+
+
+class Border(NotedBroker):
+    """A broker, an agent beside it, an archive, and streams that are in both."""
+
+    def __init__(self, broker: Broker, stack: EmulatedStack, agent: AgentProcess) -> None:
+        super().__init__(broker)
+        self.stack = stack
+        self._agent = agent
+
+    def make(self, at_least: Mapping[str, int], *, kept_bytes: int = KEPT_BYTES) -> None:
+        """Have what streams have archived, and deleted by the broker, beyond an offset of each."""
+        for name in at_least:
+            self._wait_archived(name)
+        definition = json.dumps({"max-length-bytes": kept_bytes})
+        pattern = f"^({'|'.join(at_least)})$"
+        self.broker.ctl("set_policy", "--apply-to", "queues", next(iter(at_least)), pattern, definition)
+        deadline = time.monotonic() + ARCHIVED_S
+        for name, offset in at_least.items():
+            while self.first_offset(name) < offset:
+                assert time.monotonic() < deadline, f"the broker keeps {name}"
+                time.sleep(0.2)
 
     def _wait_archived(self, name: str) -> None:
         deadline = time.monotonic() + ARCHIVED_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -40,6 +41,15 @@ def find_rust() -> StockClient | None:
     """Return the program with the Rust client, None where it was not built."""
     program = BUILT / "rust" / "consumer"
     return StockClient("rust", [program], decoded=True, sub_batches=False) if program.exists() else None
+
+
+def find_javascript() -> StockClient | None:
+    """Return the program with the JavaScript client, None where that was not fetched, or Node.js is missing."""
+    modules, node = BUILT / "javascript" / "node_modules", shutil.which("node")
+    if node is None or not modules.exists():
+        return None
+    command = ["env", f"NODE_PATH={modules}", node, HERE / "javascript" / "consumer.js"]
+    return StockClient("javascript", command, decoded=True, sub_batches=False)
 
 
 def find_python() -> StockClient:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.gateway.clients.border import Border, BorderStream, border
+from tests.gateway.clients.border import Border, BorderStream, NotedBroker, border
 from tests.gateway.clients.deliveries import Deliveries
 from tests.gateway.clients.gateway_run import GatewayRun
 from tests.gateway.clients.lines import LINE, expected_lines
-from tests.gateway.clients.programs import ClientRun, StockClient, find_go, find_java, find_python, find_rust
+from tests.gateway.clients.programs import (
+    ClientRun,
+    StockClient,
+    find_go,
+    find_java,
+    find_javascript,
+    find_python,
+    find_rust,
+)
 from tests.support.broker import Broker
 from tests.support.fixtures import do_without
 from tests.support.releases import HOST_RELEASE, RABBITMQ_4_0
@@ -44,19 +53,24 @@ def scene(any_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Itera
     release = any_broker.release
     mixed = BorderStream("border-mixed", MILLION if release == HOST_RELEASE else FEWER, with_sub_batches=True)
     plain = BorderStream("border-plain", MILLION if release == RABBITMQ_4_0 else FEWER, with_sub_batches=False)
-    with border(any_broker, directory, "border-*") as made:
-        made.publish([mixed, plain])
-        log = directory / "gateway.log"
-        with GatewayRun(made.stack.environment, any_broker.stream_port, log) as gateway:
-            yield Scene(made, mixed, plain, gateway)
+    streams = [mixed, plain]
+    with ThreadPoolExecutor(1) as meanwhile:
+        # What the archive needs takes as long to start.
+        publishing = meanwhile.submit(NotedBroker(any_broker).publish, streams)
+        with border(any_broker, directory, "border-*") as made:
+            publishing.result()
+            made.make({stream.name: stream.archived_messages // 10 for stream in streams})
+            log = directory / "gateway.log"
+            with GatewayRun(made.stack.environment, any_broker.stream_port, log) as gateway:
+                yield Scene(made, mixed, plain, gateway)
 
 
 @pytest.fixture(scope="module")
 def clients(any_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> list[StockClient]:
-    """Every program that can be run with the broker: the Rust client asks for what RabbitMQ 3.10 does not know."""
+    """Every program that can be run with the broker: two clients ask for what RabbitMQ 3.10 does not know."""
     found = {"Java": find_java(tmp_path_factory.mktemp("classes")), "Go": find_go(), "Python": find_python()}
     if any_broker.release != HOST_RELEASE:
-        found["Rust"] = find_rust()
+        found |= {"Rust": find_rust(), "JavaScript": find_javascript()}
     for language, client in found.items():
         if client is None:
             do_without(f"the stock client for {language}", "make stream-client gateway-clients")
@@ -155,7 +169,7 @@ def test_a_filter_leaves_out_nothing_that_the_broker_delivers(scene: Scene):
     with Deliveries(port, name, properties=filtered) as deliveries:
         matching = deliveries.take(batches // 2 * batch)
     assert len(matching) < len(every)
-    scene.border.make(name, at_least=batch * 5)
+    scene.border.make({name: batch * 5})
     first = scene.border.first_offset(name)
     with Deliveries(scene.gateway.port, name, properties=filtered) as deliveries:
         taken = deliveries.take(1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkType, iter_chunks
-from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.format.chunk import CHUNK_HEADER_BYTES
 from coldstream.gateway.frames.answers import OffsetAnswer
 from coldstream.gateway.frames.frame import key_of
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
@@ -18,14 +17,18 @@ from coldstream.gateway.frames.requests import Credit, QueryOffset, StoreOffset,
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import Offset
 from tests.gateway.faults.abused import STREAM
+from tests.gateway.faults.disk_archive import DiskArchive
 from tests.gateway.faults.gateway_process import GatewayProcess
 from tests.gateway.faults.raw_client import ConnectionGoneError, RawClient, RefusedError, delivered
+from tests.gateway.faults.restless_publisher import RestlessPublisher
 from tests.support.broker import Broker, find_rabbitmq
 from tests.support.fixtures import do_without
+from tests.support.gateway import GatewayThread
 
 pytestmark = pytest.mark.broker
 
 SIZE = 200
+SEGMENT_BYTES = 100_000
 LITTLE = 700
 """Messages that fill more than a segment, and less than retention leaves."""
 RETURN_S = 60
@@ -33,7 +36,7 @@ RETURN_S = 60
 
 def _create(broker: Broker) -> None:
     with broker.connect() as streams:
-        streams.create_stream(STREAM, max_segment_bytes=100_000)
+        streams.create_stream(STREAM, max_segment_bytes=SEGMENT_BYTES)
 
 
 def _publish(broker: Broker, first: int, messages: int) -> int:
@@ -43,41 +46,7 @@ def _publish(broker: Broker, first: int, messages: int) -> int:
     return first + messages
 
 
-class Archive:
-    """A copy of what is on a node's disk of the stream: all chunks that there ever were, and the file of a gateway."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.chunks: list[Chunk] = []
-
-    def copy(self, broker: Broker) -> None:
-        """Add what is new."""
-        for segment in sorted(broker.stream_directory(STREAM).glob("*.segment")):
-            for chunk in iter_chunks(segment.read_bytes()[SEGMENT_HEADER_BYTES:], source=segment.name):
-                if not self.chunks or chunk.header.chunk_id == self.chunks[-1].header.next_offset:
-                    self.chunks.append(chunk)
-
-    def publish(self, *, without: int = 0) -> None:
-        """Have it in the gateway's archive, but for the last chunks."""
-        kept = self.chunks[: len(self.chunks) - without]
-        self.file.write_bytes(
-            b"".join(each for one in kept for each in (one.header.to_bytes(), one.bloom, one.data, one.trailer))
-        )
-
-    def delivered_at(self, offset: int) -> tuple[int, bytes]:
-        """Return where the chunk ends that a client is to get at an offset, and its bytes."""
-        chunk = next(
-            one for one in self.chunks if one.header.next_offset > offset and one.header.type is ChunkType.USER
-        )
-        return chunk.header.next_offset, chunk.header.to_bytes() + bytes(chunk.data)
-
-    @property
-    def end(self) -> int:
-        """The offset after the last message."""
-        return next(one.header.next_offset for one in reversed(self.chunks) if one.header.type is ChunkType.USER)
-
-
-async def _read(port: int, archive: Archive, at: int, chunks: int) -> int:
+async def _read(port: int, archive: DiskArchive, at: int, chunks: int) -> int:
     """Read so many chunks, or to the end, from the stored offset on or from the first; store where, and return it."""
     async with RawClient(port) as client:
         await client.login(with_versions=False)
@@ -108,7 +77,7 @@ async def _read(port: int, archive: Archive, at: int, chunks: int) -> int:
     return at
 
 
-async def _read_patiently(port: int, archive: Archive, at: int, chunks: int) -> int:
+async def _read_patiently(port: int, archive: DiskArchive, at: int, chunks: int) -> int:
     """Do so as soon as the broker is back."""
     end = time.monotonic() + RETURN_S
     while True:
@@ -119,35 +88,61 @@ async def _read_patiently(port: int, archive: Archive, at: int, chunks: int) -> 
             await asyncio.sleep(0.3)
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    if find_rabbitmq() is None:
+        do_without("RabbitMQ")
+    with Broker() as running:
+        yield running
+
+
 def _retain_little(broker: Broker) -> None:
     broker.ctl("set_policy", "little", f"^{STREAM}$", json.dumps({"max-length-bytes": 250_000}), "--apply-to", "queues")
 
 
-async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_they_were(tmp_path):
-    if find_rabbitmq() is None:
-        do_without("RabbitMQ")
-    archive = Archive(tmp_path / "archive")
-    with Broker() as broker:
-        await asyncio.to_thread(_create, broker)
-        written = await asyncio.to_thread(_publish, broker, 0, 4000)
-        archive.copy(broker)
-        _retain_little(broker)
+async def test_a_real_broker_is_killed_and_comes_back_and_readers_go_on_where_they_were(broker, tmp_path):
+    archive = DiskArchive()
+    file = tmp_path / "archive"
+    await asyncio.to_thread(_create, broker)
+    directory = broker.stream_directory(STREAM)
+    written = await asyncio.to_thread(_publish, broker, 0, 4000)
+    archive.copy(directory)
+    _retain_little(broker)
+    written = await asyncio.to_thread(_publish, broker, written, LITTLE)
+    archive.copy(directory)
+    file.write_bytes(archive.to_bytes(without=5))
+    async with GatewayProcess(broker.stream_port, file) as gateway:
+        at = await _read(gateway.port, archive, 0, 5)
+        async with RawClient(gateway.port) as client:
+            await client.login(with_versions=False)
+            await client.ask(Subscribe(client.next_id(), 0, STREAM, FIRST, 3, {}))
+            await client.until(Key.DELIVER)
+            broker.kill()
+            assert await client.is_ended()
+        broker.start()
+        at = await _read_patiently(gateway.port, archive, at, 8)
         written = await asyncio.to_thread(_publish, broker, written, LITTLE)
-        archive.copy(broker)
-        archive.publish(without=5)
-        async with GatewayProcess(broker.stream_port, archive.file) as gateway:
-            at = await _read(gateway.port, archive, 0, 5)
-            async with RawClient(gateway.port) as client:
-                await client.login(with_versions=False)
-                await client.ask(Subscribe(client.next_id(), 0, STREAM, FIRST, 3, {}))
-                await client.until(Key.DELIVER)
-                broker.kill()
-                assert await client.is_ended()
+        archive.copy(directory)
+        file.write_bytes(archive.to_bytes(without=5))
+        assert (await gateway.held()).connections == 0
+        at = await _read_patiently(gateway.port, archive, at, 1 << 30)
+        assert at == archive.end
+
+
+def test_what_is_confirmed_outlives_a_broker_that_is_killed(broker):
+    with broker.connect() as streams:
+        streams.create_stream("published", max_segment_bytes=SEGMENT_BYTES)
+    with GatewayThread((broker.host, broker.stream_port)) as gateway:
+        with RestlessPublisher(gateway.port, "published", first=1) as publisher:
+            publisher.wait_confirmed(500)
+            broker.kill()
+            before = set(publisher.confirmed)
             broker.start()
-            at = await _read_patiently(gateway.port, archive, at, 8)
-            written = await asyncio.to_thread(_publish, broker, written, LITTLE)
-            archive.copy(broker)
-            archive.publish(without=5)
-            assert (await gateway.held()).connections == 0
-            at = await _read_patiently(gateway.port, archive, at, 1 << 30)
-            assert at == archive.end
+            publisher.wait_confirmed(500)
+        with broker.connect() as streams:
+            read = streams.read("published", len(publisher.confirmed))
+    numbers = [int(body.partition(b":")[0]) for _, body in read]
+    assert before <= set(numbers)
+    assert publisher.confirmed <= set(numbers)
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert publisher.endings

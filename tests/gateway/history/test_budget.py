@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.history.budget import IDLE_S, BudgetShare, ReadingBudget
+from coldstream.gateway.history.budget import IDLE_S, PATIENCE_S, BudgetShare, ReadingBudget
 from coldstream.read.http import ClosedError
 
 
@@ -155,5 +155,42 @@ def test_who_waits_for_a_large_range_is_not_overtaken_by_those_who_read_ahead() 
             budget.give(holder, 20)
         await asyncio.wait_for(waiting, 5)
         assert budget.used_bytes == 500
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [20, 500], ids=["a range", "one larger than the budget"])
+def test_clients_that_take_a_chunk_now_and_then_do_not_keep_the_memory_from_others_for_ever(size: int) -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        budget, _ = budget_of(100, clock)
+        gave: list[BudgetShare] = []
+
+        def holder(bytes_held: int) -> BudgetShare:
+            def give_up(keeps_current: bool) -> None:  # noqa: FBT001  the budget's
+                if not keeps_current:
+                    gave.append(share)
+                    budget.give(share, share.held_bytes)
+
+            share = budget.join(give_up)
+            assert budget.take(share, bytes_held)
+            return share
+
+        holders = [holder(45), holder(45)]
+        newcomer, next_one = budget.join(stubborn), budget.join(stubborn)
+        waits = [asyncio.ensure_future(budget.wait(share, size)) for share in (newcomer, next_one)]
+        for _ in range(int(2 * PATIENCE_S / IDLE_S)):
+            await asyncio.sleep(0)
+            assert not gave
+            for share in holders:
+                budget.touch(share)
+            clock.at += IDLE_S / 2
+            budget.give(holders[0], 0)  # wakes whoever waits
+        await asyncio.wait_for(waits[0], 5)
+        assert gave == (holders[:1] if size <= 100 else holders)
+        assert newcomer.held_bytes == size
+        assert budget.used_bytes == (45 + 2 * size if size <= 100 else size)  # the next one gets on, too
+        budget.leave(newcomer)
+        await asyncio.wait_for(waits[1], 5)
 
     asyncio.run(scenario())

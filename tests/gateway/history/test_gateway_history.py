@@ -18,8 +18,8 @@ from coldstream.gateway.history.port import ArchivedHeader, History, StreamBound
 from coldstream.manifest.appending import plan_create
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
-from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp
-from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
+from coldstream.manifest.stream import Incarnation, StreamId, new_stream
 from coldstream.read.http import ClosedError
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
@@ -44,6 +44,17 @@ def test_specs_attach_where_reading_begins(served: ServedHistory) -> None:
         assert await history.attach(*NAMES, AtOffset(Offset(TAIL - 1))) == TAIL - 1
         assert await history.attach(*NAMES, AtOffset(Offset(TAIL))) is None
         assert await history.attach(*NAMES, AtTimestamp(TimestampMs(5001))) == 6 * RECORDS
+        assert await history.attach(*NAMES, AtTimestamp(TimestampMs(10**9))) is None
+
+    served.run(scenario)
+
+
+@pytest.mark.parametrize("spec", [LAST, AtTimestamp(TimestampMs(10**6))], ids=str)
+def test_what_was_archived_a_moment_ago_is_attached_to(served: ServedHistory, spec: OffsetSpec) -> None:
+    async def scenario(history: History) -> None:
+        assert (await history.bounds(*NAMES)) == StreamBounds(STREAM.incarnation, Offset(0), Offset(TAIL))
+        served.archive.add(TAIL, steady(RECORDS, 10**6))
+        assert await history.attach(*NAMES, spec) == TAIL
         assert await history.attach(*NAMES, AtTimestamp(TimestampMs(10**9))) is None
 
     served.run(scenario)
@@ -188,6 +199,27 @@ def test_a_noted_offset_is_told_at_once_and_kept_for_the_next_gateway(served: Se
     async def after(history: History) -> None:
         assert await history.stored_offset(*NAMES, "app") == 41
         assert await history.stored_offset(*NAMES, "other") is None
+
+    served.run(scenario)
+    served.run(after)
+
+
+def test_an_offset_that_was_stored_before_a_new_incarnation_was_archived_is_not_forgotten(
+    served: ServedHistory,
+) -> None:
+    again = ChunkArchive(new_stream(*NAMES, 1_763_700_900_000_000_000))
+    again.table = served.archive.table
+
+    async def scenario(history: History) -> None:
+        history.note_offset(*NAMES, "app", Offset(2))
+        await history.flush()
+        again.add(0, steady(RECORDS, 1))
+
+    async def after(history: History) -> None:
+        bounds = await history.bounds(*NAMES)
+        assert bounds is not None
+        assert bounds.incarnation == again.stream.incarnation
+        assert await history.stored_offset(*NAMES, "app") == 2
 
     served.run(scenario)
     served.run(after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -166,3 +167,51 @@ def test_nothing_runs_while_nothing_is_noted() -> None:
         assert len(asyncio.all_tasks()) <= 2  # this one, and the one that waits for it
 
     run(scenario)
+
+
+class LookedThrough(OrderedDict[Any, Any]):
+    """Counts how often all of it is looked through."""
+
+    rounds = 0
+
+    def items(self) -> Any:
+        self.rounds += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.rounds += 1
+        return super().values()
+
+
+def test_however_many_come_one_by_one_all_are_looked_through_a_few_times_a_second() -> None:
+    """Or 5,000 consumers that store every few seconds would take half of the event loop's time."""
+
+    async def scenario(notes: OffsetNotes, _: SlowTable) -> None:
+        notes._pending = pending = LookedThrough()
+        for number in range(300):
+            notes.note(("/", "orders", f"app-{number}"), Offset(number))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        assert pending.rounds <= 2
+        await notes.flush()
+
+    table = run(scenario, write_every_s=3600)
+    assert stored(table, "app-299") == 299
+
+
+def test_an_offset_is_written_beside_the_incarnation_that_it_is_one_of() -> None:
+    before = Incarnation("__orders_1663700000000000000")
+
+    async def scenario(notes: OffsetNotes, table: SlowTable) -> None:
+        notes.note(KEY, Offset(1_000_000), before)
+        assert notes.noted(KEY, before) == 1_000_000
+        assert notes.noted(KEY, STREAM.incarnation) is None
+        await notes.flush()
+        found = read_offset(table, before, "app")
+        assert found is not None
+        assert found.offset == 1_000_000
+        assert stored(table) is None
+        notes.note(KEY, Offset(3), STREAM.incarnation)
+        await notes.flush()
+
+    assert stored(run(scenario, write_every_s=3600)) == 3

@@ -15,8 +15,8 @@ from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.history.port import ChunkReading
 from coldstream.manifest.stream import Incarnation
 from coldstream.read.http import ClosedError
-from coldstream.units import Offset
-from tests.support.archive import STREAM, random_archive, steady
+from coldstream.units import MIB, Offset
+from tests.support.archive import STREAM, ChunkArchive, random_archive, steady
 from tests.support.http_archive import Fault, Get, HttpObjects, object_server
 from tests.support.made_chunks import ids
 from tests.support.served_history import RECORDS, TAIL, ServedHistory
@@ -66,6 +66,21 @@ def test_what_is_fetched_can_be_taken_without_waiting(served: ServedHistory) -> 
     found = served.run(scenario)
     assert len(found) > 1
     assert found == STEPS[: len(found)]
+
+
+@pytest.mark.parametrize(("budget_bytes", "gets"), [(256 * MIB, 4), (16 * MIB, 32)])
+def test_a_reading_alone_has_large_ranges_and_with_little_memory_smaller_ones(budget_bytes: int, gets: int) -> None:
+    # 32 chunks of a MB, each with a point of the sparse index: ranges are at most 8 MiB, or an eighth of what a
+    # reading may have.
+    objects = HttpObjects()
+    archive = ChunkArchive(objects=objects, message_bytes=1_000_000)
+    archive.add(0, steady(1, *range(32)))
+    with object_server(objects) as server:
+        served = ServedHistory(archive, server)
+        served.budget_bytes = budget_bytes
+        found = served.run(lambda history: all_of(reading_of(history)))
+        assert ids(found) == list(range(32))
+        assert len(server.gets) == gets
 
 
 def test_a_hole_is_an_error_and_a_reading_behind_it_goes_on(served: ServedHistory) -> None:

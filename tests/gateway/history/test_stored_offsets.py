@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import BadVersionError, CorruptionError
-from coldstream.gateway.history.stored_offsets import StoredOffset, read_offset, write_offset
+from coldstream.gateway.history.stored_offsets import StoredOffset, find_offset, read_offset, write_offset
 from coldstream.manifest.state_item import StateItem
+from coldstream.manifest.stream import declared_at, new_stream
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
-from tests.support.archive import STREAM
+from tests.support.archive import STREAM, ChunkArchive, steady
 
 STORED = StoredOffset(STREAM.incarnation, "app", Offset(7), TimestampMs(1000))
 
@@ -75,3 +76,27 @@ def test_an_item_at_the_wrong_key_is_corrupt() -> None:
     table.put_state(replace(STORED.to_item(), data=item.data))
     with pytest.raises(CorruptionError):
         read_offset(table, STREAM.incarnation, "app")
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "is_of_the_new_one"), [(-1, False), (59_000, False), (61_000, True)], ids=["before", "soon", "later"]
+)
+def test_what_was_stored_before_anything_of_a_new_incarnation_was_archived_is_found(
+    after_ms: int, *, is_of_the_new_one: bool
+) -> None:
+    archive = ChunkArchive()
+    archive.add(0, steady(5, 1))
+    again = ChunkArchive(new_stream("/", "orders", 1_763_700_900_123_456_789))
+    again.table = archive.table
+    again.add(0, steady(5, 1))
+    declared_ms = declared_at(again.stream)
+    assert declared_ms == 1_763_700_900_123
+    write_offset(archive.table, replace(STORED, at=TimestampMs(declared_ms + after_ms)))
+    found = find_offset(archive.table, again.stream, "app")
+    assert (found is not None and found.offset == 7) == is_of_the_new_one
+    assert find_offset(archive.table, again.stream, "other") is None
+    assert find_offset(archive.table, archive.stream, "app") is not None
+    write_offset(archive.table, replace(STORED, incarnation=again.stream.incarnation, offset=Offset(3)))
+    found = find_offset(archive.table, again.stream, "app")
+    assert found is not None
+    assert found.offset == 3

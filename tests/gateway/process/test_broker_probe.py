@@ -14,6 +14,7 @@ from coldstream.gateway.process.addresses import HostPort
 from coldstream.gateway.process.broker_probe import BrokerProbe
 from coldstream.gateway.process.options import BrokerSide
 from tests.support.broker import Broker
+from tests.support.certificates import self_signed_pem
 
 
 @contextmanager
@@ -95,6 +96,48 @@ def test_a_certificate_that_nobody_vouches_for_is_no_answer(tmp_path: Path) -> N
         problem = BrokerProbe(BrokerSide((there,), is_tls=True), within_s=1).ask()
     assert problem is not None
     assert "ssl" in problem.lower() or "wrong version" in problem.lower()
+
+
+@pytest.mark.parametrize("host", ["x" * 64, "a..b", "брокер" * 20])
+def test_a_host_that_cannot_be_is_no_answer(host: str) -> None:
+    assert f"{host}:5552: " in (asked(HostPort(host, 5552)) or "")
+
+
+def test_authorities_that_go_while_it_runs_are_no_answer_and_it_asks_again_once_they_are_back(tmp_path: Path) -> None:
+    ca = self_signed_pem(tmp_path / "ca.pem")
+    with answering(answer_of(1)) as there:
+        probe = BrokerProbe(BrokerSide((there,), is_tls=True, ca=ca), within_s=1)
+        assert "ca.pem" not in (probe.ask() or "")
+        there_before = ca.read_bytes()
+        ca.unlink()
+        assert f"{there}: --broker-ca: {ca}: " in (probe.ask() or "")
+        ca.write_bytes(there_before)
+        assert "ca.pem" not in (probe.ask() or "")
+
+
+def test_a_defect_does_not_end_the_asking(nobody: HostPort, caplog: pytest.LogCaptureFixture) -> None:
+    probe = BrokerProbe(BrokerSide((nobody,)), every_s=0.01)
+    answers: list[str | None] = []
+
+    def ask() -> str | None:
+        if not answers:
+            answers.append(None)
+            raise LookupError("a defect")
+        assert probe.problem is not None
+        answers.append(probe.problem)
+        return None
+
+    probe.ask = ask  # type: ignore[method-assign]
+    probe.start()
+    try:
+        deadline = time.monotonic() + 30
+        while len(answers) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        probe.stop()
+    assert answers[1] == "the question failed: LookupError('a defect')"
+    assert "the broker cannot be asked" in caplog.messages
 
 
 @pytest.mark.broker

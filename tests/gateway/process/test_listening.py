@@ -6,7 +6,7 @@ import pytest
 
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.process.addresses import HostPort
-from coldstream.gateway.process.listening import hold_address, listen_at
+from coldstream.gateway.process.listening import check_no_loop, hold_address, listen_at
 
 
 def test_an_address_that_is_held_is_shared_by_those_who_listen_and_takes_no_connection_itself() -> None:
@@ -41,3 +41,33 @@ def test_all_addresses_of_ipv6_are_those_of_ipv4_too() -> None:
         port = held.getsockname()[1]
         with listen_at(HostPort("::", port)), socket.create_connection(("127.0.0.1", port), 5):
             pass
+
+
+@pytest.mark.parametrize(
+    ("listen", "broker"),
+    [
+        ("0.0.0.0:5552", "localhost:5552"),
+        ("0.0.0.0:5552", "127.0.0.3:5552"),
+        ("127.0.0.1:5552", "localhost:5552"),
+        ("[::]:5552", "127.0.0.1:5552"),
+    ],
+)
+def test_a_gateway_that_would_be_its_own_broker_is_refused(listen: str, broker: str) -> None:
+    there = HostPort.parse("--broker", broker)
+    with pytest.raises(InvalidSettingError, match=f"^--broker: {broker} is where this gateway listens"):
+        check_no_loop(HostPort.parse("--listen", listen), [HostPort("192.0.2.1", 5552), there])
+
+
+@pytest.mark.parametrize(
+    ("listen", "broker"),
+    [
+        ("0.0.0.0:5562", "localhost:5552"),
+        ("127.0.0.1:5552", "127.0.0.2:5552"),
+        ("0.0.0.0:5552", "192.0.2.1:5552"),
+        ("0.0.0.0:5552", "[::1]:5552"),
+        ("0.0.0.0:5552", "no-such-host.invalid:5552"),
+        ("0.0.0.0:5552", f"{'x' * 64}:5552"),
+    ],
+)
+def test_a_broker_elsewhere_is_none_of_its_business(listen: str, broker: str) -> None:
+    check_no_loop(HostPort.parse("--listen", listen), [HostPort.parse("--broker", broker)])

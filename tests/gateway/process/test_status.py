@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import UnavailableError
-from coldstream.gateway.process.status import GatewayStatus
+from coldstream.gateway.process.channel import ChildReport
+from coldstream.gateway.process.status import GatewayStatus, ProcessStatus
 from tests.support.gateway_status import gateway_status
 
 
@@ -20,6 +21,15 @@ def test_totals_have_those_that_have_ended_and_the_lag_is_the_greatest() -> None
 
 def test_the_coldest_subscriptions_of_all_processes_come_first() -> None:
     assert [row.behind for row in gateway_status().coldest(1)] == [700]
+
+
+@pytest.mark.parametrize(
+    ("is_listening", "silent_s", "state"),
+    [(True, 9.9, "serves"), (False, 9.9, "starts"), (True, 10.0, "silent for 10 s"), (False, 34.2, "silent for 34 s")],
+)
+def test_a_process_that_says_nothing_serves_nobody(*, is_listening: bool, silent_s: float, state: str) -> None:
+    found = ProcessStatus(0, 17, is_listening, silent_s, ChildReport())
+    assert (found.state, found.is_serving) == (state, state == "serves")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"version": 1}', b"\xff", b"null"])

@@ -123,8 +123,32 @@ def test_a_child_that_dies_is_started_again_and_its_totals_stay(tmp_path: Path) 
         assert (told["child"], told["status"]) == (number, 9)
 
 
+def test_a_child_without_free_descriptors_still_tells_what_it_counts(tmp_path: Path) -> None:
+    with parent(tmp_path, 1, 1) as running:
+        connection, _ = running.connect()
+        with connection:
+            connection.sendall(b"exhaust count ")
+            settled(lambda: running.metric("coldstream_gateway_takeovers_total") == 1)
+
+
+def test_a_child_that_cannot_say_what_is_cold_still_tells_what_it_counts(tmp_path: Path) -> None:
+    with parent(tmp_path, 1, 1) as running:
+        connection, _ = running.connect()
+        with connection:
+            connection.sendall(b"confuse count ")
+            settled(lambda: running.metric("coldstream_gateway_takeovers_total") == 1)
+            reported = running.status()["at"]
+            settled(lambda: running.status()["at"] > reported + 2_500)
+            assert running.status()["processes"][0]["cold"] == []
+            assert running.status()["processes"][0]["silent_s"] < 60
+        told = [line for line in running.log() if line["message"] == "the subscriptions to the archive cannot be shown"]
+        assert len(told) == 1
+        assert "LookupError: what is cold" in told[0]["traceback"]
+
+
 def test_sigterm_lets_connections_go_and_ends_with_0(tmp_path: Path) -> None:
-    with parent(tmp_path, 2, 60) as running:
+    # The only client of a process is told at once: nobody waits for a part of the time to drain.
+    with parent(tmp_path, 2, 10 * WITHIN_S) as running:
         connection, _ = running.connect()
         with connection:
             running.signal(signal.SIGTERM)

@@ -44,7 +44,7 @@ from coldstream.gateway.proxy.options import ProxyOptions, Upstream
 from coldstream.gateway.proxy.server import GatewayServer
 from tests.support.gateway import HOST
 from tests.support.raw_stream_client import RawStreamClient
-from tests.support.stream_broker import FakeBroker, chunk, delivery
+from tests.support.stream_broker import FakeBroker, answer, chunk, delivery
 
 LOG = "coldstream.gateway.connection"
 
@@ -311,13 +311,14 @@ async def test_a_drain_cuts_off_clients_that_do_not_answer() -> None:
         assert await client.ended()
 
 
-async def test_a_share_of_the_connections_is_told_to_go() -> None:
+async def test_so_many_of_the_connections_are_told_to_go_each_once() -> None:
     async with rig() as around:
         clients = [RawStreamClient(around.gateway.place) for _ in range(4)]
         for client in clients:
             await client.__aenter__()
             await client.open()
-        around.gateway.close_some(0.5)
+        around.gateway.close_some(1)
+        around.gateway.close_some(1)
         await around.broker.until(schema.Close, 2)
         await asyncio.sleep(0.05)
         assert around.broker.count(schema.Close) == 2
@@ -377,6 +378,22 @@ async def test_a_version_that_nobody_offered_ends_the_connection() -> None:
         frame[7] = 2
         client.send(bytes(frame))
         assert "CREDIT of version 2" in (await client.take(Close)).reason
+
+
+async def test_a_broker_that_the_gateway_knows_is_told_all_the_keys_that_a_client_names() -> None:
+    async with rig() as around, RawStreamClient(around.gateway.place) as client:
+        version = schema.Property("version", "4.3.6")
+        around.broker.says[schema.PeerProperties] = lambda asked: [
+            answer(schema.PeerPropertiesResponse(asked.correlation_id, 1, [version]))
+        ]
+        await client.open()
+        named = ((8, 1, 3), (99, 1, 1), (7, 1, 2), (0x8008, 1, 2))
+        client.send(ExchangeCommandVersions(6, named))
+        await around.broker.until(schema.ExchangeCommandVersionRequest)
+        asked = around.broker.taken[-1]
+        assert isinstance(asked, schema.ExchangeCommandVersionRequest)
+        told = tuple((each.key_command, each.min_version, each.max_version) for each in asked.command_versions)
+        assert told == named
 
 
 async def test_half_a_frame_and_then_the_end_leave_nothing() -> None:

@@ -345,9 +345,9 @@ async def test_the_link_knows_what_the_broker_can(any_broker: Broker, gateway: G
         if not is_old:
             client.send(ExchangeCommandVersions(9, ((8, 1, 1),)))
             told = await client.take(ExchangeCommandVersionsAnswer)
-            assert {key for key, _, _ in told.commands} == {key for key, has in known.items() if has} & {
-                key for key in Key if link.supports(key)
-            }
+            has = {key for key in Key if known[key] and link.supports(key)}
+            # A question of the broker's own, of which it does not tell.
+            assert {key for key, _, _ in told.commands} == has - {Key.CONSUMER_UPDATE} != has
             asked = await link.request(lambda number: StreamStats(number, stream), StreamStatsAnswer)
             assert isinstance(asked, StreamStatsAnswer)
             assert dict(asked.figures)["first_chunk_id"] == -1

@@ -51,6 +51,23 @@ def test_what_the_broker_tells_counts_more_than_its_release() -> None:
     assert not abilities.has(Key.SUBSCRIBE)
 
 
+def test_what_brokers_ask_themselves_they_do_not_tell_of() -> None:
+    abilities = BrokerAbilities()
+    assert not abilities.has(Key.CONSUMER_UPDATE)
+    abilities.take_commands(((int(Key.STREAM_STATS), 1, 1),))
+    assert abilities.has(Key.CONSUMER_UPDATE)
+
+
 def test_the_gateway_knows_every_key_in_its_first_version() -> None:
     assert set(VERSIONS) == set(Key)
     assert {least for least, _ in VERSIONS.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("release", "is_known"),
+    [("3.10.8", True), ("4.0.5", True), ("4.3.6", True), ("4.4.0", False), ("5.0.0", False), ("", False), ("x", False)],
+)
+def test_what_a_later_broker_knows_is_not_known(release: str, is_known: object) -> None:
+    abilities = BrokerAbilities()
+    abilities.take_version(release)
+    assert abilities.is_known is is_known

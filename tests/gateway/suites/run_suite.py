@@ -30,6 +30,14 @@ from tests.support.releases import RELEASES
 
 AMQP_PORT, STREAM_PORT, TLS_PORT, MANAGEMENT_PORT = 5672, 5552, 5551, 15672
 BEHIND_PORT, BEHIND_TLS_PORT, DISTRIBUTION_PORT = 15552, 15551, 25672
+ADD_USER = (
+    ("add_user", "rabbit", "rabbit"),
+    ("set_user_tags", "rabbit", "management"),
+    ("set_permissions", "rabbit", ".*", ".*", ".*"),
+)
+"""The JavaScript client's tests connect as this user, and count its connections. An administrator would see those of
+the agent, too."""
+
 _FLAGS_OF, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 
 
@@ -108,6 +116,8 @@ def main() -> None:
     certificates.chmod(0o755)
     with ExitStack() as opening:
         broker = opening.enter_context(open_broker(release, certificates, is_behind=way == "gateway"))
+        for command in ADD_USER:
+            broker.ctl(*command)
         if way == "gateway":
             open_gateways(opening, broker, certificates, directory)
         outcomes = run(suite, directory)

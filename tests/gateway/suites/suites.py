@@ -81,4 +81,30 @@ class GoSuite(Suite):
         }
 
 
-SUITES: Mapping[str, Suite] = {"rust": RustSuite(), "go": GoSuite()}
+class JavaScriptSuite(Suite):
+    """The tests of the package rabbitmq-stream-js-client, by Mocha."""
+
+    @property
+    def directory(self) -> Path:
+        return BUILT / "javascript" / "node_modules" / "rabbitmq-stream-js-client"
+
+    @property
+    def programs(self) -> list[Path]:
+        return [program for program in [BUILT / "javascript" / "node_modules" / ".bin" / "mocha"] if program.exists()]
+
+    def arguments(self, directory: Path) -> list[str]:
+        return ["--reporter=json", f"--reporter-option=output={directory / 'report.json'}", "test"]
+
+    def outcomes(self, program: Path, directory: Path, output: str) -> Mapping[str, str]:
+        report = json.loads((directory / "report.json").read_text())
+        words = {"passes": "ok", "failures": "failed", "pending": "skipped"}
+        # What a test's hooks do is told as tests of their own, which are there only if they fail.
+        return {
+            test["fullTitle"]: word
+            for part, word in words.items()
+            for test in report[part]
+            if '" hook for "' not in test["fullTitle"]
+        }
+
+
+SUITES: Mapping[str, Suite] = {"rust": RustSuite(), "go": GoSuite(), "javascript": JavaScriptSuite()}

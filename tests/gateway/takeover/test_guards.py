@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from coldstream.errors import ColdstreamError
+from coldstream.errors import ColdstreamError, GapError
 from coldstream.format.chunk import ChunkType
+from coldstream.gateway.frames.requests import ConsumerUpdateAnswer
 from coldstream.gateway.history.port import ArchivedHeader
 from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.ids import ReservedId
@@ -20,6 +21,8 @@ from coldstream.gateway.takeover.settling import Settler
 from coldstream.gateway.takeover.subscription import FollowedSubscription
 from coldstream.manifest.spec import FIRST, OffsetSpec
 from coldstream.units import Offset
+from tests.support.group_explorer import GroupExplorer
+from tests.support.holes_explorer import HolesExplorer
 from tests.support.made_chunks import made_chunk
 from tests.support.takeover_explorer import TakeoverExplorer
 from tests.support.takeover_rig import TakeoverRig
@@ -122,6 +125,36 @@ def forget_what_was_sent(patch: Patch) -> None:
     patch.setattr(ChunkFlow, "is_first", lambda self, chunk_id: True)
 
 
+def take_late_answers(patch: Patch) -> None:
+    """Serve a consumer whose answer comes after it became inactive."""
+    choose = FollowedSubscription.choose
+
+    def chosen(self: FollowedSubscription, update: ConsumerUpdateAnswer) -> bool:
+        self._question = update.correlation_id
+        return choose(self, update)
+
+    patch.setattr(FollowedSubscription, "choose", chosen)
+
+
+def skip_as_far_as_the_archive_says(patch: Patch) -> None:
+    """Skip a gap of the archive even where the broker has sent what is in it."""
+    skip = ArchiveServer.skip
+
+    def skipped(self: ArchiveServer, gap: GapError, end: Offset) -> None:
+        skip(self, gap, gap.next_offset)
+
+    patch.setattr(ArchiveServer, "skip", skipped)
+
+
+def some_of_them_come_to_grief(explorer: type[GroupExplorer | HolesExplorer], seeds: int = SEEDS) -> bool:
+    for seed in range(seeds):
+        try:
+            asyncio.run(explorer(seed).play(150))
+        except (AssertionError, ColdstreamError):
+            return True
+    return False
+
+
 def comes_to_grief(*, redeclares: bool, seeds: int = SEEDS) -> bool:
     for seed in range(seeds):
         try:
@@ -157,6 +190,19 @@ def test_without_a_guard_a_client_gets_what_it_must_not(
 ) -> None:
     disable(monkeypatch)
     assert comes_to_grief(redeclares=False)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
+def test_without_the_question_an_inactive_consumer_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not some_of_them_come_to_grief(GroupExplorer, seeds=20)
+    take_late_answers(monkeypatch)
+    assert some_of_them_come_to_grief(GroupExplorer)
+
+
+def test_without_the_end_of_a_gap_chunks_are_missing_that_the_broker_has_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not some_of_them_come_to_grief(HolesExplorer, seeds=20)
+    skip_as_far_as_the_archive_says(monkeypatch)
+    assert some_of_them_come_to_grief(HolesExplorer)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")

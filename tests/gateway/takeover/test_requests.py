@@ -8,33 +8,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from coldstream.errors import AccessDeniedError, UnavailableError
-from coldstream.format.chunk import Chunk
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.gap_rules import GapAction, GapRules
+from coldstream.gateway.history.memory import MemoryHistory
+from coldstream.gateway.history.port import ArchivedHeader
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.units import Offset
-from tests.support.fake_stream_broker import FakeLog
 from tests.support.made_chunks import made_chunk, made_chunks
 from tests.support.takeover_rig import QUICK, TakeoverRig, user_chunks
 
 CHUNKS = made_chunks(20)
-
-
-def with_stream(
-    rig: TakeoverRig, name: str = "s", *, archived: int = 16, left: int = 4, chunks: list[Chunk] | None = None
-) -> FakeLog:
-    """Declare a stream of which the archive has the first chunks, and the broker the last."""
-    made = CHUNKS if chunks is None else chunks
-    log = rig.broker.declare(name)
-    for number, chunk in enumerate(made):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(left)
-    if archived:
-        rig.history.put("/", name, made[:archived])
-    return log
 
 
 def run(scenario: Callable[[TakeoverRig], Awaitable[None]], options: TakeoverOptions = QUICK, version: int = 1) -> None:
@@ -50,8 +35,8 @@ def run(scenario: Callable[[TakeoverRig], Awaitable[None]], options: TakeoverOpt
 
 def test_an_archive_that_hangs_delays_neither_unsubscribe_nor_another_subscription() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig, "hangs")
-        with_stream(rig, "other")
+        rig.across(CHUNKS, "hangs")
+        rig.across(CHUNKS, "other")
         rig.history.archives["/", "hangs"].answers.clear()
         rig.subscribe(1, "hangs", FIRST)
         await rig.run()
@@ -70,7 +55,7 @@ def test_an_archive_that_hangs_delays_neither_unsubscribe_nor_another_subscripti
 
 def test_a_reading_that_hangs_ends_with_its_subscription() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         archive = rig.history.archives["/", "s"]
         archive.flows.clear()
         rig.subscribe(1, "s", FIRST)
@@ -91,7 +76,7 @@ def test_a_reading_that_hangs_ends_with_its_subscription() -> None:
 
 def test_credits_that_come_before_the_answer_count() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 1)
         rig.credit(1, 2)
         await rig.run()
@@ -105,7 +90,7 @@ def test_credits_that_come_before_the_answer_count() -> None:
 
 def test_a_client_that_gives_no_credits_stops_the_archive() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 0)
         await rig.run()
         assert rig.client.chunks[1] == []
@@ -125,7 +110,7 @@ def test_a_client_that_gives_no_credits_stops_the_archive() -> None:
 @pytest.mark.parametrize("code", [Code.STREAM_DOES_NOT_EXIST, Code.ACCESS_REFUSED, Code.STREAM_NOT_AVAILABLE])
 def test_what_the_broker_refuses_is_refused_by_its_code(code: Code) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.broker.refused["s"] = code
         number = rig.subscribe(1, "s", FIRST)
         await rig.run()
@@ -140,7 +125,7 @@ def test_what_the_broker_refuses_is_refused_by_its_code(code: Code) -> None:
 )
 def test_a_history_that_cannot_be_asked_is_an_error_and_never_left_out(error: UnavailableError) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.history.archives["/", "s"].question_error = error
         number = rig.subscribe(1, "s", FIRST)
         await rig.run()
@@ -154,9 +139,27 @@ def test_a_history_that_cannot_be_asked_is_an_error_and_never_left_out(error: Un
     run(scenario)
 
 
+def test_a_last_chunk_that_cannot_be_read_is_an_error_since_nothing_would_be_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(rig: TakeoverRig) -> None:
+        rig.across(CHUNKS)
+
+        async def gone(vhost: str, stream: str, offset: Offset) -> ArchivedHeader | None:
+            return None if offset >= 150 else await MemoryHistory.header_at(rig.history, vhost, stream, offset)
+
+        monkeypatch.setattr(rig.history, "header_at", gone)
+        number = rig.subscribe(1, "s", FIRST)
+        await rig.run()
+        assert rig.client.codes == {number: Code.STREAM_NOT_AVAILABLE}
+        assert not rig.client.chunks[1]
+
+    run(scenario)
+
+
 def test_questions_that_are_not_answered_in_time_end_with_an_error() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.history.archives["/", "s"].answers.clear()
         number = rig.subscribe(1, "s", FIRST)
         await rig.run(seconds=0.4)
@@ -167,7 +170,7 @@ def test_questions_that_are_not_answered_in_time_end_with_an_error() -> None:
 
 def test_a_second_subscription_of_an_id_is_refused_by_the_broker() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         first = rig.subscribe(1, "s", FIRST, 50)
         number = rig.next_number()
         rig.ask(Subscribe(number, 1, "s", FIRST, 10, {}))
@@ -180,7 +183,7 @@ def test_a_second_subscription_of_an_id_is_refused_by_the_broker() -> None:
 
 def test_ids_of_the_gateways_questions_are_out_of_the_clients_reach() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 50)
         while 255 not in rig.takeover._receivers:
             rig.move_up() or rig.move_down()
@@ -206,7 +209,7 @@ def test_ids_of_the_gateways_questions_are_out_of_the_clients_reach() -> None:
 def test_a_client_that_uses_every_id_is_served_all_the_same(*, has_stats: bool) -> None:
     async def scenario() -> None:
         rig = TakeoverRig(has_stats=has_stats)
-        log = with_stream(rig)
+        log = rig.across(CHUNKS)
         for number in range(256):
             if number != 77:
                 rig.subscribe(number, "s", NEXT)
@@ -232,7 +235,7 @@ def test_a_client_that_uses_every_id_is_served_all_the_same(*, has_stats: bool) 
 def test_however_many_credits_a_client_gives_the_broker_gets_a_few_hundred() -> None:
     async def scenario(rig: TakeoverRig) -> None:
         chunks = made_chunks(1500, records=1)
-        log = with_stream(rig, chunks=[], archived=0)
+        log = rig.across([], archived=0)
         rig.subscribe(1, "s", NEXT, 1000)
         for _ in range(50):
             rig.credit(1, 0xFFFF)
@@ -250,7 +253,7 @@ def test_however_many_credits_a_client_gives_the_broker_gets_a_few_hundred() -> 
 
 def test_whoever_asks_for_every_chunk_gets_the_brokers_own_log() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        log = with_stream(rig)
+        log = rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 50, {"chunk_selector": "all"})
         await rig.run()
         assert rig.client.chunks[1] == user_chunks(log.history[12:])
@@ -266,7 +269,7 @@ def test_whoever_asks_for_every_chunk_gets_the_brokers_own_log() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_archive_delivers_in_the_connections_version(version: int) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run()
         assert rig.client.versions == {version}
@@ -277,7 +280,7 @@ def test_the_archive_delivers_in_the_connections_version(version: int) -> None:
 
 def test_another_incarnations_archive_is_left_out() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.history.put("/", "s", [made_chunk(10 * number, timestamp=77) for number in range(16)])
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run()
@@ -288,7 +291,7 @@ def test_another_incarnations_archive_is_left_out() -> None:
 
 def test_a_deleted_stream_ends_what_the_archive_serves() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         rig.subscribe(1, "s", FIRST, 3)
         await rig.run()
         rig.broker.delete("s")
@@ -302,16 +305,16 @@ def test_a_deleted_stream_ends_what_the_archive_serves() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("policy", GapPolicy)
-def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(policy: GapPolicy) -> None:
+@pytest.mark.parametrize("action", GapAction)
+def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(action: GapAction) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         tail = rig.subscribe(2, "s", NEXT)
         del rig.history.archives["/", "s"].chunks[4:6]
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run()
-        assert rig.figures.gaps_total == {policy.value: 1}
-        if policy is GapPolicy.SKIP:
+        assert rig.figures.gaps_total == {action.value: 1}
+        if action is GapAction.SKIP:
             assert rig.client.chunks[1] == user_chunks(CHUNKS[:4] + CHUNKS[6:])
             assert not rig.client.gone
             return
@@ -322,15 +325,14 @@ def test_a_gap_in_the_archive_ends_the_subscription_or_is_skipped(policy: GapPol
         assert not rig.broker.readers
         assert not rig.takeover._receivers
 
-    options = TakeoverOptions(
-        gaps=(("other", GapPolicy.ERROR), ("s*", policy)), archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2
-    )
+    gaps = GapRules((("other", GapAction.ERROR), ("s*", action)))
+    options = TakeoverOptions(gaps=gaps, archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
     run(scenario, options)
 
 
 def test_what_comes_late_into_the_archive_is_waited_for() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig, archived=8)
+        rig.across(CHUNKS, archived=8)
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run(seconds=0.02)
         assert rig.client.chunks[1] == user_chunks(CHUNKS[:8])
@@ -346,7 +348,7 @@ def test_what_comes_late_into_the_archive_is_waited_for() -> None:
 
 def test_what_never_comes_is_a_gap() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig, archived=8)
+        rig.across(CHUNKS, archived=8)
         rig.subscribe(1, "s", FIRST, 50)
         await rig.run(seconds=0.3)
         assert rig.client.chunks[1] == user_chunks(CHUNKS[:8])
@@ -357,7 +359,7 @@ def test_what_never_comes_is_a_gap() -> None:
 
 def test_an_archive_that_is_away_is_waited_for() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         archive = rig.history.archives["/", "s"]
         archive.error, archive.error_at = UnavailableError("slow down"), Offset(55)
         rig.subscribe(1, "s", FIRST, 50)
@@ -372,7 +374,7 @@ def test_an_archive_that_is_away_is_waited_for() -> None:
 
 def test_one_that_stays_away_for_good_ends_the_subscription() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         archive = rig.history.archives["/", "s"]
         archive.error, archive.error_at = AccessDeniedError("no"), Offset(55)
         rig.subscribe(1, "s", FIRST, 50)
@@ -391,7 +393,7 @@ def test_frames_that_are_none_are_the_brokers_to_answer() -> None:
 
 def test_a_subscription_goes_on_at_the_broker_if_all_that_it_asks_for_is_there() -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig)
+        rig.across(CHUNKS)
         frames = len(rig.broker.requests)
         rig.subscribe(1, "s", AtOffset(Offset(130)), 50, {"name": "mine"})
         await rig.run()
@@ -407,7 +409,7 @@ def test_a_subscription_goes_on_at_the_broker_if_all_that_it_asks_for_is_there()
 @pytest.mark.parametrize("spec", [FIRST, AtOffset(Offset(130))], ids=str)
 def test_who_needs_no_archive_does_not_notice_that_it_is_away(spec: OffsetSpec) -> None:
     async def scenario(rig: TakeoverRig) -> None:
-        with_stream(rig, left=100 if spec == FIRST else 4)
+        rig.across(CHUNKS, left=100 if spec == FIRST else 4)
         rig.history.archives["/", "s"].answers.clear()
         rig.subscribe(1, "s", spec, 50)
         await rig.run()

@@ -10,7 +10,7 @@ import pytest
 from coldstream.errors import UnavailableError
 from coldstream.gateway.frames.answers import OffsetAnswer, ResolveOffsetSpecAnswer, StreamStatsAnswer
 from coldstream.gateway.frames.frame import StreamFrame
-from coldstream.gateway.frames.keys import ANSWER, Code, Key
+from coldstream.gateway.frames.keys import ANSWER, Code
 from coldstream.gateway.frames.requests import QueryOffset, ResolveOffsetSpec, StoreOffset, StreamStats
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.units import Offset, TimestampMs
@@ -21,22 +21,10 @@ from tests.support.takeover_rig import TakeoverRig
 CHUNKS = made_chunks(20, first=50)
 
 
-def with_stream(rig: TakeoverRig) -> FakeLog:
-    """The broker has offsets 170 to 249, the archive 50 to 209."""
-    log = rig.broker.declare("s")
-    for number, chunk in enumerate(CHUNKS):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(4)
-    rig.history.put("/", "s", CHUNKS[:16])
-    return log
-
-
 def run(scenario: Callable[[TakeoverRig, FakeLog], Awaitable[None]], *, has_stats: bool = True) -> None:
     async def play() -> None:
         rig = TakeoverRig(has_stats=has_stats)
-        await scenario(rig, with_stream(rig))
+        await scenario(rig, rig.across(CHUNKS))
         rig.close()
         await rig.turn()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -147,16 +135,53 @@ def test_a_spec_is_resolved_where_it_lies(spec: OffsetSpec, offset: int) -> None
     run(scenario)
 
 
-def test_more_questions_than_a_client_asks_at_once_are_the_brokers() -> None:
+def test_more_questions_than_a_client_asks_at_once_are_the_brokers_but_nobody_is_told_that_nothing_is_stored() -> None:
     async def scenario(rig: TakeoverRig, log: FakeLog) -> None:
         rig.history.archives["/", "s"].answers.clear()
         for number in range(1000, 1400):
             rig.ask(QueryOffset(number, "app", "s"))
         await rig.run()
         assert len(rig.client.codes) == 400 - 256
+        assert set(rig.client.codes.values()) == {Code.STREAM_NOT_AVAILABLE}
         rig.history.archives["/", "s"].answers.set()
         await rig.run()
         assert len(rig.client.codes) == 400
-        assert Key.QUERY_OFFSET in {key & ~ANSWER for key, _ in rig.client.frames}
+        log.offsets["other"] = 240
+        for number in range(2000, 2300):
+            rig.ask(QueryOffset(number, "other", "s"))
+        await rig.run()
+        assert {rig.client.codes[number] for number in range(2000, 2300)} == {Code.OK}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("proof", ["Subscribe", "QueryOffset"])
+def test_an_offset_is_noted_at_once_if_the_broker_has_shown_that_the_client_may_read(proof: str) -> None:
+    """Or one that is stored just before a client goes would be lost."""
+
+    async def scenario(rig: TakeoverRig, log: FakeLog) -> None:
+        if proof == "Subscribe":
+            rig.subscribe(1, "s", NEXT)
+        else:
+            rig.ask(QueryOffset(77, "app", "s"))
+        await rig.run()
+        asked = len(rig.broker.requests)
+        rig.ask(StoreOffset("app", "s", 100))
+        assert rig.history.offsets == {("/", "s", "app"): 100}
+        await rig.run()
+        assert not [one for one in rig.broker.requests[asked:] if isinstance(one, QueryOffset)]
+
+    run(scenario)
+
+
+def test_what_a_refused_subscription_stores_is_not_noted() -> None:
+    async def scenario(rig: TakeoverRig, log: FakeLog) -> None:
+        rig.broker.refused["s"] = Code.ACCESS_REFUSED
+        rig.subscribe(1, "s", NEXT)
+        rig.ask(QueryOffset(77, "app", "s"))
+        await rig.run()
+        rig.ask(StoreOffset("app", "s", 100))
+        await rig.run()
+        assert not rig.history.offsets
 
     run(scenario)

@@ -20,21 +20,10 @@ CHUNKS = made_chunks(20)
 GROUP = {"single-active-consumer": "true", "name": "group"}
 
 
-def with_stream(rig: TakeoverRig) -> FakeLog:
-    log = rig.broker.declare("s")
-    for number, chunk in enumerate(CHUNKS):
-        if number % 2 == 0:
-            log.roll()
-        log.append(chunk)
-    log.retain(4)
-    rig.history.put("/", "s", CHUNKS[:16])
-    return log
-
-
 def run(scenario: Callable[[TakeoverRig, FakeLog], Awaitable[None]]) -> None:
     async def play() -> None:
         rig = TakeoverRig()
-        await scenario(rig, with_stream(rig))
+        await scenario(rig, rig.across(CHUNKS))
         rig.close()
         await rig.turn()
         assert asyncio.all_tasks() == {asyncio.current_task()}

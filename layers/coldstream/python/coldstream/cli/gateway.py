@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from coldstream.gateway.process.addresses import HostPort
-    from coldstream.gateway.process.options import AloneSide, BrokerSide, GatewayOptions
+from coldstream.cli.gateway_settings import (
+    ADMIN,
+    DEFAULT_BROKER,
+    LISTEN,
+    admin_address,
+    alone_side,
+    broker_side,
+    process_count,
+    server_tls,
+)
 
 _BROKER = "The broker"
 _CLIENTS = "Clients"
 _ALONE = "Without a broker"
 _LIMITS = "Limits"
 _OPERATION = "Operation"
-
-ADMIN = "127.0.0.1:9480"
-LISTEN = "0.0.0.0:5552"
-DEFAULT_BROKER = "localhost:5552"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 _File = Path | None
@@ -32,8 +35,8 @@ def gateway(
     broker: Annotated[
         list[str] | None,
         typer.Option(
-            help="The broker's stream listener. May be repeated: the first that answers is used."
-            f" Default: {DEFAULT_BROKER}.",
+            help="The broker's stream listener. May be repeated, once for each node of its cluster: connections go to"
+            f" them in turn, and past those that do not answer. Default: {DEFAULT_BROKER}.",
             metavar="HOST:PORT",
             show_default=False,
             rich_help_panel=_BROKER,
@@ -63,13 +66,15 @@ def gateway(
     listen: Annotated[
         str,
         typer.Option(
-            help="Address to listen at; 0.0.0.0 and [::] are all.", metavar="ADDRESS:PORT", rich_help_panel=_CLIENTS
+            help="Address to listen at; 0.0.0.0 and [::] are all. Beside a broker, another port than its own.",
+            metavar="ADDRESS:PORT",
+            rich_help_panel=_CLIENTS,
         ),
     ] = LISTEN,
     certificate: Annotated[
         _File,
         typer.Option(
-            help="Certificate for TLS, with its chain. SIGHUP has it read again.",
+            help="Certificate for TLS, with its chain. SIGHUP has certificate and key read again.",
             metavar="FILE",
             show_default=False,
             rich_help_panel=_CLIENTS,
@@ -176,8 +181,8 @@ def gateway(
     processes: Annotated[
         int | None,
         typer.Option(
-            help="Processes that serve. Default: one a core; with --create one, as all who publish to a stream belong"
-            " in one process.",
+            help="Processes that serve. Default: one a core, as far as --memory has 16MiB for each; with --create one,"
+            " as all who publish to a stream belong in one process.",
             min=1,
             max=256,
             show_default=False,
@@ -219,110 +224,27 @@ def gateway(
     """
     if context.invoked_subcommand is not None:
         return
+    from coldstream.cli.gateway_run import run_gateway
     from coldstream.cli.quantities import duration_ms_of, parse_option
-    from coldstream.errors import InvalidSettingError
+    from coldstream.gateway.gap_rules import GapRules
     from coldstream.gateway.process.addresses import HostPort, NodeAddress
-    from coldstream.gateway.process.cores import usable_cores
-    from coldstream.gateway.process.gap_rules import GapRules
-    from coldstream.gateway.process.options import GatewayOptions, ServerTls
+    from coldstream.gateway.process.options import GatewayOptions
     from coldstream.units import parse_size
 
-    tls = None
-    if certificate is not None and private_key is not None:
-        tls = ServerTls(certificate.absolute(), private_key.absolute())
-    elif certificate is not None or private_key is not None:
-        raise InvalidSettingError("--certificate", "and --private-key are given together, or not at all")
+    memory_bytes = parse_option("--memory", memory, parse_size) or 0
     options = GatewayOptions(
         listen=HostPort.parse("--listen", listen),
-        broker=None if archive_only and not broker else _broker(broker, broker_ca, broker_name, is_tls=broker_tls),
-        alone=_alone(users, auth_command, permissions, super_stream, is_creating=create, is_alone=archive_only),
-        tls=tls,
+        broker=broker_side(broker, broker_ca, broker_name, is_tls=broker_tls, is_alone=archive_only),
+        alone=alone_side(users, auth_command, permissions, super_stream, is_creating=create, is_alone=archive_only),
+        tls=server_tls(certificate, private_key),
         advertise=None if advertise is None else HostPort.parse("--advertise", advertise),
         nodes=tuple(map(NodeAddress.parse, node or ())),
-        memory_bytes=parse_option("--memory", memory, parse_size) or 0,
-        processes=processes or (1 if create else usable_cores()),
+        memory_bytes=memory_bytes,
+        processes=processes or process_count(memory_bytes, max_connections, is_creating=create),
         gaps=GapRules.parse(on_gap or ()),
         max_connections=max_connections,
         drain_s=(duration_ms_of("--drain", drain) or 0) / 1000,
-        admin=_admin(admin),
+        admin=admin_address(admin),
         log_level=logging.getLevelNamesMapping()[log_level.upper()],
     )
-    _run(options)
-
-
-def _broker(broker: list[str] | None, broker_ca: Path | None, broker_name: str | None, *, is_tls: bool) -> BrokerSide:
-    from coldstream.gateway.process.addresses import HostPort
-    from coldstream.gateway.process.options import PORT, BrokerSide
-
-    return BrokerSide(
-        tuple(HostPort.parse("--broker", text, default_port=PORT) for text in broker or (DEFAULT_BROKER,)),
-        is_tls=is_tls,
-        ca=None if broker_ca is None else broker_ca.absolute(),
-        server_name=broker_name,
-    )
-
-
-def _alone(
-    users: Path | None,
-    auth_command: str | None,
-    permissions: Path | None,
-    super_stream: list[str] | None,
-    *,
-    is_creating: bool,
-    is_alone: bool,
-) -> AloneSide | None:
-    import shlex
-
-    from coldstream.errors import InvalidSettingError
-    from coldstream.gateway.process.options import AloneSide
-
-    if is_alone:
-        try:
-            command = tuple(shlex.split(auth_command)) if auth_command is not None else ()
-        except ValueError as err:
-            raise InvalidSettingError("--auth-command", str(err)) from err
-        return AloneSide(
-            None if users is None else users.absolute(),
-            command,
-            None if permissions is None else permissions.absolute(),
-            is_creating,
-            tuple(super_stream or ()),
-        )
-    given: dict[str, object] = {
-        "--users": users,
-        "--auth-command": auth_command,
-        "--permissions": permissions,
-        "--create": is_creating,
-        "--super-stream": super_stream,
-    }
-    for option, value in given.items():
-        if value:
-            raise InvalidSettingError(option, "is for --archive-only: in front of a broker, that decides")
-    return None
-
-
-def _admin(text: str) -> HostPort | None:
-    from coldstream.gateway.process.addresses import HostPort
-
-    return None if text == "-" else HostPort.parse("--admin", f"127.0.0.1:{text}" if text.isdigit() else text)
-
-
-def _run(options: GatewayOptions) -> None:
-    from contextlib import ExitStack
-
-    from coldstream.gateway.process.admin import GatewayAdmin
-    from coldstream.gateway.process.broker_probe import BrokerProbe
-    from coldstream.gateway.process.supervisor import Supervisor
-    from coldstream.web.json_log import log_as_json
-
-    log_as_json(options.log_level)
-    with ExitStack() as stack:
-        probe = None if options.broker is None else BrokerProbe(options.broker)
-        supervisor = Supervisor(options, on_ready=lambda at: typer.echo(f"coldstream gateway: listening at {at}"))
-        if options.admin is not None:
-            served = stack.enter_context(GatewayAdmin(supervisor, probe, options.admin))
-            typer.echo(f"coldstream gateway: metrics at http://{served.address}/metrics")
-        if probe is not None:
-            probe.start()
-            stack.callback(probe.stop)
-        supervisor.run()
+    run_gateway(options)

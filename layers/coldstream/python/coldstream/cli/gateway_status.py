@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coldstream.cli.gateway import ADMIN
+from coldstream.cli.gateway_settings import ADMIN
 from coldstream.cli.options import Output
 from coldstream.terminal.output import Format, duration_text, printable, size_text, write_json_text, write_table
 
@@ -54,6 +54,7 @@ def _write(found: GatewayStatus) -> None:
         (
             "process",
             "pid",
+            "state",
             "connections",
             "cold",
             "live",
@@ -68,6 +69,7 @@ def _write(found: GatewayStatus) -> None:
             (
                 one.number,
                 one.pid,
+                one.state,
                 one.report.figures.connections,
                 one.report.figures.cold_subscriptions,
                 one.report.figures.live_subscriptions,
@@ -112,4 +114,5 @@ def _words(found: GatewayStatus) -> list[str]:
             f" {found.restarts} processes started again"
         ),
         *(f"problem: {problem}" for problem in found.problems),
+        *(f"warning: the archive doesn't answer: {problem}" for problem in found.archive_problems),
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from coldstream.errors import InvalidNameError
+from coldstream.units import TimestampMs
 
 Incarnation = NewType("Incarnation", str)
 """One incarnation of a stream, from declaration to deletion: the name of the broker's directory for it.
@@ -61,6 +62,12 @@ def new_stream(vhost: str, name: str, now_ns: int) -> StreamId:
     """Name a stream as a broker names one that is declared at `now_ns`. Raises InvalidNameError."""
     names = _NOT_BASE64URL.sub(b"_", f"{vhost}_{name}_{now_ns}".encode()).decode()
     return StreamId(vhost, name, Incarnation(names))
+
+
+def declared_at(stream: StreamId) -> TimestampMs | None:
+    """Return when a stream was declared, by the broker's clock; None if its incarnation does not tell."""
+    match = _FROM_BROKER.fullmatch(stream.incarnation)
+    return None if match is None else TimestampMs(int(match["declared_ns"]) // 1_000_000)
 
 
 def stream_from_directory(directory: str, *, vhost: str | None = None, name: str | None = None) -> StreamId:

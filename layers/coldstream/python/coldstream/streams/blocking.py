@@ -212,6 +212,10 @@ class BlockingDirectStream:
         """Return the id of a publisher's last message, as `DirectStream.publisher_id` does."""
         return self._thread.run(self._handle.publisher_id(publisher))
 
+    def check_owner(self) -> None:
+        """Learn whether others have opened the stream since, as `DirectStream.check_owner` does."""
+        self._thread.run(self._handle.check_owner())
+
     def fetch(self, start: Offset, end: Offset | None = None, max_bytes: int = FETCH_BYTES) -> tuple[FetchedBatch, ...]:
         """Return batches, as `DirectStream.fetch` does."""
         return self._thread.run(self._handle.fetch(start, end, max_bytes))

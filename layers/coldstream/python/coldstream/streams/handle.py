@@ -18,6 +18,7 @@ from coldstream.errors import (
     StreamNotFoundError,
 )
 from coldstream.format.amqp.message import Message
+from coldstream.manifest.appender import Appender
 from coldstream.manifest.stream import StreamId
 from coldstream.streams.append_queue import AppendQueue
 from coldstream.streams.batch import Batch, is_tracking
@@ -378,8 +379,22 @@ class DirectStream:
             self._check_range(at)
         return chunks
 
-    async def _look_at_head(self) -> None:
-        """Learn where the stream starts by now, and whether it is still there. Cost: one GetItem."""
+    async def check_owner(self) -> None:
+        """Learn whether others have opened the stream since, who then know more of its publishers than this handle.
+
+        Cost: one GetItem. Raises StreamClosedError, which says why, if it is not this handle's any more.
+        """
+        queue = self._check_writable()
+        appender = await self._look_at_head()
+        if appender is not None and appender.epoch > queue.epoch:
+            # It may be this opening's own next epoch, which its queue has taken, or is just taking.
+            await queue.settle_epoch()
+            if appender.epoch > queue.epoch:
+                self._leave(ExpiredEpochError(str(self.stream), queue.epoch, appender.epoch))
+        self._check_readable()
+
+    async def _look_at_head(self) -> Appender | None:
+        """Learn where the stream starts, and whether it is still there; return who appends. Cost: one GetItem."""
         head = await self._engine.call(self._engine.archive.table.head, self.stream.incarnation)
         if head is None:
             self._leave(StreamNotFoundError(f"{self.stream} is not in the archive"))
@@ -389,6 +404,7 @@ class DirectStream:
             start = head.floor if head.appender is None else max(head.floor, head.appender.start)
             self._start = max(self._start, start)
         self._check_readable()
+        return None if head is None else head.appender
 
     def _check_range(self, offset: Offset) -> None:
         if not self._start <= offset <= self.confirmed:

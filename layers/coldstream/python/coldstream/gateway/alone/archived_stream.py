@@ -9,7 +9,7 @@ from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.gateway.alone.served_stream import ServedChunk, StreamFigures
 from coldstream.gateway.history.port import ChunkReading, History, StreamBounds
 from coldstream.manifest.spec import NEXT, OffsetSpec
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.units import ChunkId, Offset
 
 _FIRST_PAUSE_S = 0.25
@@ -25,9 +25,12 @@ class ArchivedStream:
         self.name = name
         self._history = history
         self._poll_s = poll_s
+        self._incarnation: Incarnation | None = None
 
     async def attach(self, spec: OffsetSpec) -> Offset:
         """See ServedStream."""
+        # Before the question: if the stream is declared anew meanwhile, the offset is of one or the other.
+        self._incarnation = (await self._bounds()).incarnation
         at = None if spec == NEXT else await self._history.attach(self.vhost, self.name, spec)
         return (await self._bounds()).tail if at is None else at
 
@@ -42,7 +45,9 @@ class ArchivedStream:
 
     def source(self, start: Offset) -> ArchivedSource:
         """See ServedStream."""
-        return ArchivedSource(self._history, self.vhost, self.name, start, self._poll_s)
+        assert self._incarnation is not None
+        stream = StreamId(self.vhost, self.name, self._incarnation)
+        return ArchivedSource(self._history, stream, start, self._poll_s)
 
     async def _bounds(self) -> StreamBounds:
         return await bounds_of(self._history, self.vhost, self.name)
@@ -59,13 +64,11 @@ async def bounds_of(history: History, vhost: str, name: str) -> StreamBounds:
 class ArchivedSource:
     """The chunks of an archived stream. It ends with StreamNotFoundError if the stream is declared anew."""
 
-    def __init__(self, history: History, vhost: str, name: str, start: Offset, poll_s: float) -> None:
+    def __init__(self, history: History, stream: StreamId, start: Offset, poll_s: float) -> None:
         self._history = history
-        self._vhost = vhost
-        self._name = name
+        self._stream = stream
         self._at = start
         self._poll_s = poll_s
-        self._incarnation: Incarnation | None = None
         self._reading: ChunkReading | None = None
         self._tail = start
 
@@ -108,18 +111,19 @@ class ArchivedSource:
 
     async def _begin(self) -> ChunkReading:
         """Wait until something is archived from here on, and begin to read it."""
+        vhost, name = self._stream.vhost, self._stream.name
         pause_s = _FIRST_PAUSE_S
         while True:
-            bounds = await bounds_of(self._history, self._vhost, self._name)
-            if bounds.incarnation != (self._incarnation or bounds.incarnation):
-                raise StreamNotFoundError(f"stream {self._name!r} in vhost {self._vhost!r} was declared anew")
-            self._incarnation, self._tail = bounds.incarnation, max(self._tail, bounds.tail)
+            bounds = await bounds_of(self._history, vhost, name)
+            if bounds.incarnation != self._stream.incarnation:
+                raise StreamNotFoundError(f"stream {name!r} in vhost {vhost!r} was declared anew")
+            self._tail = max(self._tail, bounds.tail)
             if bounds.tail > self._at:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._poll_s)
         # What retention has removed meanwhile, the reading tells as a gap.
-        reading = self._reading = self._history.read(self._vhost, self._name, bounds.incarnation, self._at)
+        reading = self._reading = self._history.read(vhost, name, bounds.incarnation, self._at)
         await reading.__aenter__()
         return reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Protocol
 
 from coldstream.gateway.frames.frame import LENGTH_BYTES
@@ -15,6 +16,17 @@ FrameBody = memoryview
 """What follows the length of a frame. It may be kept."""
 
 
+class HoldReason(Enum):
+    """Why a client is not read from."""
+
+    QUESTIONS = auto()
+    """More than are answered at a time."""
+    PUBLISHING = auto()
+    """More is published and not confirmed than may be."""
+    GOODBYE = auto()
+    """What is published is to be confirmed before the end."""
+
+
 class FrameReceiver(Protocol):
     """Takes the frames of a client."""
 
@@ -24,31 +36,37 @@ class FrameReceiver(Protocol):
 
 
 class ClientSide(ConnectionSide):
-    """The socket. Nothing is read while it is held, or while it takes no more of what is sent to it.
+    """The socket. Nothing is read while anybody holds it, or while it takes no more of what is sent to it.
 
     `join` it to itself: so who does not take answers is not asked for questions, and these do not pile up.
     """
 
-    __slots__ = ("is_held",)
+    __slots__ = ("_holders",)
 
     def __init__(self, owner: SideOwner) -> None:
         super().__init__(owner)
-        self.is_held = False
+        # Several may have reasons at a time, and none must end another's.
+        self._holders: frozenset[HoldReason] = frozenset()
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether anybody holds it."""
+        return bool(self._holders)
 
     def read_on(self) -> None:
         """Read, unless it is held or full."""
         if not self.is_held:
             super().read_on()
 
-    def hold(self) -> None:
+    def hold(self, reason: HoldReason) -> None:
         """Read nothing until `let_go`. What was read already may still come."""
-        self.is_held = True
+        self._holders |= {reason}
         if not self.transport.is_closing():
             self.transport.pause_reading()
 
-    def let_go(self) -> None:
-        """Read again."""
-        self.is_held = False
+    def let_go(self, *reasons: HoldReason) -> None:
+        """Read again, unless it is held for another reason."""
+        self._holders -= set(reasons)
         self.read_on()
 
 
@@ -104,10 +122,10 @@ class AloneLink:
         """End the connection as a broker does."""
         self._close(code, reason)
 
-    def pause(self) -> None:
-        """Read nothing until `resume`."""
-        self._side.hold()
+    def pause(self, reason: HoldReason) -> None:
+        """Read nothing until `resume` with this reason."""
+        self._side.hold(reason)
 
-    def resume(self) -> None:
-        """Read again."""
-        self._side.let_go()
+    def resume(self, *reasons: HoldReason) -> None:
+        """Read again, unless there is another reason not to."""
+        self._side.let_go(*reasons)

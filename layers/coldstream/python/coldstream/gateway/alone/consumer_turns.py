@@ -18,11 +18,11 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
-from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError
+from coldstream.errors import ColdstreamError, CorruptionError, LostRaceError, OutcomeUnknownError
 from coldstream.flow.boot_clock import boot_time_s
+from coldstream.gateway.alone.turn_seat import TurnSeat
 from coldstream.gateway.alone.turns import MAX_CONSUMERS, TurnName, Turns, TurnTaker
 from coldstream.groups.group_items import HEARTBEATS, MemberBeat, content_of
 from coldstream.groups.group_state import GroupSeat
@@ -36,29 +36,6 @@ SESSIONS = "#gateway-sessions"
 CONSUMERS = "#gateway-consumers"
 _MEMBER = "gateway"
 _AT_A_TIME = 16
-
-
-@dataclass(slots=True, eq=False)
-class TurnSeat:
-    """A consumer's seat here. `is_active` is what it was last told.
-
-    `activate` is called when its turn has come; `deactivate` when it is over: it is to stop at once, and to return once
-    the client knows.
-    """
-
-    name: TurnName
-    place: int | None
-    number: int
-    activate: Callable[[], None]
-    deactivate: Callable[[], Awaitable[None]]
-    is_active: bool = False
-    is_gone: bool = False
-    stopping: asyncio.Task[None] | None = None
-
-    @property
-    def is_stopping(self) -> bool:
-        """Tell whether the client does not know yet that its turn is over."""
-        return self.stopping is not None and not self.stopping.done()
 
 
 class ConsumerTurns:
@@ -171,12 +148,14 @@ class ConsumerTurns:
         items: dict[TurnName, tuple[StateItem | None, Turns]] = {}
         for some in (names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)):
             await self._beat()
-            items.update(zip(some, await asyncio.gather(*map(self._read, some)), strict=True))
+            read = zip(some, await asyncio.gather(*map(self._read_if_whole, some)), strict=True)
+            items.update({name: found for name, found in read if found is not None})
+        self._seats = [seat for seat in self._seats if seat.name in items or not seat.is_gone]
         living = await self._living()
-        for name in names:
+        for name, found in items.items():
             await self._beat()
             try:
-                await self._settle(name, items[name], living)
+                await self._settle(name, found, living)
             except (LostRaceError, OutcomeUnknownError):
                 self._news.set()  # another process was faster: look again at once
 
@@ -214,6 +193,14 @@ class ConsumerTurns:
         if item is None:
             return None, Turns()
         return item, Turns.from_bytes(item.data, source=f"state item {CONSUMERS} {name.key}")
+
+    async def _read_if_whole(self, name: TurnName) -> tuple[StateItem | None, Turns] | None:
+        """Return the item of a name, None if it makes no sense: nobody new has its turn then, and the others go on."""
+        try:
+            return await self._read(name)
+        except CorruptionError as err:
+            _LOG.error("nobody is told whose turn it is: %s", err, extra={"stream": name.stream, "name_of": name.name})
+            return None
 
     async def _living(self) -> set[str]:
         """Return the sessions that live, after those that are over were taken out. Cost: a Query."""

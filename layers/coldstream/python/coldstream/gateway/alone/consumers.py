@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from coldstream.errors import ColdstreamError
 from coldstream.gateway.alone.client_side import FrameBody
-from coldstream.gateway.alone.consumer_turns import TurnSeat
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.peer import AlonePeer
-from coldstream.gateway.alone.questions import AloneQuestions, AloneRefusalError
+from coldstream.gateway.alone.questions import AloneQuestions
 from coldstream.gateway.alone.reading import AloneSubscription
+from coldstream.gateway.alone.refusals import AloneRefusalError
+from coldstream.gateway.alone.turn_seat import TurnSeat
 from coldstream.gateway.alone.turns import TurnName
 from coldstream.gateway.frames.answers import ConsumerUpdate, CreditAnswer, plain_answer
 from coldstream.gateway.frames.keys import Code, Key
@@ -29,12 +30,16 @@ _MAX_NAME_BYTES = 255
 
 @dataclass(slots=True, eq=False)
 class HeldSubscription:
-    """A subscription; while it is just being made there is nothing of it but its id and its credit."""
+    """A subscription; while it is just being made there is nothing of it but its id and its credit.
+
+    `turns` is how often it was told that its turn has come, or is over.
+    """
 
     id: int
     credit: int
     subscription: AloneSubscription | None = None
     seat: TurnSeat | None = None
+    turns: int = 0
     is_over: bool = False
 
 
@@ -56,6 +61,12 @@ class AloneConsumers:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams of the subscriptions."""
+        held = self._by_id.values()
+        return frozenset(one.subscription.stream.name for one in held if one.subscription is not None)
 
     def reserve(self, asked: Subscribe) -> HeldSubscription:
         """Take the id, so that an Unsubscribe and a Credit find it from here on. Raises AloneRefusalError."""
@@ -181,15 +192,18 @@ class AloneConsumers:
     async def _activate(self, held: HeldSubscription) -> None:
         """Tell the client that its turn has come, and serve from where it says."""
         seat, subscription = held.seat, held.subscription
+        held.turns += 1
+        turn = held.turns
         answer = await self._tell(held, is_active=True)
         if answer is None or subscription is None or seat is None:
             return
-        # Meanwhile it may be over again, or begun anew.
-        if not held.is_over and seat.is_active and not subscription.is_active:
+        # Meanwhile it may be over again, or begun anew: then others have read on from where this answer says.
+        if not held.is_over and seat.is_active and held.turns == turn:
             subscription.start(subscription.spec if answer.spec is None else answer.spec)
 
     async def _deactivate(self, held: HeldSubscription) -> None:
         """Stop, tell the client, and return once it has answered, or is gone."""
+        held.turns += 1
         if held.subscription is not None:
             held.subscription.stop()
         await self._tell(held, is_active=False)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from coldstream.errors import (
     ColdstreamError,
@@ -22,48 +21,16 @@ from coldstream.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from coldstream.gateway.alone.publisher_turn import PublisherTurn
-from coldstream.streams import DirectStream, OpenMode, StreamClient
+from coldstream.gateway.alone.open_direct import Names, OpenDirect
+from coldstream.gateway.alone.snapshots import StreamSnapshots
+from coldstream.manifest.stream import Incarnation
+from coldstream.streams import DirectStream, StreamClient
 from coldstream.units import Offset
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.25
 _LOOK_S = 1.0
 """How old a snapshot may be that tells where a stream begins and ends."""
-
-_MAX_SNAPSHOTS = 1024
-
-Names = tuple[str, str]
-
-
-@dataclass(slots=True, eq=False)
-class OpenDirect:
-    """A direct stream that this process appends to. `publishers` are those declared; `on_lost` is called once.
-
-    `turns` has what each reference was given last: of all connections, as an id counts for the stream.
-    """
-
-    names: Names
-    handle: DirectStream
-    publishers: int = 0
-    released_at: float = field(default_factory=time.monotonic)
-    checked_at: float = field(default_factory=time.monotonic)
-    turns: dict[str, PublisherTurn] = field(default_factory=dict)
-    on_lost: set[Callable[[], None]] = field(default_factory=set)
-    is_lost: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def announce(self) -> None:
-        """Wake whoever waits for messages: an append has told that nobody else has the stream, or that somebody has."""
-        self.checked_at = time.monotonic()
-        self.news.set()
-        self.news = asyncio.Event()
-
-
-@dataclass(slots=True)
-class _Snapshot:
-    handle: DirectStream
-    taken_at: float
 
 
 class DirectHost:
@@ -77,8 +44,7 @@ class DirectHost:
         self._open: dict[Names, OpenDirect] = {}
         self._opening: dict[Names, asyncio.Task[OpenDirect]] = {}
         self._closing: dict[Names, asyncio.Task[None]] = {}
-        self._snapshots: dict[Names, _Snapshot] = {}
-        self._looks: dict[Names, asyncio.Task[DirectStream]] = {}
+        self._snapshots = StreamSnapshots(client)
         self._elsewhere_until: dict[Names, float] = {}
 
     # To append.
@@ -93,9 +59,18 @@ class DirectHost:
             found = self._open.get(names)
             if found is None:
                 found = await self._shared_opening(names)
+            elif not found.handle.is_sealed:
+                await self._check_still_ours(found)
             if not found.is_lost:
                 found.publishers += 1
                 return found
+
+    async def _check_still_ours(self, opened: OpenDirect) -> None:
+        """See whether others have opened a stream that has been open here: else its publishers' last ids are old."""
+        try:
+            await opened.handle.check_owner()
+        except StreamClosedError as err:
+            self.lose(opened, err)
 
     def release(self, opened: OpenDirect) -> None:
         """End the use by a publisher."""
@@ -127,7 +102,7 @@ class DirectHost:
             await opened.handle.destroy()
         finally:
             self.release(opened)
-        self._snapshots.pop(opened.names, None)
+        self._snapshots.forget(opened.names)
         self.lose(opened, StreamNotFoundError(f"stream {name!r} in vhost {vhost!r} was deleted"))
 
     def close_idle(self) -> None:
@@ -141,9 +116,10 @@ class DirectHost:
 
     async def close(self) -> None:
         """Close all streams: everything that was appended is in the archive then."""
-        for task in (*self._opening.values(), *self._looks.values()):
+        for task in self._opening.values():
             task.cancel()
-        await _ended((*self._opening.values(), *self._looks.values()))
+        await _ended(self._opening.values())
+        await self._snapshots.close()
         for names in tuple(self._open):
             self._begin_to_close(names)
         await _ended(self._closing.values())
@@ -152,17 +128,29 @@ class DirectHost:
     # To read.
 
     async def look(self, vhost: str, name: str) -> DirectStream:
-        """Return a handle that is good to read: this process's own, or a snapshot that is a second old at most."""
+        """Return a handle that is good to read: this process's own, or a snapshot that is a second old at most.
+
+        Raises StreamNotFoundError.
+        """
+        opened = self._open.get((vhost, name))
+        if opened is not None:
+            # Nobody may have published here since another process took it over.
+            await self._check_owner(opened)
         return await self._look((vhost, name), _LOOK_S)
 
-    async def beyond(self, vhost: str, name: str, offset: Offset) -> DirectStream:
-        """Return a handle that has more than `offset`, once there is one. Raises StreamNotFoundError."""
+    async def beyond(self, vhost: str, name: str, incarnation: Incarnation, offset: Offset) -> DirectStream:
+        """Return a handle that has more than `offset`, once there is one.
+
+        Raises StreamNotFoundError, also if the stream is created anew: offsets of one say nothing of the other.
+        """
         names = (vhost, name)
         pause_s = _FIRST_PAUSE_S
         while True:
             opened = self._open.get(names)
             news = None if opened is None else opened.news
             handle = await self._look(names, pause_s)
+            if handle.stream.incarnation != incarnation:
+                raise StreamNotFoundError(f"{handle.stream} was created anew")
             if handle.confirmed > offset:
                 return handle
             if opened is not None and news is not None:
@@ -175,9 +163,7 @@ class DirectHost:
 
     def drop(self, handle: DirectStream) -> None:
         """Use a handle no more that is closed."""
-        for names, snapshot in tuple(self._snapshots.items()):
-            if snapshot.handle is handle:
-                del self._snapshots[names]
+        self._snapshots.drop(handle)
         for opened in tuple(self._open.values()):
             if opened.handle is handle:
                 self.lose(opened, StreamClosedError(str(handle.stream), "is closed"))
@@ -186,36 +172,20 @@ class DirectHost:
         opened = self._open.get(names)
         if opened is not None:
             return opened.handle
-        known = self._snapshots.get(names)
-        if known is not None and time.monotonic() - known.taken_at < within_s:
-            return known.handle
-        # One look for all who wait for it.
-        task = self._looks.get(names)
-        if task is None:
-            task = self._looks[names] = asyncio.create_task(self._take_snapshot(names))
-            task.add_done_callback(lambda done: self._looked(names, done))
-        return await asyncio.shield(task)
-
-    async def _take_snapshot(self, names: Names) -> DirectStream:
-        taken_at = time.monotonic()
-        handle = await self.client.open_stream(names[1], vhost=names[0], mode=OpenMode.SNAPSHOT)
-        self._snapshots.pop(names, None)
-        self._snapshots[names] = _Snapshot(handle, taken_at)
-        while len(self._snapshots) > _MAX_SNAPSHOTS:
-            del self._snapshots[next(iter(self._snapshots))]
-        return handle
-
-    def _looked(self, names: Names, done: asyncio.Task[DirectStream]) -> None:
-        self._looks.pop(names, None)
-        if not done.cancelled() and done.exception() is not None:
-            self._snapshots.pop(names, None)
+        return await self._snapshots.look(names, within_s)
 
     async def _check_owner(self, opened: OpenDirect) -> None:
         if opened.is_lost or time.monotonic() - opened.checked_at < self._poll_s:
             return
         opened.checked_at = time.monotonic()  # one looks for all who wait
-        snapshot = await self.client.open_stream(opened.names[1], vhost=opened.names[0], mode=OpenMode.SNAPSHOT)
-        if snapshot.epoch > opened.handle.epoch:
+        try:
+            snapshot = await self._snapshots.fresh(opened.names)
+        except StreamNotFoundError as err:
+            self.lose(opened, err)
+            raise
+        if snapshot.stream.incarnation != opened.handle.stream.incarnation:
+            self.lose(opened, StreamNotFoundError(f"{snapshot.stream} was created anew"))
+        elif snapshot.epoch > opened.handle.epoch:
             self.lose(opened, ExpiredEpochError(str(snapshot.stream), opened.handle.epoch, snapshot.epoch))
 
     # Opening and closing.
@@ -239,7 +209,7 @@ class DirectHost:
         except StreamDeletedError as err:
             raise StreamNotFoundError(str(err)) from err
         opened = self._open[names] = OpenDirect(names, handle)
-        self._snapshots.pop(names, None)
+        self._snapshots.forget(names)
         return opened
 
     def _opened(self, names: Names, done: asyncio.Task[OpenDirect]) -> None:

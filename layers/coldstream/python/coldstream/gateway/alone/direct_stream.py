@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from coldstream.errors import GapError, OffsetOutOfRangeError, StreamClosedError, StreamNotFoundError
+from coldstream.errors import GapError, OffsetOutOfRangeError, StreamClosedError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader
 from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.served_stream import ServedChunk, StreamFigures
@@ -25,10 +25,12 @@ class ServedDirectStream:
         self.vhost = vhost
         self.name = name
         self._host = host
+        self._incarnation: Incarnation | None = None
 
     async def attach(self, spec: OffsetSpec) -> Offset:
         """See ServedStream."""
         handle = await self._host.look(self.vhost, self.name)
+        self._incarnation = handle.stream.incarnation
         match spec:
             case AtOffset(offset):
                 return min(max(offset, handle.start), handle.confirmed)
@@ -51,20 +53,21 @@ class ServedDirectStream:
 
     def source(self, start: Offset) -> DirectSource:
         """See ServedStream."""
-        return DirectSource(self._host, self.vhost, self.name, start)
+        assert self._incarnation is not None
+        return DirectSource(self._host, self.vhost, self.name, self._incarnation, start)
 
 
 class DirectSource:
     """The batches of a direct stream. It ends with StreamNotFoundError if the stream is created anew."""
 
-    def __init__(self, host: DirectHost, vhost: str, name: str, start: Offset) -> None:
+    def __init__(self, host: DirectHost, vhost: str, name: str, incarnation: Incarnation, start: Offset) -> None:
         self._host = host
         self._vhost = vhost
         self._name = name
         self._at = start
         self._tail = start
         self._page: deque[FetchedBatch] = deque()
-        self._incarnation: Incarnation | None = None
+        self._incarnation = incarnation
 
     @property
     def tail(self) -> Offset:
@@ -106,10 +109,7 @@ class DirectSource:
 
     async def _handle(self) -> DirectStream:
         """Return a handle that has something from here on, once there is one."""
-        handle = await self._host.beyond(self._vhost, self._name, self._at)
-        if handle.stream.incarnation != (self._incarnation or handle.stream.incarnation):
-            raise StreamNotFoundError(f"{handle.stream} was created anew")
-        self._incarnation = handle.stream.incarnation
+        handle = await self._host.beyond(self._vhost, self._name, self._incarnation, self._at)
         self._tail = max(self._tail, handle.confirmed)
         return handle
 

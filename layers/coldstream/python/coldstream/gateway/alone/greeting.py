@@ -51,7 +51,7 @@ class GreetingStep(Enum):
 
 
 class Greeting:
-    """The beginning of one connection. `agreed` is called with the largest frame and the heartbeat, in seconds."""
+    """The beginning of one connection. At its end, `agreed` gets the largest frame and the heartbeat, in seconds."""
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class Greeting:
         self._spawn = spawn
         self._agreed = agreed
         self._leave = leave
+        self._tuned = (0, 0)
 
     def frame(self, key: int, body: FrameBody) -> None:
         """Take a frame. Raises BadFrameError for one that has no place here."""
@@ -86,7 +87,7 @@ class Greeting:
                 tune = Tune.from_body(body)
                 frame_max = min(tune.frame_max_bytes or options.frame_max_bytes, options.frame_max_bytes)
                 self.step = GreetingStep.OPEN
-                self._agreed(frame_max, tune.heartbeat_s)
+                self._tuned = frame_max, tune.heartbeat_s
             case (GreetingStep.OPEN, Key.OPEN):
                 self._open(Open.from_body(body))
             case (_, Key.HEARTBEAT):
@@ -117,7 +118,13 @@ class Greeting:
 
     async def _check(self, correlation_id: int, user: str, password: str) -> None:
         peer = self._peer
-        if not await self._logins.is_right(peer.address, user, password):
+        try:
+            is_right = await self._logins.is_right(peer.address, user, password)
+        except Exception as err:  # noqa: BLE001  whatever it is: the client must not take its password for wrong
+            _LOG.warning("a login could not be checked", extra={"user": user[:100], "error": str(err)})
+            self._refuse(Key.SASL_AUTHENTICATE, correlation_id, Code.INTERNAL_ERROR)
+            return
+        if not is_right:
             _LOG.warning("a login was refused", extra={"user": user[:100], "address": peer.address})
             self._refuse(Key.SASL_AUTHENTICATE, correlation_id, Code.AUTHENTICATION_FAILURE)
             return
@@ -128,11 +135,13 @@ class Greeting:
 
     def _open(self, asked: Open) -> None:
         peer = self._peer
-        if not peer.permissions.may_open(peer.user, asked.vhost or ""):
+        if not peer.permissions.current.may_open(peer.user, asked.vhost or ""):
             self._refuse(Key.OPEN, asked.correlation_id, Code.VHOST_ACCESS_FAILURE)
             return
         peer.vhost = asked.vhost or ""
         self.step = GreetingStep.DONE
+        # Not before: what comes until then is small.
+        self._agreed(*self._tuned)
         host, port = peer.advertised
         address = {"advertised_host": host, "advertised_port": str(port)}
         peer.send(OpenAnswer(asked.correlation_id, Code.OK, address).to_bytes())

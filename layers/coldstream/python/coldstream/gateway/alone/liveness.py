@@ -32,14 +32,23 @@ class Liveness:
     _read_at: float = 0.0
     _sent_at: float = 0.0
     _full_since: float | None = None
+    _taken_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._read_at = self._sent_at = self.now
 
     def look(
-        self, now: float, *, read_bytes: int, sent_bytes: int, is_full: bool, is_held: bool, is_used: bool
+        self,
+        now: float,
+        *,
+        read_bytes: int,
+        sent_bytes: int,
+        unsent_bytes: int,
+        is_full: bool,
+        is_held: bool,
+        is_used: bool,
     ) -> LivenessVerdict:
-        """Take note of the totals, and decide.
+        """Take note of the totals, and decide. Of `sent_bytes`, so many are `unsent_bytes`, as the socket is full.
 
         A client that is left unread (`is_held`) cannot be heard. One that is `is_used` has publishers or subscriptions.
         """
@@ -50,7 +59,10 @@ class Liveness:
         if is_full:
             # It is not read either, as it takes no answers.
             self._read_at = now
-            self._full_since = now if self._full_since is None else self._full_since
+            # One that takes something, however slowly, is not stuck.
+            taken_bytes = sent_bytes - unsent_bytes
+            if self._full_since is None or taken_bytes != self._taken_bytes:
+                self._full_since, self._taken_bytes = now, taken_bytes
             return LivenessVerdict.STUCK if now - self._full_since > self.stuck_s else LivenessVerdict.NOTHING
         self._full_since = None
         if not self.heartbeat_s:

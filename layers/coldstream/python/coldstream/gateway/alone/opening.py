@@ -12,9 +12,11 @@ from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.logins import Logins, PasswordCheck
 from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.parts import AloneParts
-from coldstream.gateway.alone.permissions import READ_ALL, StreamPermissions
-from coldstream.gateway.alone.publishing import PublishBudget
+from coldstream.gateway.alone.permissions import READ_ALL, PermissionSource
+from coldstream.gateway.alone.publish_budget import PublishBudget
+from coldstream.gateway.alone.sending_budget import SendingBudget
 from coldstream.gateway.alone.super_streams import SuperStreams
+from coldstream.gateway.alone.watched_file import looking_again
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
 from coldstream.streams import DirectArchive, StreamClient, StreamOptions
@@ -28,7 +30,7 @@ async def opened_alone(
     history: History,
     passwords: PasswordCheck,
     *,
-    permissions: StreamPermissions = READ_ALL,
+    permissions: PermissionSource = READ_ALL,
     options: AloneOptions = AloneOptions(),  # noqa: B008  frozen
     streams: StreamOptions = StreamOptions(),  # noqa: B008  frozen
     figures: GatewayFigures | None = None,
@@ -46,17 +48,19 @@ async def opened_alone(
     turns = ConsumerTurns(archive.table, lease_s=options.lease_s, every_s=options.turns_every_s)
     logins = Logins(passwords)
     try:
-        yield AloneParts(
-            history=history,
-            host=host,
-            turns=turns,
-            logins=logins,
-            permissions=permissions,
-            super_streams=SuperStreams(history, options.super_streams),
-            budget=PublishBudget(options.max_pending_total_bytes),
-            figures=figures or GatewayFigures(),
-            options=options,
-        )
+        async with looking_again(passwords.look, permissions.look):
+            yield AloneParts(
+                history=history,
+                host=host,
+                turns=turns,
+                logins=logins,
+                permissions=permissions,
+                super_streams=SuperStreams(history, options.super_streams),
+                budget=PublishBudget(options.max_pending_total_bytes),
+                sending=SendingBudget(options.max_sending_bytes),
+                figures=figures or GatewayFigures(),
+                options=options,
+            )
     finally:
         logins.close()
         await turns.close()

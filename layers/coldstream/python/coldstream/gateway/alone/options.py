@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 
 from coldstream.errors import InvalidSettingError
+from coldstream.gateway.gap_rules import GapRules
 from coldstream.units import MIB
 
 LEAST_FRAME_BYTES = 8192
 _MAX_PORT = 0xFFFF
-
-
-class GapRule(StrEnum):
-    """What becomes of a subscription at offsets that nobody has: it ends with an error, or goes on after them."""
-
-    ERROR = "error"
-    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +17,11 @@ class AloneOptions:
     """Options of a server that answers alone. Times are in seconds, sizes in bytes.
 
     Clients are told to reach every stream at `advertised_host` and `advertised_port`; an empty host stands for where
-    they have reached this server. `gaps` are patterns of names, the first that fits counts, `on_gap` is for all others.
+    they have reached this server. `gaps` say what becomes of a subscription at offsets that nobody has.
     A login comes within `login_within_s`. A client without heartbeats, publishers and subscriptions is let go after
     `idle_s`. A question to the archive is given up after `request_within_s`. A connection that has `max_pending_bytes`
     published and not confirmed is not read from, and so is every one that publishes while all together have
-    `max_pending_total_bytes`.
+    `max_pending_total_bytes`. No chunk is taken from the archive while `max_sending_bytes` are taken and not sent.
 
     With `creates_streams`, Create makes a direct stream. One that nobody has published to for `close_after_s` is
     closed. A stream that another process took over is left to it for `takeover_pause_s`. Messages of a publisher that
@@ -53,12 +45,12 @@ class AloneOptions:
     max_connections: int = 10_000
     max_pending_bytes: int = 8 * MIB
     max_pending_total_bytes: int = 256 * MIB
+    max_sending_bytes: int = 64 * MIB
     creates_streams: bool = False
     close_after_s: float = 300.0
     takeover_pause_s: float = 5.0
     gather_s: float = 0.005
-    on_gap: GapRule = GapRule.ERROR
-    gaps: tuple[tuple[str, GapRule], ...] = ()
+    gaps: GapRules = field(default_factory=GapRules)
     lease_s: float = 15.0
     turns_every_s: float = 2.0
     poll_s: float = 2.0
@@ -78,6 +70,7 @@ class AloneOptions:
         for name in (
             *positive,
             "max_pending_total_bytes",
+            "max_sending_bytes",
             "close_after_s",
             "turns_every_s",
             "poll_s",
@@ -86,7 +79,3 @@ class AloneOptions:
         ):
             if getattr(self, name) <= 0:
                 raise InvalidSettingError(name, "must be more than 0")
-
-    def gap_rule_of(self, stream: str) -> GapRule:
-        """Return what a gap does to the subscriptions of a stream."""
-        return next((rule for pattern, rule in self.gaps if fnmatchcase(stream, pattern)), self.on_gap)

@@ -10,8 +10,9 @@ from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.direct_stream import ServedDirectStream
 from coldstream.gateway.alone.logins import Logins
 from coldstream.gateway.alone.options import AloneOptions
-from coldstream.gateway.alone.permissions import StreamPermissions
-from coldstream.gateway.alone.publishing import PublishBudget
+from coldstream.gateway.alone.permissions import PermissionSource
+from coldstream.gateway.alone.publish_budget import PublishBudget
+from coldstream.gateway.alone.sending_budget import SendingBudget
 from coldstream.gateway.alone.served_stream import ServedStream
 from coldstream.gateway.alone.super_streams import SuperStreams
 from coldstream.gateway.figures import GatewayFigures
@@ -26,9 +27,10 @@ class AloneParts:
     host: DirectHost
     turns: ConsumerTurns
     logins: Logins
-    permissions: StreamPermissions
+    permissions: PermissionSource
     super_streams: SuperStreams
     budget: PublishBudget
+    sending: SendingBudget
     figures: GatewayFigures
     options: AloneOptions
 

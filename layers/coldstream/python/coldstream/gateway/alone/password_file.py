@@ -13,22 +13,19 @@ import base64
 import binascii
 import hashlib
 import hmac
-import logging
 import secrets
-import stat
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
+from coldstream.gateway.alone.watched_file import WatchedFile
 
-_LOG = logging.getLogger(__name__)
 _KIND = "scrypt"
 _N, _R, _P = 1 << 14, 8, 1
 _KEY_BYTES, _SALT_BYTES = 32, 16
 _MAX_MEMORY_BYTES = 256 << 20
 _FIELDS = 6
-_LOOK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,8 @@ class PasswordHash:
             raise ValueError("parameters of scrypt that are not allowed here")
         if len(salt) < _SALT_BYTES // 2 or len(key) < _KEY_BYTES:
             raise ValueError("a salt or a key that is too short")
+        if n >= 1 << (16 * r):
+            raise ValueError("parameters that scrypt does not have")
         return cls(n, r, p, salt, key)
 
     def is_of(self, password: str) -> bool:
@@ -79,44 +78,25 @@ def hash_password(password: str) -> str:
     return str(PasswordHash.of(password))
 
 
-class PasswordFile:
-    """The users of a file. `check` blocks: call it in a thread."""
+class PasswordFile(WatchedFile[Mapping[str, PasswordHash]]):
+    """The users of a file. Implements `PasswordCheck`."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises InvalidSettingError."""
-        self._path = path
+        super().__init__(path, "users_file", _parse)
         # An unknown user costs as much time as a known one.
         self._nobody = PasswordHash.of(secrets.token_hex())
-        self._looked_at = time.monotonic()
-        self._stamp, self._users = self._read()
 
     def check(self, user: str, password: str) -> bool:
         """Tell whether a user has this password."""
-        self._look()
-        known = self._users.get(user)
+        self.look()
+        known = self.current.get(user)
         is_right = (self._nobody if known is None else known).is_of(password)
         return is_right and known is not None
 
-    def _look(self) -> None:
-        now = time.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_S:
-            return
-        self._looked_at = now
-        try:
-            if _stamp(self._path) != self._stamp:
-                self._stamp, self._users = self._read()
-        except (InvalidSettingError, OSError) as err:
-            _LOG.error("the file of users cannot be read; those before stay: %s", err)
-
-    def _read(self) -> tuple[tuple[int, int, int], dict[str, PasswordHash]]:
-        try:
-            stamp = _stamp(self._path)
-            if self._path.stat().st_mode & stat.S_IWOTH:
-                raise InvalidSettingError("users_file", f"{self._path} can be written by everybody: chmod o-w")
-            text = self._path.read_text()
-        except (OSError, UnicodeDecodeError) as err:
-            raise InvalidSettingError("users_file", f"{self._path}: {err}") from err
-        return stamp, _parse(text)
+    def knows(self, user: str) -> bool:
+        """Tell whether the file has a user."""
+        return user in self.current
 
 
 def _parse(text: str) -> dict[str, PasswordHash]:
@@ -136,11 +116,6 @@ def _parse(text: str) -> dict[str, PasswordHash]:
     if not users:
         raise InvalidSettingError("users_file", "has no user")
     return users
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _derive(password: str, salt: bytes, *, n: int, r: int, p: int, key_bytes: int = _KEY_BYTES) -> bytes:

@@ -12,11 +12,10 @@ write is also to create and to delete.
 from __future__ import annotations
 
 import shlex
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
+from typing import Protocol, Self
 
 from coldstream.errors import InvalidSettingError
 from coldstream.web.access_tokens import Right
@@ -34,6 +33,19 @@ class PermissionRule:
     vhosts: str
     streams: str
     rights: Right
+
+
+class PermissionSource(Protocol):
+    """Permissions that may change."""
+
+    @property
+    def current(self) -> StreamPermissions:
+        """The permissions that count now: the same object until they change."""
+        ...
+
+    def look(self) -> None:
+        """See whether they have changed. Blocks."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +72,13 @@ class StreamPermissions:
             raise InvalidSettingError("permissions_file", "has no rule: nobody could do anything")
         return cls(tuple(rules))
 
-    @classmethod
-    def read(cls, path: Path) -> StreamPermissions:
-        """Read a file of permissions. Raises InvalidSettingError, also if everybody may write it."""
-        try:
-            if path.stat().st_mode & stat.S_IWOTH:
-                raise InvalidSettingError("permissions_file", f"{path} can be written by everybody: chmod o-w")
-            return cls.parse(path.read_text().splitlines())
-        except (OSError, UnicodeDecodeError) as err:
-            raise InvalidSettingError("permissions_file", f"{path}: {err}") from err
+    @property
+    def current(self) -> Self:
+        """Itself: see PermissionSource."""
+        return self
+
+    def look(self) -> None:
+        """Do nothing: see PermissionSource."""
 
     def may_open(self, user: str, vhost: str) -> bool:
         """Tell whether a user may open a vhost."""

@@ -8,7 +8,8 @@
         filter value    text, in version 2 alone
         entry                   as in a chunk (format/entry.py): a simple one, or a sub-batch
 
-Filter values are for the bloom filters of a broker's chunks, which direct streams do not have: they are read over.
+Filter values are for the bloom filters of a broker's chunks, which direct streams do not have: they are read over. The
+reserved bits of a sub-batch become 0, as a broker writes them: with them nobody could read the stream.
 
 Upstream: PROTOCOL.adoc of rabbitmq_stream.
 """
@@ -19,7 +20,7 @@ import struct
 from dataclasses import dataclass
 
 from coldstream.errors import BadFrameError
-from coldstream.format.entry import SIMPLE_HEADER, SUB_BATCH_HEADER
+from coldstream.format.entry import RESERVED_BITS, SIMPLE_HEADER, SUB_BATCH_HEADER
 from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.frames.frame import KEY_BYTES
 
@@ -51,15 +52,19 @@ def parse_publish(body: FrameBody, version: int) -> tuple[int, list[PublishedEnt
             if version > 1:
                 at += _TEXT.size + max(0, _TEXT.unpack_from(view, at)[0])
             begin = at
-            length, records = SIMPLE_HEADER.unpack_from(view, at)[0], 1
+            kind, records = 0, 1
+            length = SIMPLE_HEADER.unpack_from(view, at)[0]
             if length >= 0:
                 at += SIMPLE_HEADER.size + length
             else:
-                _, records, _, length = SUB_BATCH_HEADER.unpack_from(view, at)
+                kind, records, _, length = SUB_BATCH_HEADER.unpack_from(view, at)
                 at += SUB_BATCH_HEADER.size + length
             if at > len(view):
                 break
-            entries.append(PublishedEntry(publishing_id, view[begin:at], records))
+            data = view[begin:at]
+            if kind & RESERVED_BITS:
+                data = memoryview(bytes((kind & ~RESERVED_BITS,)) + data[1:])
+            entries.append(PublishedEntry(publishing_id, data, records))
     except struct.error as err:
         raise BadFrameError("a Publish ends within an entry") from err
     if count < 0 or at != len(view):

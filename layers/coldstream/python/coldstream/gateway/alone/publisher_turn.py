@@ -23,6 +23,11 @@ class PublisherTurn:
     publishers: int = 0
     appending: asyncio.Task[Offset | None] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether nobody has it, and nothing of it is being appended."""
+        return not self.publishers and self.appending is None
+
     def take_new(self, entries: Iterable[PublishedEntry]) -> list[PublishedEntry]:
         """Return the entries that were not given before, and note the greatest id of them."""
         new = []

@@ -7,76 +7,27 @@ bound is not read from.
 from __future__ import annotations
 
 import asyncio
-import logging
-import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from zlib import crc32
 
-from coldstream.errors import ColdstreamError, InvalidInputError, StreamClosedError
+from coldstream.errors import StreamClosedError
+from coldstream.gateway.alone.appending import PublishAppends
 from coldstream.gateway.alone.client_side import FrameBody
-from coldstream.gateway.alone.direct_host import DirectHost, OpenDirect
+from coldstream.gateway.alone.direct_host import DirectHost
 from coldstream.gateway.alone.peer import AlonePeer
+from coldstream.gateway.alone.publish_answers import publish_confirm, publish_error
+from coldstream.gateway.alone.publish_bounds import PublishBounds
+from coldstream.gateway.alone.publish_budget import PublishBudget
 from coldstream.gateway.alone.published import PublishedEntry, parse_publish
-from coldstream.gateway.alone.publisher_turn import PublisherTurn
-from coldstream.gateway.frames.keys import Code, Key
-from coldstream.streams import Batch
+from coldstream.gateway.alone.publishers import DeclaredPublisher, DeclaringPublisher, cost_bytes
+from coldstream.gateway.alone.refusals import AloneRefusalError
+from coldstream.gateway.frames.keys import Code
+from coldstream.gateway.frames.requests import DeclarePublisher
 from coldstream.streams.batch import MAX_BATCH_ENTRIES
-from coldstream.units import MIB, Offset
+from coldstream.streams.publishers import MAX_PUBLISHER_BYTES
+from coldstream.units import MIB
+from coldstream.web.access_tokens import Right
 
-_LOG = logging.getLogger(__name__)
-_ANSWER_HEAD = struct.Struct(">IHHBi")  # length, key, version, publisher id, count
-_REFUSED = struct.Struct(">QH")  # publishing id, code
 _GATHER_BYTES = MIB
-_ENTRY_COST_BYTES = 100
-"""What an entry costs in memory beside its bytes, roughly."""
-
-
-class PublishBudget:
-    """What all connections of a process have published that is not confirmed.
-
-    At the bound, none that publishes is read from until there is room.
-    """
-
-    def __init__(self, total_bytes: int) -> None:
-        self._total_bytes = total_bytes
-        self._used_bytes = 0
-        self._waiting: list[Callable[[], None]] = []
-
-    @property
-    def is_full(self) -> bool:
-        """Tell whether nothing more fits."""
-        return self._used_bytes >= self._total_bytes
-
-    def take(self, size_bytes: int) -> None:
-        """Count bytes, also over the bound: they are there already."""
-        self._used_bytes += size_bytes
-
-    def give(self, size_bytes: int) -> None:
-        """Count them no more."""
-        self._used_bytes -= size_bytes
-        if self._waiting and self._used_bytes < self._total_bytes * 3 // 4:
-            waiting, self._waiting = self._waiting, []
-            for tell in waiting:
-                tell()
-
-    def when_free(self, tell: Callable[[], None]) -> None:
-        """Have something called once when there is room."""
-        self._waiting.append(tell)
-
-
-@dataclass(slots=True, eq=False)
-class DeclaredPublisher:
-    """A publisher: where its messages go, and those that are gathered."""
-
-    id: int
-    reference: str | None
-    opened: OpenDirect
-    turn: PublisherTurn
-    tell_lost: Callable[[], None]
-    gathered: list[PublishedEntry] = field(default_factory=list)
-    gathered_bytes: int = 0
-    timer: asyncio.TimerHandle | None = None
 
 
 class AlonePublishers:
@@ -87,52 +38,81 @@ class AlonePublishers:
     ) -> None:
         self._peer = peer
         self._host = host
-        self._budget = budget
+        self._bounds = PublishBounds(peer.link, budget, peer.options.max_pending_bytes)
         self._on_lost = on_lost
         self._by_id: dict[int, DeclaredPublisher] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._pending_bytes = 0
-        self._is_paused = self._is_waiting = self._is_closed = False
+        self._declaring: dict[int, DeclaringPublisher] = {}
+        # All that are, also those that were deleted since.
+        self._openings: set[DeclaringPublisher] = set()
+        self._appends = PublishAppends(host, self._bounds, self._confirm, self._refuse_batch)
+        self._is_closed = False
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_id) + len(self._declaring)
 
     @property
     def is_pending(self) -> bool:
         """Tell whether anything is published that is neither confirmed nor refused."""
-        return bool(self._pending_bytes)
+        return bool(self._bounds.pending_bytes)
 
-    def has(self, publisher_id: int) -> bool:
-        """Tell whether a publisher has an id."""
-        return publisher_id in self._by_id
+    def reserve(self, asked: DeclarePublisher) -> DeclaringPublisher:
+        """Take the id, so that a Publish and a DeletePublisher find it from here on. Raises AloneRefusalError."""
+        publisher_id, reference, stream = asked.publisher_id, asked.reference or None, asked.stream
+        if reference is not None and len(reference.encode()) > MAX_PUBLISHER_BYTES:
+            raise AloneRefusalError(Code.PRECONDITION_FAILED, "a reference has 255 bytes at most")
+        declared: tuple[DeclaredPublisher | DeclaringPublisher, ...]
+        declared = (*self._by_id.values(), *self._declaring.values())
+        for one in declared:
+            if one.id == publisher_id:
+                raise AloneRefusalError(Code.PRECONDITION_FAILED, f"publisher {publisher_id} is declared already")
+            if reference is not None and (one.reference, one.stream) == (reference, stream):
+                raise AloneRefusalError(Code.PRECONDITION_FAILED, f"the reference {reference!r} is declared already")
+        declaring = self._declaring[publisher_id] = DeclaringPublisher(publisher_id, reference, stream)
+        self._openings.add(declaring)
+        return declaring
 
-    def has_reference(self, reference: str, stream: str) -> bool:
-        """Tell whether a publisher of this connection has a reference at a stream."""
-        return any(one.reference == reference and one.opened.names[1] == stream for one in self._by_id.values())
-
-    async def declare(self, publisher_id: int, reference: str | None, stream: str) -> None:
+    async def declare(self, declaring: DeclaringPublisher) -> None:
         """Declare a publisher. Raises StreamNotFoundError, UnavailableError, StreamClosedError if it is sealed."""
-        opened = await self._host.acquire(self._peer.vhost, stream)
+        opened = await self._host.acquire(self._peer.vhost, declaring.stream)
         try:
             if opened.handle.is_sealed:
                 raise StreamClosedError(str(opened.handle.stream), "is sealed")
-            turn = PublisherTurn()
-            if reference:
-                turn = await _turn_of(opened, reference)
+            turn = await opened.turn_of(declaring.reference)
+            if self._is_closed or opened.is_lost:
+                raise StreamClosedError(str(opened.handle.stream), "was lost to another process")
         except BaseException:
             self._host.release(opened)
             raise
-        if self._is_closed or opened.is_lost:
-            self._host.release(opened)
-            raise StreamClosedError(str(opened.handle.stream), "was lost to another process")
         turn.publishers += 1
+        publisher = DeclaredPublisher(
+            declaring.id,
+            declaring.reference,
+            opened,
+            turn,
+            self._peer.permissions.current,
+            lambda: self._end_lost(declaring.stream),
+        )
+        kept, declaring.kept = declaring.kept, []
+        self._openings.discard(declaring)
+        if self._declaring.get(declaring.id) is not declaring:
+            # Deleted meanwhile; what came before that is stored all the same.
+            self._appends.append(publisher, kept)
+            self._forget(publisher)
+            return
+        del self._declaring[declaring.id]
+        opened.on_lost.add(publisher.tell_lost)
+        self._by_id[declaring.id] = publisher
+        self._appends.append(publisher, kept)
 
-        def tell_lost() -> None:
-            self._end_stream(stream)
-
-        publisher = DeclaredPublisher(publisher_id, reference or None, opened, turn, tell_lost)
-        opened.on_lost.add(tell_lost)
-        self._by_id[publisher_id] = publisher
+    def give_up(self, declaring: DeclaringPublisher) -> None:
+        """End a publisher that could not be declared, and refuse what came for it. Of one that is declared: nothing."""
+        if self._declaring.get(declaring.id) is declaring:
+            del self._declaring[declaring.id]
+        self._openings.discard(declaring)
+        kept, declaring.kept = declaring.kept, []
+        if kept:
+            self._refuse(declaring.id, kept, Code.PUBLISHER_DOES_NOT_EXIST)
+            self._bounds.give(cost_bytes(kept))
 
     async def sequence(self, reference: str, stream: str) -> int:
         """Return the greatest publishing id of a reference that is durable, 0 if there is none."""
@@ -144,23 +124,65 @@ class AlonePublishers:
 
     def delete(self, publisher_id: int) -> bool:
         """End a publisher; tell whether there was one. What it has published is still appended and confirmed."""
+        if self._declaring.pop(publisher_id, None) is not None:
+            return True
         publisher = self._by_id.pop(publisher_id, None)
         if publisher is None:
             return False
-        self._append_gathered(publisher)
+        self._appends.append(publisher, publisher.take_gathered())
         self._forget(publisher)
         return True
 
     def publish(self, body: FrameBody, version: int) -> None:
         """Take a Publish. Raises BadFrameError."""
         publisher_id, entries = parse_publish(body, version)
+        declaring = self._declaring.get(publisher_id)
         publisher = self._by_id.get(publisher_id)
-        if publisher is None:
-            self._refuse(publisher_id, [one.publishing_id for one in entries], Code.PUBLISHER_DOES_NOT_EXIST)
+        if declaring is not None:
+            declaring.kept += entries
+        elif publisher is None:
+            self._refuse(publisher_id, entries, Code.PUBLISHER_DOES_NOT_EXIST)
             return
-        size_bytes = _cost(entries)
-        self._pending_bytes += size_bytes
-        self._budget.take(size_bytes)
+        elif not self._may_still_write(publisher):
+            self._refuse(publisher_id, entries, Code.ACCESS_REFUSED)
+            return
+        size_bytes = cost_bytes(entries)
+        self._bounds.take(size_bytes)
+        if publisher is not None:
+            self._gather(publisher, entries, size_bytes)
+
+    def end_stream(self, stream: str) -> None:
+        """End the publishers of a stream of which the client is told that it is gone."""
+        for publisher_id, publisher in tuple(self._by_id.items()):
+            if publisher.stream == stream:
+                self.delete(publisher_id)
+
+    def close(self) -> None:
+        """End all publishers. What was taken is still appended; nobody is told."""
+        self._is_closed = True
+        for declaring in tuple(self._openings):
+            self.give_up(declaring)
+        for publisher_id in tuple(self._by_id):
+            self.delete(publisher_id)
+
+    async def settled(self) -> None:
+        """Wait until all that was taken is appended, or has failed."""
+        for publisher in self._by_id.values():
+            self._appends.append(publisher, publisher.take_gathered())
+        await self._appends.settled()
+
+    def _may_still_write(self, publisher: DeclaredPublisher) -> bool:
+        current = self._peer.permissions.current
+        if publisher.permitted is current:
+            return True
+        if not self._peer.may(Right.WRITE, publisher.stream):
+            return False
+        publisher.permitted = current
+        return True
+
+    # Appending, and what is said of it.
+
+    def _gather(self, publisher: DeclaredPublisher, entries: list[PublishedEntry], size_bytes: int) -> None:
         if publisher.gathered and len(publisher.gathered) + len(entries) > MAX_BATCH_ENTRIES:
             self._append_gathered(publisher)
         publisher.gathered += entries
@@ -170,160 +192,43 @@ class AlonePublishers:
         elif publisher.timer is None and entries:
             loop = asyncio.get_running_loop()
             publisher.timer = loop.call_later(self._peer.options.gather_s, self._append_gathered, publisher)
-        self._hold_back()
-
-    def close(self) -> None:
-        """End all publishers. What was taken is still appended; nobody is told."""
-        self._is_closed = True
-        for publisher_id in tuple(self._by_id):
-            self.delete(publisher_id)
-
-    async def settled(self) -> None:
-        """Wait until all that was taken is appended, or has failed."""
-        for publisher in self._by_id.values():
-            self._append_gathered(publisher)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    # Appending.
 
     def _append_gathered(self, publisher: DeclaredPublisher) -> None:
-        if publisher.timer is not None:
-            publisher.timer.cancel()
-            publisher.timer = None
-        entries, publisher.gathered, publisher.gathered_bytes = publisher.gathered, [], 0
-        while entries:
-            # A frame of Publish may hold more than a batch takes.
-            part, entries = entries[:MAX_BATCH_ENTRIES], entries[MAX_BATCH_ENTRIES:]
-            self._append(publisher, part)
+        self._appends.append(publisher, publisher.take_gathered())
 
-    def _append(self, publisher: DeclaredPublisher, entries: list[PublishedEntry]) -> None:
-        # Which of them are new is decided here, in the order in which they came; nothing is awaited before the append.
-        turn, handle, reference = publisher.turn, publisher.opened.handle, publisher.reference
-        new = entries if reference is None else turn.take_new(entries)
-        batch = _batch_of(new)
-        appending = turn.appending if reference is not None else None
-        if batch is not None:
-            last = new[-1].publishing_id if reference is not None else None
-            appending = asyncio.create_task(handle.append(batch, publisher=reference, publishing_id=last))
-            if reference is not None:
-                turn.appending = appending
-        task = asyncio.create_task(self._confirm(publisher, entries, appending))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _confirm(self, publisher: DeclaredPublisher, entries: Sequence[PublishedEntry]) -> None:
+        if self._is_told(publisher) and not self._is_closed:
+            self._peer.send(publish_confirm(publisher.id, [one.publishing_id for one in entries]))
 
-    async def _confirm(
-        self, publisher: DeclaredPublisher, entries: list[PublishedEntry], appending: asyncio.Task[Offset | None] | None
-    ) -> None:
-        """Confirm entries once the batch is durable that has the last of them."""
-        opened = publisher.opened
-        try:
-            if appending is not None:
-                await asyncio.shield(appending)
-        except InvalidInputError as err:
-            _LOG.warning("refused a batch", extra={"stream": opened.names[1], "error": str(err)})
-            self._refuse(publisher.id, [one.publishing_id for one in entries], Code.PRECONDITION_FAILED)
-        except ColdstreamError as err:
-            # As when a broker's leader is gone: whether it is stored is unknown, and the client is told that the stream
-            # has moved. Who publishes with a name sends it again, once.
-            self._host.lose(opened, err)
-        else:
-            opened.announce()
-            self._acknowledge(publisher.id, [one.publishing_id for one in entries])
-        finally:
-            if publisher.turn.appending is appending and appending is not None and appending.done():
-                publisher.turn.appending = None
-                _drop_idle_turn(publisher)
-            size_bytes = _cost(entries)
-            self._pending_bytes -= size_bytes
-            self._budget.give(size_bytes)
-            self._go_on()
+    def _refuse_batch(self, publisher: DeclaredPublisher, entries: Sequence[PublishedEntry]) -> None:
+        if self._is_told(publisher):
+            self._refuse(publisher.id, entries, Code.PRECONDITION_FAILED)
 
-    def _acknowledge(self, publisher_id: int, ids: Sequence[int]) -> None:
-        if not self._is_closed:
-            body = struct.pack(f">{len(ids)}Q", *ids)
-            length_bytes = _ANSWER_HEAD.size - 4 + len(body)
-            head = _ANSWER_HEAD.pack(length_bytes, Key.PUBLISH_CONFIRM, 1, publisher_id, len(ids))
-            self._peer.send(head + body)
+    def _is_told(self, publisher: DeclaredPublisher) -> bool:
+        """Tell whether an answer to its id is its own: one that was declared since counts its messages anew."""
+        now = self._by_id.get(publisher.id) or self._declaring.get(publisher.id)
+        return now is None or now is publisher
 
-    def _refuse(self, publisher_id: int, ids: Sequence[int], code: Code) -> None:
-        if not self._is_closed and ids:
-            body = b"".join(_REFUSED.pack(one, code) for one in ids)
-            length_bytes = _ANSWER_HEAD.size - 4 + len(body)
-            head = _ANSWER_HEAD.pack(length_bytes, Key.PUBLISH_ERROR, 1, publisher_id, len(ids))
-            self._peer.send(head + body)
+    def _refuse(self, publisher_id: int, entries: Sequence[PublishedEntry], code: Code) -> None:
+        if entries and not self._is_closed:
+            self._peer.send(publish_error(publisher_id, [one.publishing_id for one in entries], code))
 
     # Losing.
 
-    def _end_stream(self, stream: str) -> None:
+    def _end_lost(self, stream: str) -> None:
         """End the publishers of a stream that this process has lost."""
-        ended = [one for one in self._by_id.values() if one.opened.names[1] == stream and one.opened.is_lost]
+        ended = [one for one in self._by_id.values() if one.stream == stream and one.opened.is_lost]
         for publisher in ended:
             del self._by_id[publisher.id]
-            if publisher.timer is not None:
-                publisher.timer.cancel()
-                publisher.timer = None
-            size_bytes = _cost(publisher.gathered)
-            publisher.gathered = []
-            self._pending_bytes -= size_bytes
-            self._budget.give(size_bytes)
+            gathered = publisher.take_gathered()
             self._forget(publisher)
+            self._bounds.give(cost_bytes(gathered))
         if ended:
             self._on_lost(stream)
-            self._go_on()
 
     def _forget(self, publisher: DeclaredPublisher) -> None:
         opened, turn = publisher.opened, publisher.turn
         opened.on_lost.discard(publisher.tell_lost)
         self._host.release(opened)
         turn.publishers -= 1
-        _drop_idle_turn(publisher)
-
-    # Holding back.
-
-    def _hold_back(self) -> None:
-        if self._budget.is_full and not self._is_waiting:
-            self._is_waiting = True
-            self._budget.when_free(self._freed)
-        if not self._is_paused and (self._is_waiting or self._pending_bytes >= self._peer.options.max_pending_bytes):
-            self._is_paused = True
-            self._peer.link.pause()
-
-    def _freed(self) -> None:
-        self._is_waiting = False
-        self._go_on()
-
-    def _go_on(self) -> None:
-        if self._is_paused and not self._is_waiting and self._pending_bytes < self._peer.options.max_pending_bytes // 2:
-            self._is_paused = False
-            self._peer.link.resume()
-
-
-def _drop_idle_turn(publisher: DeclaredPublisher) -> None:
-    """Forget a reference that nobody has: the stream knows it, and others may come with ever new ones."""
-    turns, turn = publisher.opened.turns, publisher.turn
-    is_idle = not turn.publishers and turn.appending is None
-    if publisher.reference is not None and is_idle and turns.get(publisher.reference) is turn:
-        del turns[publisher.reference]
-
-
-async def _turn_of(opened: OpenDirect, reference: str) -> PublisherTurn:
-    known = opened.turns.get(reference)
-    if known is None:
-        last = await opened.handle.publisher_id(reference)
-        # Another may have asked meanwhile, and published since.
-        known = opened.turns.setdefault(reference, PublisherTurn(last))
-    return known
-
-
-def _batch_of(entries: Sequence[PublishedEntry]) -> Batch | None:
-    """Return a batch of entries, None if they hold no message. A sub-batch of nothing would take no offset."""
-    full = [one for one in entries if one.records]
-    if not full:
-        return None
-    data = b"".join(one.data for one in full)
-    return Batch(data, len(full), sum(one.records for one in full), crc32(data))
-
-
-def _cost(entries: Sequence[PublishedEntry]) -> int:
-    return sum(len(one.data) + _ENTRY_COST_BYTES for one in entries)
+        opened.drop_idle(publisher.reference, turn)

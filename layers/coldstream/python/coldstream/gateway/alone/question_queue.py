@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import Any
 
 Answering = Callable[[], Coroutine[Any, Any, None]]
@@ -20,35 +21,37 @@ class QuestionQueue:
         self._most = most
         self._pause = pause
         self._resume = resume
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._line: deque[Answering] = deque()
+        self._tasks: dict[asyncio.Task[None], bool] = {}
+        self._line: deque[tuple[Answering, bool]] = deque()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def ask(self, answering: Answering) -> None:
-        """Have a question answered, in its turn."""
+    def ask(self, answering: Answering, *, outlives: bool = False) -> None:
+        """Have a question answered, in its turn. One that `outlives` the connection is dealt with all the same."""
         if len(self._tasks) < self._most:
-            self._begin(answering)
+            self._begin(answering, outlives=outlives)
             return
         if not self._line:
             self._pause()
-        self._line.append(answering)
+        self._line.append((answering, outlives))
 
     def close(self) -> None:
-        """Answer nothing any more."""
-        self._line.clear()
-        for task in tuple(self._tasks):
-            task.cancel()
+        """Answer nothing any more, but what outlives it; of that, as many more as are answered at a time."""
+        self._line = deque(islice((one for one in self._line if one[1]), self._most))
+        for task, outlives in tuple(self._tasks.items()):
+            if not outlives:
+                task.cancel()
 
-    def _begin(self, answering: Answering) -> None:
+    def _begin(self, answering: Answering, *, outlives: bool) -> None:
         task = asyncio.create_task(answering())
-        self._tasks.add(task)
+        self._tasks[task] = outlives
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if self._line:
-            self._begin(self._line.popleft())
+            answering, outlives = self._line.popleft()
+            self._begin(answering, outlives=outlives)
             if not self._line:
                 self._resume()

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
 
-from coldstream.errors import (
-    ColdstreamError,
-    InvalidInputError,
-    NotFoundError,
-    StreamClosedError,
-    StreamExistsError,
-    StreamNotFoundError,
-    UnavailableError,
-)
+from coldstream.errors import ColdstreamError, InvalidInputError, StreamNotFoundError
 from coldstream.gateway.alone.client_side import FrameBody
 from coldstream.gateway.alone.parts import AloneParts
 from coldstream.gateway.alone.peer import AlonePeer
+from coldstream.gateway.alone.refusals import AloneRefusalError
 from coldstream.gateway.alone.served_stream import ServedStream
+from coldstream.gateway.alone.super_streams import SuperPartition
 from coldstream.gateway.frames.answers import (
     ExchangeCommandVersionsAnswer,
     MetadataAnswer,
-    OffsetAnswer,
     PartitionsAnswer,
     ResolveOffsetSpecAnswer,
     RouteAnswer,
-    SequenceAnswer,
     StreamStatsAnswer,
     plain_answer,
 )
@@ -40,78 +31,32 @@ from coldstream.gateway.frames.requests import (
     ExchangeCommandVersions,
     Metadata,
     Partitions,
-    QueryOffset,
     ResolveOffsetSpec,
     Route,
-    StoreOffset,
     StreamStats,
 )
 from coldstream.manifest.spec import FIRST, AtOffset
-from coldstream.units import Offset
 from coldstream.web.access_tokens import Right
 
 _LOG = logging.getLogger(__name__)
 _NO_LEADER = 0xFFFF
 _LOOKS = 16
-_MAX_REFERENCE_BYTES = 255
-
-
-class AloneRefusalError(ColdstreamError):
-    """A request is refused with `code`; `why` is for the log."""
-
-    def __init__(self, code: Code, why: str) -> None:
-        self.code = code
-        super().__init__(why)
-
-
-def code_of(err: ColdstreamError) -> Code:
-    """Return the code by which a client is told of an error."""
-    match err:
-        case AloneRefusalError():
-            return err.code
-        case StreamExistsError():
-            return Code.STREAM_EXISTS
-        case NotFoundError():
-            return Code.STREAM_DOES_NOT_EXIST
-        case InvalidInputError():
-            return Code.PRECONDITION_FAILED
-        case UnavailableError() | StreamClosedError():
-            return Code.STREAM_NOT_AVAILABLE
-    return Code.INTERNAL_ERROR
-
-
-_EMPTY: Final[Mapping[int, Callable[[int, Code], bytes]]] = {
-    Key.QUERY_OFFSET: lambda asked, code: OffsetAnswer(asked, code, 0).to_bytes(),
-    Key.QUERY_PUBLISHER_SEQUENCE: lambda asked, code: SequenceAnswer(asked, code, 0).to_bytes(),
-    Key.ROUTE: lambda asked, code: RouteAnswer(asked, code, ()).to_bytes(),
-    Key.PARTITIONS: lambda asked, code: PartitionsAnswer(asked, code, ()).to_bytes(),
-    Key.STREAM_STATS: lambda asked, code: StreamStatsAnswer(asked, code, ()).to_bytes(),
-    Key.RESOLVE_OFFSET_SPEC: lambda asked, code: ResolveOffsetSpecAnswer(asked, code, None).to_bytes(),
-}
-"""Answers that have their fields also if they refuse, empty, as a broker's have."""
-
-
-def refusal_of(key: int, correlation_id: int, code: Code) -> bytes:
-    """Return the answer that refuses a request."""
-    make = _EMPTY.get(key)
-    return plain_answer(Key(key), correlation_id, code) if make is None else make(correlation_id, code)
 
 
 class AloneQuestions:
     """Answers for one client. Each method takes a frame, and raises what `code_of` knows."""
 
     def __init__(self, parts: AloneParts, peer: AlonePeer) -> None:
+        self.peer = peer
         self._parts = parts
-        self._peer = peer
         self.known: set[str] = set()
-        """Streams that the client may read and that were there."""
+        """Streams that were there."""
 
     @property
     def by_key(self) -> dict[int, Callable[[FrameBody], Awaitable[None]]]:
         """Return what answers which key."""
         return {
             Key.METADATA: self.metadata,
-            Key.QUERY_OFFSET: self.query_offset,
             Key.STREAM_STATS: self.stream_stats,
             Key.RESOLVE_OFFSET_SPEC: self.resolve,
             Key.PARTITIONS: self.partitions,
@@ -129,9 +74,9 @@ class AloneQuestions:
 
     async def existing(self, name: str) -> ServedStream:
         """Return a stream. Raises StreamNotFoundError."""
-        found = await self._parts.find(self._peer.vhost, name)
+        found = await self._parts.find(self.peer.vhost, name)
         if found is None:
-            raise StreamNotFoundError(f"there is no stream {name!r} in vhost {self._peer.vhost!r}")
+            raise StreamNotFoundError(f"there is no stream {name!r} in vhost {self.peer.vhost!r}")
         self.known.add(name)
         return found
 
@@ -142,8 +87,8 @@ class AloneQuestions:
         """
         if not name:
             raise AloneRefusalError(Code.STREAM_DOES_NOT_EXIST, "a stream without a name")
-        if not self._peer.may(right, name):
-            raise AloneRefusalError(Code.ACCESS_REFUSED, f"{self._peer.user!r} may not {right.name} {name!r}")
+        if not self.peer.may(right, name):
+            raise AloneRefusalError(Code.ACCESS_REFUSED, f"{self.peer.user!r} may not {right.name} {name!r}")
 
     async def writable(self, name: str) -> None:
         """Raise AloneRefusalError unless the client may write a stream, and it takes messages here."""
@@ -154,9 +99,9 @@ class AloneQuestions:
     def exchange(self, body: FrameBody) -> None:
         """Take and tell which versions are known. In the order of the keys, as clients look one up by its place."""
         asked = ExchangeCommandVersions.from_body(body)
-        self._peer.versions = {key: greatest for key, _, greatest in asked.commands}
+        self.peer.versions = {key: greatest for key, _, greatest in asked.commands}
         commands = tuple((int(key), *VERSIONS[key]) for key in sorted(VERSIONS))
-        self._peer.send(ExchangeCommandVersionsAnswer(asked.correlation_id, Code.OK, commands).to_bytes())
+        self.peer.send(ExchangeCommandVersionsAnswer(asked.correlation_id, Code.OK, commands).to_bytes())
 
     async def metadata(self, body: FrameBody) -> None:
         """Tell that every stream is here. What the archive does not tell in time is not available now."""
@@ -169,7 +114,7 @@ class AloneQuestions:
                 codes[name] = await self._code_of_stream(name)
 
         try:
-            async with asyncio.timeout(self._peer.options.request_within_s / 2):
+            async with asyncio.timeout(self.peer.options.request_within_s / 2):
                 await asyncio.gather(*(look() for _ in range(min(_LOOKS, len(codes)))))
         except TimeoutError:
             _LOG.warning("the archive did not answer in time", extra={"request": "METADATA", "streams": len(codes)})
@@ -177,14 +122,14 @@ class AloneQuestions:
             (name or "", int(codes[name or ""]), 0 if codes[name or ""] is Code.OK else _NO_LEADER, ())
             for name in asked.streams
         ]
-        brokers = ((0, *self._peer.advertised),)
-        self._peer.send(MetadataAnswer(asked.correlation_id, brokers, tuple(streams)).to_bytes())
+        brokers = ((0, *self.peer.advertised),)
+        self.peer.send(MetadataAnswer(asked.correlation_id, brokers, tuple(streams)).to_bytes())
 
     async def _code_of_stream(self, name: str) -> Code:
-        if not name or not any(self._peer.may(right, name) for right in (Right.READ, Right.WRITE)):
+        if not name or not self._may_see(name):
             return Code.STREAM_DOES_NOT_EXIST  # the same as one that is not there
         try:
-            found = await self._parts.find(self._peer.vhost, name)
+            found = await self._parts.find(self.peer.vhost, name)
         except InvalidInputError:
             return Code.STREAM_DOES_NOT_EXIST
         except ColdstreamError as err:
@@ -192,71 +137,60 @@ class AloneQuestions:
             return Code.STREAM_NOT_AVAILABLE
         return Code.STREAM_DOES_NOT_EXIST if found is None else Code.OK
 
-    async def query_offset(self, body: FrameBody) -> None:
-        """Return a stored offset."""
-        asked = QueryOffset.from_body(body)
-        await self.readable(asked.stream)
-        found = await self._parts.history.stored_offset(self._peer.vhost, asked.stream, asked.reference or "")
-        code = Code.NO_OFFSET if found is None else Code.OK
-        self._peer.send(OffsetAnswer(asked.correlation_id, code, found or 0).to_bytes())
-
-    def store_offset(self, asked: StoreOffset) -> None:
-        """Note an offset, of a stream that is known to be there."""
-        size_bytes = len((asked.reference or "").encode())
-        if not 1 <= size_bytes <= _MAX_REFERENCE_BYTES:
-            _LOG.warning("an offset was not stored: a reference of %s bytes", size_bytes)
-            return
-        self._parts.history.note_offset(self._peer.vhost, asked.stream, asked.reference, Offset(asked.offset))
-
-    async def store_offset_of_unknown(self, asked: StoreOffset) -> None:
-        """Note an offset, once the stream is found. Nobody is answered."""
-        await self.readable(asked.stream)
-        self.store_offset(asked)
-
     async def stream_stats(self, body: FrameBody) -> None:
         """Return the figures of a stream."""
         asked = StreamStats.from_body(body)
         found = await (await self.readable(asked.stream)).figures()
-        numbers = (-1, -1, -1) if found.is_empty else (found.first_offset, found.last_chunk_id, found.tail - 1)
-        names = ("first_chunk_id", "committed_chunk_id", "committed_offset")
+        last = found.last_chunk_id
+        numbers = (-1, -1, -1, -1) if found.is_empty else (found.first_offset, last, last, found.tail - 1)
+        names = ("first_chunk_id", "last_chunk_id", "committed_chunk_id", "committed_offset")
         figures = tuple(zip(names, map(int, numbers), strict=True))
-        self._peer.send(StreamStatsAnswer(asked.correlation_id, Code.OK, figures).to_bytes())
+        self.peer.send(StreamStatsAnswer(asked.correlation_id, Code.OK, figures).to_bytes())
 
     async def resolve(self, body: FrameBody) -> None:
         """Return where a spec attaches."""
         asked = ResolveOffsetSpec.from_body(body)
         at = await (await self.readable(asked.stream)).attach(asked.spec or FIRST)
-        self._peer.send(ResolveOffsetSpecAnswer(asked.correlation_id, Code.OK, AtOffset(at)).to_bytes())
+        self.peer.send(ResolveOffsetSpecAnswer(asked.correlation_id, Code.OK, AtOffset(at)).to_bytes())
 
     async def partitions(self, body: FrameBody) -> None:
         """Return the partitions of a super stream."""
         asked = Partitions.from_body(body)
-        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream or "")
-        if found is None:
-            raise StreamNotFoundError(f"no super stream {asked.super_stream!r} is known")
+        found = await self._partitions_of(asked.super_stream or "")
         streams = tuple(one.stream for one in found)
-        self._peer.send(PartitionsAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
+        self.peer.send(PartitionsAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
 
     async def route(self, body: FrameBody) -> None:
         """Return the partitions that a binding key leads to."""
         asked = Route.from_body(body)
-        found = await self._parts.super_streams.partitions(self._peer.vhost, asked.super_stream or "")
-        if found is None:
-            raise StreamNotFoundError(f"no super stream {asked.super_stream!r} is known")
+        found = await self._partitions_of(asked.super_stream or "")
         streams = tuple(one.stream for one in found if one.binding_key == asked.routing_key)
-        self._peer.send(RouteAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
+        self.peer.send(RouteAnswer(asked.correlation_id, Code.OK, streams).to_bytes())
+
+    async def _partitions_of(self, name: str) -> Sequence[SuperPartition]:
+        """Return all partitions of a super stream, if the client has a right on any: a part would lead to others.
+
+        Raises StreamNotFoundError.
+        """
+        found = await self._parts.super_streams.partitions(self.peer.vhost, name)
+        if found is None or not any(self._may_see(one.stream) for one in found):
+            raise StreamNotFoundError(f"no super stream {name!r} is known")
+        return found
+
+    def _may_see(self, name: str) -> bool:
+        return any(self.peer.may(right, name) for right in (Right.READ, Right.WRITE))
 
     async def create(self, body: FrameBody) -> None:
         """Create a direct stream, if that is allowed. Arguments are a broker's, and mean nothing here."""
         asked = Create.from_body(body)
         self.check(Right.WRITE, asked.stream)
-        if await self._parts.find(self._peer.vhost, asked.stream) is not None:
+        if await self._parts.find(self.peer.vhost, asked.stream) is not None:
             raise AloneRefusalError(Code.STREAM_EXISTS, f"{asked.stream!r} is there already")
         if not self._parts.options.creates_streams:
             raise AloneRefusalError(Code.ACCESS_REFUSED, f"{asked.stream!r}: streams are not created here")
-        await self._parts.host.create(self._peer.vhost, asked.stream)
-        await self._parts.history.bounds(self._peer.vhost, asked.stream, fresh=True)
-        self._peer.send(plain_answer(Key.CREATE, asked.correlation_id, Code.OK))
+        await self._parts.host.create(self.peer.vhost, asked.stream)
+        await self._parts.history.bounds(self.peer.vhost, asked.stream, fresh=True)
+        self.peer.send(plain_answer(Key.CREATE, asked.correlation_id, Code.OK))
 
     async def delete(self, body: FrameBody) -> None:
         """Delete a direct stream, if streams are created here, too."""
@@ -264,10 +198,10 @@ class AloneQuestions:
         await self.writable(asked.stream)
         if not self._parts.options.creates_streams:
             raise AloneRefusalError(Code.ACCESS_REFUSED, f"{asked.stream!r}: streams are not deleted here")
-        await self._parts.host.delete(self._peer.vhost, asked.stream)
+        await self._parts.host.delete(self.peer.vhost, asked.stream)
         self.known.discard(asked.stream)
-        await self._parts.history.bounds(self._peer.vhost, asked.stream, fresh=True)
-        self._peer.send(plain_answer(Key.DELETE, asked.correlation_id, Code.OK))
+        await self._parts.history.bounds(self.peer.vhost, asked.stream, fresh=True)
+        self.peer.send(plain_answer(Key.DELETE, asked.correlation_id, Code.OK))
 
     async def create_super_stream(self, body: FrameBody) -> None:
         """Refuse: `coldstream shards` makes super streams."""

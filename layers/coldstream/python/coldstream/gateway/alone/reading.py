@@ -1,7 +1,8 @@
 """The subscriptions of one connection.
 
 A subscription has a task while it is active: it waits for credit, for room in the socket's buffer and for a chunk, in
-this order, so that a client that takes nothing costs no memory and no request. One of a connection sends at a time.
+this order, so that a client that takes nothing costs no memory and no request. One of a connection sends at a time. A
+chunk that cannot be sent for a while is put back.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from coldstream.errors import ColdstreamError, GapError, UnavailableError
-from coldstream.gateway.alone.options import GapRule
 from coldstream.gateway.alone.peer import AlonePeer
-from coldstream.gateway.alone.served_stream import ChunkSource, ServedStream
+from coldstream.gateway.alone.served_stream import ChunkSource, ServedChunk, ServedStream
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.manifest.spec import OffsetSpec
 from coldstream.units import Offset
 
@@ -114,43 +115,71 @@ class AloneSubscription:
             source.close()
 
     async def _serve_one(self, source: ChunkSource) -> None:
-        link = self._peer.link
+        link, budget = self._peer.link, self._peer.sending
         await self._credit_there(source)
-        if link.is_full or not self.may_send():
-            await self._room(source)
+        if link.is_full:
+            await self._wait(link.drained, source)
+        await self._lease(source)
+        await budget.room()
         try:
             chunk = await self._persist(source.take)
         except GapError as gap:
-            rule = self._peer.options.gap_rule_of(self.stream.name)
-            self._peer.figures.gaps_total[rule.value] += 1
-            if rule is GapRule.ERROR:
+            action = self._peer.options.gaps.action(self.stream.name)
+            self._peer.figures.gaps_total[action.value] += 1
+            if action is GapAction.ERROR:
                 raise
             _LOG.warning("skipped a gap", extra={"stream": self.stream.name, "error": str(gap)})
             source.skip_to(Offset(max(gap.next_offset, gap.first_offset + 1)))
             return
+        size_bytes = len(chunk.delivered)
+        if not budget.try_take(size_bytes):
+            source.skip_to(Offset(chunk.chunk_id))  # others were faster
+            return
+        try:
+            if not await self._sent(chunk, source):
+                source.skip_to(Offset(chunk.chunk_id))
+        finally:
+            budget.give(size_bytes)
+
+    async def _sent(self, chunk: ServedChunk, source: ChunkSource) -> bool:
+        """Send a chunk once that can be; return False if that takes so long that others should have the memory."""
+        while True:
+            try:
+                async with asyncio.timeout(_REST_S):
+                    while not await self._send(chunk, source.tail):
+                        await self._lease(source)
+                    return True
+            except TimeoutError:
+                source.rest()
+                if self._peer.sending.is_tight:
+                    return False
+
+    async def _send(self, chunk: ServedChunk, tail: Offset) -> bool:
+        """Send a chunk in its turn; return False if its lease has become uncertain: others must not wait for that."""
+        link, figures = self._peer.link, self._peer.figures
         async with self._turn:
-            while link.is_full or not self.may_send():
-                await self._room(source)
+            while link.is_full:
+                await link.drained()
+            if not self.may_send():
+                return False
             # Nothing is awaited from here on: who is stopped has sent all of it, or nothing.
             self._credit -= 1
             if not self._credit:
                 self._has_credit.clear()
-            committed = max(chunk.chunk_id, source.tail - 1)
+            committed = max(chunk.chunk_id, tail - 1)
             head = deliver_head(self._peer.deliver_version, self.id, committed, len(chunk.delivered))
-            figures = self._peer.figures
             figures.archive_chunks_total += 1
             figures.archive_bytes_total += len(chunk.delivered)
             link.send(head, chunk.delivered)
             self._at = chunk.next_offset
+            return True
 
     async def _credit_there(self, source: ChunkSource) -> None:
         while not self._credit:
             await self._wait(self._has_credit.wait, source)
 
-    async def _room(self, source: ChunkSource) -> None:
-        """Wait until the socket takes more, and the lease of a single active consumer is certain."""
-        if self._peer.link.is_full:
-            await self._wait(self._peer.link.drained, source)
+    async def _lease(self, source: ChunkSource) -> None:
+        """Wait until the lease of a single active consumer is certain."""
         while not self.may_send():
             source.rest()
             await asyncio.sleep(_FIRST_RETRY_S)

@@ -81,5 +81,5 @@ class ServedStream(Protocol):
         ...
 
     def source(self, start: Offset) -> ChunkSource:
-        """Return the chunks from the one that holds an offset on."""
+        """Return the chunks from the one that holds an offset on, of the incarnation that was attached to last."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from typing import Self
@@ -13,6 +14,7 @@ from coldstream.gateway.proxy.listener import GatewayListener
 from coldstream.gateway.proxy.scanner import SCRATCH_BYTES
 from coldstream.live.subscription import Place
 
+_LOG = logging.getLogger(__name__)
 _TICK_S = 1.0
 
 
@@ -58,5 +60,9 @@ class AloneServer(GatewayListener[AloneConnection]):
             await asyncio.sleep(_TICK_S)
             now = loop.time()
             for connection in tuple(self._connections):
-                connection.tick(now)
+                try:
+                    connection.tick(now)
+                except Exception:  # noqa: BLE001  one connection's defect must not end the heartbeats of all
+                    _LOG.exception("a connection could not be looked at")
+                    connection.abort()
             self._parts.host.close_idle()

@@ -5,8 +5,10 @@
 
 A reading that holds nothing gets its first range at once, if need be by taking from others what they have read ahead:
 from those over their share first, then from those that nobody takes from (paused clients), who give up all they hold
-and fetch it again later. Only if every byte is under way or in use does it wait, in turn. Ranges that are read ahead
-never wait: a reading without room just does not begin them. A single range larger than the total is admitted alone.
+and fetch it again later. Only if every byte is under way or in use does it wait, in turn, and after some seconds even
+those give way that somebody takes from: else clients that take a chunk now and then would keep all others out. Ranges
+that are read ahead never wait: a reading without room just does not begin them. A single range larger than the total is
+admitted alone.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from coldstream.read.http import ClosedError
 
 IDLE_S = 1.0
 """From when on a reading that nobody takes from gives way to others."""
+
+PATIENCE_S = 5.0
+"""How long whoever is next in turn waits for those that are being taken from."""
 
 _AHEAD = 0.75
 
@@ -76,8 +81,11 @@ class ReadingBudget:
         """Note that somebody takes from a reading now."""
         share.touched_at = self._now()
 
-    def take(self, share: BudgetShare, size: int) -> bool:
-        """Take memory for a range, or return False if there is none for this reading now, or none any more."""
+    def take(self, share: BudgetShare, size: int, *, idle_s: float | None = None) -> bool:
+        """Take memory for a range, or return False if there is none for this reading now, or none any more.
+
+        Readings that nobody has taken from for `idle_s`, by default `IDLE_S`, give way to a first range.
+        """
         if share not in self._shares:
             return False
         is_first = share.held_bytes == 0
@@ -85,7 +93,7 @@ class ReadingBudget:
             return False  # or one that waits for a large range would do so for as long as others read on
         limit = self.total_bytes if is_first else int(self.total_bytes * _AHEAD)
         if self.used_bytes + size > limit and (is_first or share.held_bytes + size <= self.fair_bytes):
-            self._make_room(share, size, limit)
+            self._make_room(share, size, limit, IDLE_S if idle_s is None else idle_s)
         if self.used_bytes + size > limit and not (is_first and self.used_bytes == 0):
             return False
         share.held_bytes += size
@@ -98,8 +106,14 @@ class ReadingBudget:
             return
         turn = asyncio.Event()
         self._waiting.append(turn)
+        is_next_since: float | None = None
         try:
-            while not (self._waiting[0] is turn and self.take(share, size)):
+            while True:
+                if self._waiting[0] is turn:
+                    is_next_since = self._now() if is_next_since is None else is_next_since
+                    is_impatient = self._now() - is_next_since >= PATIENCE_S
+                    if self.take(share, size, idle_s=0.0 if is_impatient else None):
+                        return
                 turn.clear()
                 if share not in self._shares:
                     raise ClosedError
@@ -125,11 +139,11 @@ class ReadingBudget:
         if self._waiting:
             self._waiting[0].set()
 
-    def _make_room(self, share: BudgetShare, size: int, limit: int) -> None:
+    def _make_room(self, share: BudgetShare, size: int, limit: int, idle_s: float) -> None:
         """Have others give up what they read ahead over their share; then the idle ones all that they hold."""
-        fair, idle_before = self.fair_bytes, self._now() - IDLE_S
+        fair, idle_before = self.fair_bytes, self._now() - idle_s
         over = sorted((one for one in self._shares if one.held_bytes > fair), key=lambda one: -one.held_bytes)
-        idle = sorted((one for one in self._shares if one.touched_at < idle_before), key=lambda one: one.touched_at)
+        idle = sorted((one for one in self._shares if one.touched_at <= idle_before), key=lambda one: one.touched_at)
         for others, keeps_current in ((over, True), (idle, True), (idle, False)):
             for other in others:
                 if self.used_bytes + size <= limit:

@@ -16,7 +16,7 @@ from coldstream.gateway.history.heap import HeapTrimmer
 from coldstream.gateway.history.offset_notes import OffsetNotes
 from coldstream.gateway.history.port import ArchivedHeader, StreamBounds
 from coldstream.gateway.history.reading import PlannedReading, ReadingParts
-from coldstream.gateway.history.stored_offsets import read_offset
+from coldstream.gateway.history.stored_offsets import find_offset
 from coldstream.manifest.shard_map import MAP_EVERY_S, ShardMap
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -97,7 +97,10 @@ class GatewayHistory:
         return None if found is None else found.bounds
 
     async def attach(self, vhost: str, stream: str, spec: OffsetSpec) -> Offset | None:
-        """Find where a spec attaches. Cost: that of `bounds`; for `last` and timestamps that of `scan.offset_of`."""
+        """Find where a spec attaches.
+
+        Cost: that of `bounds`; for `last` and timestamps that of `scan.offset_of`, and past the tail a GetItem more.
+        """
         if spec == NEXT:
             return None
         found = await self._counted(self._known.get((vhost, stream)))
@@ -112,7 +115,11 @@ class GatewayHistory:
             offset = await self._counted(self._questions(offset_of, self._table, self._objects, found.stream, spec))
         except StreamNotFoundError:
             return None
-        return offset if offset < bounds.tail else None
+        if offset >= bounds.tail:
+            # Past what was known: either the tail, or a chunk that was archived since.
+            now = await self._counted(self._known.get((vhost, stream), fresh=True))
+            bounds = None if now is None or now.stream != found.stream else now.bounds
+        return offset if bounds is not None and offset < bounds.tail else None
 
     async def header_at(self, vhost: str, stream: str, offset: Offset) -> ArchivedHeader | None:
         """Return the header of the chunk that holds an offset. Cost: one Query, and one GET of about a MiB."""
@@ -134,17 +141,17 @@ class GatewayHistory:
         return reading
 
     async def stored_offset(self, vhost: str, stream: str, reference: str) -> Offset | None:
-        """Return what is noted here, or else in the table. Cost: one GetItem, and that of `bounds`."""
-        noted = self._notes.noted((vhost, stream, reference))
-        incarnation = await self._incarnation(vhost, stream) if noted is None else None
-        if incarnation is None:
+        """Return what is noted here, or else in the table. Cost: that of `find_offset`, and of `bounds`."""
+        noted = self._notes.noted((vhost, stream, reference), self._last_known(vhost, stream))
+        known = await self._counted(self._known.get((vhost, stream))) if noted is None else None
+        if known is None:
             return noted
-        found = await self._counted(self._lookups(read_offset, self._table, incarnation, reference))
+        found = await self._counted(self._lookups(find_offset, self._table, known.stream, reference))
         return None if found is None else found.offset
 
     def note_offset(self, vhost: str, stream: str, reference: str, offset: Offset) -> None:
         """Note an offset. Cost: one PUT every five seconds for a reference that goes on."""
-        self._notes.note((vhost, stream, reference), offset)
+        self._notes.note((vhost, stream, reference), offset, self._last_known(vhost, stream))
 
     async def streams(self, vhost: str) -> tuple[str, ...]:
         """Return the names. Cost, every ten seconds: a Query every 500 streams, a BatchGetItem every 100."""
@@ -187,6 +194,10 @@ class GatewayHistory:
 
     async def _find_map(self, key: tuple[str, str]) -> ShardMap | None:
         return await self._lookups(find_map, self._table, *key)
+
+    def _last_known(self, vhost: str, stream: str) -> Incarnation | None:
+        found = self._known.peek((vhost, stream))
+        return None if found is None else found.stream.incarnation
 
     async def _incarnation(self, vhost: str, stream: str) -> Incarnation | None:
         found = await self._counted(self._known.get((vhost, stream)))

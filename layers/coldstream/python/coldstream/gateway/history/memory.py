@@ -144,6 +144,7 @@ class MemoryHistory:
 
     def put(self, vhost: str, stream: str, chunks: Iterable[Chunk], *, is_direct: bool = False) -> MemoryArchive:
         """Archive a stream, as a new incarnation of its name, and return it."""
+        self.offsets = {key: offset for key, offset in self.offsets.items() if key[:2] != (vhost, stream)}
         incarnation = new_stream(vhost, stream, 1_700_000_000_000_000_000 + len(self.archives)).incarnation
         archive = MemoryArchive(incarnation, list(chunks), is_direct)
         self.archives[vhost, stream] = archive

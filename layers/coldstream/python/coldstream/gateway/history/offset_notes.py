@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -38,6 +39,7 @@ NoteKey = tuple[str, str, str]
 @dataclass(slots=True)
 class _PendingNote:
     offset: Offset
+    incarnation: Incarnation | None
     at: TimestampMs
     due: float
 
@@ -69,38 +71,40 @@ class OffsetNotes:
         self._writing: dict[NoteKey, _PendingNote] = {}
         self._written: OrderedDict[NoteKey, tuple[float, StoredOffset]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        self._is_flushing = False
+        self._flushes = asyncio.Event()
         self._silent_until = 0.0
 
-    def note(self, key: NoteKey, offset: Offset) -> None:
-        """Note an offset: it takes the place of the one before, whichever is greater."""
+    def note(self, key: NoteKey, offset: Offset, incarnation: Incarnation | None = None) -> None:
+        """Note an offset: it takes the place of the one before, whichever is greater.
+
+        With the `incarnation` that it is an offset of, it is written beside that, also if there is a newer one by then.
+        """
         before, written = self._pending.get(key), self._written.get(key)
         # A clock that is set back must not make what was stored later seem earlier.
         at = self._now() if written is None else TimestampMs(max(self._now(), written[1].at + 1))
         if before is not None:
-            before.offset, before.at = offset, TimestampMs(max(at, before.at))
+            before.offset, before.incarnation, before.at = offset, incarnation, TimestampMs(max(at, before.at))
             return
         now = asyncio.get_running_loop().time()
         # A reference that was not written lately waits, too: a client that reads fast stores many in the same second.
         due = now + self._write_every_s / 5 if written is None else max(now, written[0] + self._write_every_s)
-        self._pending[key] = _PendingNote(offset, at, due)
+        self._pending[key] = _PendingNote(offset, incarnation, at, due)
         while len(self._pending) > MOST_NOTES:
             dropped, _ = self._pending.popitem(last=False)
             self._warn(f"offset of {dropped[2]!r} for stream {dropped[1]!r} is not stored: too many wait")
-        self._changed.set()
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
 
-    def noted(self, key: NoteKey) -> Offset | None:
-        """Return what is noted and not written yet, None if nothing is."""
+    def noted(self, key: NoteKey, incarnation: Incarnation | None = None) -> Offset | None:
+        """Return what is noted and not written yet, None if nothing is, or if it is of another `incarnation`."""
         note = self._pending.get(key) or self._writing.get(key)
-        return None if note is None else note.offset
+        if note is None or (incarnation is not None and note.incarnation not in {None, incarnation}):
+            return None
+        return note.offset
 
     async def flush(self) -> None:
         """Write everything that is noted, as far as that is possible in ten seconds."""
-        self._is_flushing = True
-        self._changed.set()
+        self._flushes.set()
         try:
             task = self._task
             if task is not None:
@@ -108,7 +112,7 @@ class OffsetNotes:
                     async with asyncio.timeout(FLUSH_S):
                         await asyncio.shield(task)
         finally:
-            self._is_flushing = False
+            self._flushes.clear()
 
     def close(self) -> None:
         """Write nothing more."""
@@ -121,11 +125,11 @@ class OffsetNotes:
         backoff = Backoff(0.5, 10)
         try:
             while self._pending:
-                self._changed.clear()
-                due = [key for key, note in self._pending.items() if self._is_flushing or note.due <= loop.time()]
+                now = math.inf if self._flushes.is_set() else loop.time()
+                due = [key for key, note in self._pending.items() if note.due <= now]
                 if not due:
-                    wait_s = min(note.due for note in self._pending.values()) - loop.time()
-                    await self._pause(wait_s)
+                    # By time alone: to look through all of them for each that comes takes the loop's time from others.
+                    await self._pause(self._write_every_s / 20)
                     continue
                 for first in range(0, len(due), AT_A_TIME):
                     some = due[first : first + AT_A_TIME]
@@ -137,10 +141,10 @@ class OffsetNotes:
             self._task = None
 
     async def _pause(self, wait_s: float) -> None:
-        """Wait for some time, or until something is noted, or a flush begins."""
+        """Wait for some time, or until a flush begins."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, wait_s)):
-                await self._changed.wait()
+            async with asyncio.timeout(wait_s):
+                await self._flushes.wait()
 
     async def _write(self, key: NoteKey) -> bool:
         """Write one note; put it back, unless there is a later one, and return False if that fails."""
@@ -150,8 +154,10 @@ class OffsetNotes:
         self._writing[key] = note
         try:
             vhost, stream, reference = key
-            incarnation = await self._incarnation(vhost, stream)
-            if incarnation is not None:
+            newest = await self._incarnation(vhost, stream)
+            if newest is not None:
+                # What was stored of a stream that was declared anew since says nothing of the new one.
+                incarnation = note.incarnation or newest
                 revision = self._revision(key, incarnation)
                 new = StoredOffset(incarnation, reference, note.offset, note.at, revision)
                 there = await self._calls(write_offset, self._table, new)

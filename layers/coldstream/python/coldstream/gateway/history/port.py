@@ -126,7 +126,10 @@ class History(Protocol):
         ...
 
     def note_offset(self, vhost: str, stream: str, reference: str, offset: Offset) -> None:
-        """Note an offset that a client stored: the last one counts, even if it is less. It is written soon after."""
+        """Note an offset that a client stored: the last one counts, even if it is less. It is written soon after.
+
+        It is one of the incarnation that was known last: a stream that is declared anew has none.
+        """
         ...
 
     async def streams(self, vhost: str) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ EAGER_CHUNKS = 128
 """Chunks of a slice that are verified in its thread. If there are more they are small, and verified as they are taken:
 as values they would take many times the slice's memory, and a thread that runs Python for long holds up the loop."""
 
-MOST_SLICE_BYTES = 4 * MIB
+MOST_SLICE_BYTES = 8 * MIB
+"""A GET takes as much processor time as some of the MiB that it brings: of 4 MiB each, a GiB takes a third more."""
+
 LEAST_SLICE_BYTES = 256 * KIB
 MOST_FETCHES = 8
 """GETs of one reading that are under way at a time."""

@@ -19,15 +19,19 @@ from hashlib import sha256
 
 from coldstream.errors import BadVersionError, CorruptionError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.state_item import StateItem
-from coldstream.manifest.stream import Incarnation
+from coldstream.manifest.stream import Incarnation, StreamId, declared_at
 from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
+from coldstream.store.streams import incarnations
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 GATEWAY_OFFSETS = "#gateway-offsets"
 VERSION = 1
 
 _TRIES = 8
+
+_CLOCKS_MS = 60_000
+"""How far the broker's clock and those of gateways may be apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,22 @@ def read_offset(table: ManifestReads, incarnation: Incarnation, reference: str) 
     """Return what was stored last for a reference, None if nothing was. Cost: one GetItem. Raises CorruptionError."""
     item = table.state_item(*_place(incarnation, reference))
     return None if item is None else StoredOffset.from_item(incarnation, item)
+
+
+def find_offset(table: ManifestReads, stream: StreamId, reference: str) -> StoredOffset | None:
+    """Return what was stored last for a stream, also before anything of this incarnation was archived.
+
+    Until then gateways knew the incarnation before alone, and wrote it there. It is told from what that one's clients
+    stored by its time: later than the declaration, by more than clocks are apart. Cost: one GetItem; if nothing is
+    there, a Query, and a GetItem more if there is an earlier incarnation. Raises CorruptionError.
+    """
+    found = read_offset(table, stream.incarnation, reference)
+    declared_ms = declared_at(stream)
+    if found is not None or declared_ms is None:
+        return found
+    earlier = [one for one in incarnations(table, stream.vhost, stream.name) if one.incarnation < stream.incarnation]
+    found = read_offset(table, earlier[-1].incarnation, reference) if earlier else None
+    return found if found is not None and found.at > declared_ms + _CLOCKS_MS else None
 
 
 def write_offset(table: ManifestTable, new: StoredOffset) -> StoredOffset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Self
 
@@ -35,6 +36,18 @@ class HostPort:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def check_target(option: str, address: HostPort) -> None:
+    """Raise InvalidSettingError for an address that one can listen at, but not connect to."""
+    if not address.port:
+        raise InvalidSettingError(option, f"{address} has no port that one could connect to")
+    try:
+        parsed = ipaddress.ip_address(address.host)
+    except ValueError:  # a name
+        return
+    if parsed.is_unspecified:
+        raise InvalidSettingError(option, f"{address} is no address that one could connect to")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,10 @@ class GatewayAdmin:
     def status(self) -> GatewayStatus:
         """Return how the gateway is."""
         supervisor, now = self._supervisor, time.monotonic()
-        options = supervisor.options
+        options, generation = supervisor.options, supervisor.generation()
         processes = tuple(
             ProcessStatus(child.number, child.pid, child.is_listening, max(0.0, now - child.reported_at), child.report)
-            for child in supervisor.children()
+            for child in generation.children
         )
         return GatewayStatus(
             version=coldstream.__version__,
@@ -77,9 +77,9 @@ class GatewayAdmin:
             mode="proxy" if options.alone is None else "archive-only",
             is_draining=supervisor.is_draining,
             problems=tuple(self._problems(processes)),
-            restarts=supervisor.restarts,
+            restarts=generation.restarts,
             processes=processes,
-            ended=supervisor.ended_figures(),
+            ended=generation.ended,
             memory_bytes=options.memory_bytes,
         )
 
@@ -87,8 +87,9 @@ class GatewayAdmin:
         problems = []
         if self._supervisor.is_draining:
             problems.append("the gateway is draining")
-        if not any(process.is_listening for process in processes):
-            problems.append("no process listens yet")
+        if not any(process.is_serving for process in processes):
+            states = (f"process {process.number} {process.state}" for process in processes)
+            problems.append(f"no process serves: {', '.join(states) or 'none runs'}")
         if self._probe is not None and self._probe.problem is not None:
             problems.append(f"the broker doesn't answer: {self._probe.problem}")
         archive = archive_problem(processes)
@@ -125,5 +126,5 @@ class GatewayAdmin:
 
 def archive_problem(processes: tuple[ProcessStatus, ...]) -> str | None:
     """Return why the archive answers no process, None if it answers one."""
-    problems = [process.report.archive_problem for process in processes if process.is_listening]
+    problems = [process.report.archive_problem for process in processes if process.is_serving]
     return problems[0] if problems and all(problem is not None for problem in problems) else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
 from contextlib import suppress
 
-from coldstream.errors import BadFrameError
+from coldstream.errors import BadFrameError, InvalidSettingError
 from coldstream.gateway.frames.answers import PeerPropertiesAnswer
 from coldstream.gateway.frames.frame import key_of
 from coldstream.gateway.frames.keys import Code
@@ -18,7 +19,9 @@ from coldstream.gateway.process.tls import broker_context
 
 EVERY_S = 5.0
 WITHIN_S = 5.0
+STOP_WITHIN_S = 0.5
 _MAX_ANSWER_BYTES = 64 << 10
+_LOG = logging.getLogger(__name__)
 
 
 class BrokerProbe:
@@ -38,13 +41,18 @@ class BrokerProbe:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask no more. A question that hangs is not waited for: its thread ends with the process."""
         self._is_over.set()
-        self._thread.join(self._within_s + 1)
+        self._thread.join(STOP_WITHIN_S)
 
     def _run(self) -> None:
         while not self._is_over.is_set():
-            self.problem = self.ask()
+            try:
+                self.problem = self.ask()
+            except Exception as err:  # noqa: BLE001  see below
+                # Whatever it is: without this thread, what it found last would be shown for ever.
+                self.problem = f"the question failed: {err!r}"
+                _LOG.exception("the broker cannot be asked")
             self._is_over.wait(self._every_s)
 
     def ask(self) -> str | None:
@@ -73,7 +81,7 @@ class BrokerProbe:
                     _check(_receive(link, size, deadline))
                     with suppress(OSError):
                         link.shutdown(socket.SHUT_RDWR)
-        except (OSError, EOFError, BadFrameError) as err:
+        except (OSError, EOFError, UnicodeError, BadFrameError, InvalidSettingError) as err:
             return str(err) or type(err).__name__
         return None
 

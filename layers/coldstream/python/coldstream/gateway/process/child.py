@@ -2,9 +2,7 @@
 
     python -m coldstream.gateway.process.child CHANNEL NUMBER
 
-SIGTERM drains. The server stops listening; connections are told to go one after the other over half of the time that
-there is, so that their clients don't all connect at once elsewhere; what is left at the end is cut off. SIGINT is the
-parent's alone. SIGHUP reads the certificate again.
+SIGTERM drains (`draining.py`). SIGINT is the parent's alone. SIGHUP reads the certificate again.
 """
 
 from __future__ import annotations
@@ -12,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import NoReturn
 
-from coldstream.errors import ColdstreamError, InvalidInputError
+from coldstream.errors import InvalidInputError
 from coldstream.gateway.figures import GatewayFigures
-from coldstream.gateway.process.channel import REPORT_EVERY_S, ChildMessage, ChildReport, receive_options
+from coldstream.gateway.process.channel import ChildMessage, receive_options
+from coldstream.gateway.process.child_reports import ChildReports, say
+from coldstream.gateway.process.descriptors import allow_descriptors
+from coldstream.gateway.process.draining import drain
 from coldstream.gateway.process.event_loop import run_loop
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.served import Served
@@ -29,12 +30,8 @@ from coldstream.web.json_log import log_as_json
 
 Open = Callable[[GatewayOptions, GatewayFigures], Awaitable[Served]]
 
-ASK_ARCHIVE_EVERY_S = 10.0
-COLDEST_ROWS = 20
-STEP_S = 0.1
 _FAILED = 1
 _SETTING = 2
-_PAGE_BYTES = resource.getpagesize()
 _LOG = logging.getLogger(__name__)
 
 
@@ -47,75 +44,26 @@ class GatewayChild:
         self._open = open_
         self._figures = GatewayFigures()
         self._is_over = asyncio.Event()
-        self._archive_problem: str | None = None
 
     async def run(self) -> None:
         """Serve until it is over, then drain."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # a certificate that is not read yet need not be read again
+            signal.signal(number, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
         served = await self._open(self._options, self._figures)
         # The parent says nothing after the options: what can be read is its end.
         loop.add_reader(self._channel.fileno(), self._is_over.set)
-        self._say(ChildMessage(is_listening=True))
+        # Before it says that it listens: from then on the parent sends it.
         loop.add_signal_handler(signal.SIGHUP, served.reload)
-        helpers = [asyncio.create_task(self._report(served)), asyncio.create_task(self._ask_archive(served))]
+        say(self._channel, ChildMessage(is_listening=True))
         try:
-            await self._is_over.wait()
-            loop.remove_reader(self._channel.fileno())
-            await self._drain(served)
+            with ChildReports(self._channel, served, self._figures):
+                await self._is_over.wait()
+                loop.remove_reader(self._channel.fileno())
+                await drain(served, self._options.drain_s)
         finally:
-            for helper in helpers:
-                helper.cancel()
             await served.close()
-
-    async def _drain(self, served: Served) -> None:
-        loop = asyncio.get_running_loop()
-        served.stop_listening()
-        began, at_first = loop.time(), served.open_connections
-        _LOG.info("draining", extra={"connections": at_first})
-        while (left := served.open_connections) and (passed_s := loop.time() - began) < self._options.drain_s:
-            # By now so many should have been told; those that are told go by themselves, within a moment.
-            spread_s = self._options.drain_s / 2
-            due = at_first if passed_s >= spread_s else int(at_first * (passed_s + STEP_S) / spread_s)
-            gone = at_first - left
-            if due > gone:
-                served.close_some(min(1.0, (due - gone) / left))
-            await asyncio.sleep(STEP_S)
-        if left:
-            _LOG.warning("connections are cut off", extra={"connections": left})
-
-    async def _report(self, served: Served) -> None:
-        while True:
-            coldest = served.coldest(COLDEST_ROWS)
-            report = ChildReport(self._figures, resident_bytes(), coldest, self._archive_problem)
-            self._say(ChildMessage(report=report))
-            await asyncio.sleep(REPORT_EVERY_S)
-
-    async def _ask_archive(self, served: Served) -> None:
-        while True:
-            problem = await served.archive_problem()
-            if problem != self._archive_problem:
-                _LOG.log(
-                    logging.INFO if problem is None else logging.WARNING,
-                    "the archive answers" if problem is None else "the archive doesn't answer",
-                    extra={} if problem is None else {"reason": problem},
-                )
-            self._archive_problem = problem
-            await asyncio.sleep(ASK_ARCHIVE_EVERY_S)
-
-    def _say(self, message: ChildMessage) -> None:
-        # A message goes whole or not at all. A parent that reads none for so long that the buffer is full will end us,
-        # or has gone itself: the end of the channel tells.
-        with suppress(BlockingIOError, ConnectionError):
-            self._channel.send(message.to_bytes())
-
-
-def resident_bytes() -> int:
-    """Return how much memory this process has."""
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  read every second
-        return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def run_child(channel: socket.socket, number: int, open_: Open) -> int:
@@ -131,11 +79,12 @@ def run_child(channel: socket.socket, number: int, open_: Open) -> int:
     for handler in logging.getLogger().handlers:
         handler.addFilter(_number_of(number))
     try:
+        allow_descriptors(options.connections_of_process)
         run_loop(GatewayChild(channel, options, open_).run)
     except InvalidInputError as err:
-        channel.send(ChildMessage(failed=(err.field, err.problem)).to_bytes())
+        say(channel, ChildMessage(failed=(err.field, err.problem)))
         return _SETTING
-    except (ColdstreamError, OSError):
+    except Exception:  # noqa: BLE001  whatever it is, the log has it as a line
         _LOG.exception("a process fails")
         return _FAILED
     return 0
@@ -162,5 +111,13 @@ def main() -> int:
         return run_child(channel, number, open_served)
 
 
+def end_process(status: int) -> NoReturn:
+    """End this process now. Threads whose calls hang are not waited for, as Python would: everything is closed."""
+    logging.shutdown()
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

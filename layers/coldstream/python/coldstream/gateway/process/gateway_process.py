@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from coldstream.gateway.process.options import GatewayOptions
 
 REAP_WITHIN_S = 5.0
 """A child whose channel has ended has nothing left to do."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class GatewayProcess:
@@ -31,9 +35,12 @@ class GatewayProcess:
                 pass_fds=[theirs.fileno()],
                 process_group=0,
             )
-        send_options(ours, options)
+            # Before our copy of its end is closed: there is room for them, also if it has died already.
+            send_options(ours, options)
         ours.setblocking(False)
         self._channel = ours
+        self._is_reload_due = False
+        self._is_understood = True
 
     def fileno(self) -> int:
         """Return the channel's descriptor, to wait for words of the child."""
@@ -54,13 +61,35 @@ class GatewayProcess:
             return False
         if not body:
             return False
-        message = ChildMessage.from_bytes(body)
+        self.reported_at = time.monotonic()  # whatever it says, it lives
+        try:
+            message = ChildMessage.from_bytes(body)
+        except (ValueError, TypeError, LookupError, AttributeError) as err:
+            self._wonder(err)
+            return True
         self.is_listening |= message.is_listening
         self.failed = message.failed or self.failed
         if message.report is not None:
             self.report = message.report
-            self.reported_at = time.monotonic()
+        if self.is_listening and self._is_reload_due:
+            self._is_reload_due = False
+            self.signal(signal.SIGHUP)
         return True
+
+    def reload(self) -> None:
+        """Have it read its files again; if it does not listen yet, once it does: the signal would end it before."""
+        if self.is_listening:
+            self.signal(signal.SIGHUP)
+        else:
+            self._is_reload_due = True
+
+    def _wonder(self, err: Exception) -> None:
+        if self._is_understood:
+            _LOG.error(
+                "what a process says is not understood: if the program was replaced, start the gateway again",
+                extra={"child": self.number, "reason": repr(err)},
+            )
+        self._is_understood = False
 
     def signal(self, number: int) -> None:
         """Send a signal; one that has ended already is left alone."""

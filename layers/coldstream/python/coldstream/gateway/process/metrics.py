@@ -2,7 +2,7 @@
 
 coldstream_gateway_ready                          1 if clients should be sent here
 coldstream_gateway_draining
-coldstream_gateway_processes                      that run and listen
+coldstream_gateway_processes                      that listen, and do not hang
 coldstream_gateway_process_restarts_total
 coldstream_gateway_resident_bytes                 memory of the processes that serve
 coldstream_gateway_broker_up                      1 if the broker answers; absent in archive-only mode
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.process.status import GatewayStatus
 
 PREFIX = "coldstream_gateway_"
@@ -54,7 +55,7 @@ COUNTS = (
     GatewayMetric("takeovers_total", "Subscriptions that began in the archive."),
     GatewayMetric("handovers_total", "Subscriptions that went on from the archive to the broker."),
     GatewayMetric("returns_total", "Subscriptions that retention overtook, and that went on from the archive."),
-    GatewayMetric("gaps_total", "Gaps that subscriptions met, by what was done.", "action", ("error", "skip")),
+    GatewayMetric("gaps_total", "Gaps that subscriptions met, by what was done.", "action", tuple(GapAction)),
     GatewayMetric("archive_chunks_total", "Chunks that clients were sent from the archive."),
     GatewayMetric("archive_bytes_total", "Bytes of these chunks."),
     GatewayMetric(
@@ -74,7 +75,12 @@ def metrics_text(status: GatewayStatus, *, broker_up: bool | None, archive_up: b
     lines = [
         *_one("ready", "gauge", "Whether clients should be sent here.", int(status.is_ready)),
         *_one("draining", "gauge", "Whether the gateway is about to end.", int(status.is_draining)),
-        *_one("processes", "gauge", "Processes that listen.", sum(one.is_listening for one in status.processes)),
+        *_one(
+            "processes",
+            "gauge",
+            "Processes that listen and do not hang.",
+            sum(one.is_serving for one in status.processes),
+        ),
         *_one("process_restarts_total", "counter", "Processes that ended and were started again.", status.restarts),
         *_one(
             "resident_bytes",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
-from coldstream.gateway.process.addresses import HostPort, NodeAddress
-from coldstream.gateway.process.gap_rules import GapRules
+from coldstream.gateway.gap_rules import GapRules
+from coldstream.gateway.process.addresses import HostPort, NodeAddress, check_target
 from coldstream.units import MIB
 
 PORT = 5552
@@ -28,7 +28,11 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSide:
-    """Where the broker is. Addresses are tried in this order; `ca` has authorities in place of the system's."""
+    """Where the broker is; `ca` has authorities in place of the system's.
+
+    Connections go to the addresses in turn. One that does not answer is passed over, for this connection and for a
+    while.
+    """
 
     addresses: tuple[HostPort, ...]
     is_tls: bool = False
@@ -40,6 +44,8 @@ class BrokerSide:
         """Raise InvalidSettingError for what can't be."""
         if not self.addresses:
             raise InvalidSettingError("--broker", "is missing")
+        for address in self.addresses:
+            check_target("--broker", address)
         if not self.is_tls and (self.ca or self.server_name):
             raise InvalidSettingError("--broker-tls", "is missing: --broker-ca and --broker-name mean nothing without")
 
@@ -92,6 +98,11 @@ class GatewayOptions:
             raise InvalidSettingError("--node", "and --advertise exclude each other")
         if self.alone is not None and self.nodes:
             raise InvalidSettingError("--node", "means nothing with --archive-only")
+        if self.advertise is not None:
+            check_target("--advertise", self.advertise)
+        for node in self.nodes:
+            check_target("--node", node.broker)
+            check_target("--node", node.gateway)
         if self.memory_bytes < self.processes * LEAST_MEMORY_BYTES:
             least = f"{self.processes * LEAST_MEMORY_BYTES // MIB}MiB"
             raise InvalidSettingError("--memory", f"is less than {least}, 16MiB for each of {self.processes} processes")

@@ -16,15 +16,15 @@ class Served(Protocol):
     def stop_listening(self) -> None:
         """Take no connection any more; those that are open stay."""
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections that are open, 0 to 1, to go: their clients connect elsewhere."""
+    def close_some(self, count: int) -> None:
+        """Tell so many of the connections that were not told yet to go: their clients connect elsewhere."""
 
     @property
     def open_connections(self) -> int:
         """How many are open."""
 
     def reload(self) -> None:
-        """Read the certificate again."""
+        """Read the files for TLS again."""
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         """Return the cold subscriptions that are furthest behind, and bring the figures up to date."""

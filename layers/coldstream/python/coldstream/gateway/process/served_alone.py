@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack, contextmanager
 from coldstream.errors import InvalidSettingError
 from coldstream.gateway.alone.logins import PasswordCheck
 from coldstream.gateway.alone.opening import opened_alone
-from coldstream.gateway.alone.options import AloneOptions, GapRule
+from coldstream.gateway.alone.options import AloneOptions
 from coldstream.gateway.alone.password_command import PasswordCommand
 from coldstream.gateway.alone.password_file import PasswordFile
-from coldstream.gateway.alone.permissions import ALL, READ_ALL, StreamPermissions
+from coldstream.gateway.alone.permission_file import PermissionFile
+from coldstream.gateway.alone.permissions import ALL, READ_ALL, PermissionSource
 from coldstream.gateway.alone.server import AloneServer
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
@@ -59,8 +60,7 @@ def alone_options(options: GatewayOptions, alone: AloneSide) -> AloneOptions:
         advertised_port=0 if options.advertise is None else options.advertise.port,
         max_connections=options.connections_of_process,
         creates_streams=alone.is_creating,
-        on_gap=GapRule(options.gaps.otherwise.value),
-        gaps=tuple((pattern, GapRule(action.value)) for pattern, action in options.gaps.patterns),
+        gaps=options.gaps,
         super_streams=alone.super_streams,
     )
 
@@ -70,10 +70,10 @@ def _passwords(alone: AloneSide) -> PasswordCheck:
         return PasswordCommand(alone.auth_command) if alone.users is None else PasswordFile(alone.users)
 
 
-def _permissions(alone: AloneSide) -> StreamPermissions:
+def _permissions(alone: AloneSide) -> PermissionSource:
     if alone.permissions is not None:
         with _said_of("--permissions"):
-            return StreamPermissions.read(alone.permissions)
+            return PermissionFile(alone.permissions)
     return ALL if alone.is_creating else READ_ALL
 
 
@@ -107,9 +107,9 @@ class ServedAlone:
         """Take no connection any more."""
         self._server.stop_listening()
 
-    def close_some(self, share: float) -> None:
-        """Ask this share of the clients to go."""
-        self._server.close_some(share)
+    def close_some(self, count: int) -> None:
+        """Tell some of the clients to go."""
+        self._server.close_some(count)
 
     @property
     def open_connections(self) -> int:

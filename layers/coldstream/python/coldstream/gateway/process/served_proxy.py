@@ -8,13 +8,13 @@ from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.history.port import History
 from coldstream.gateway.process.addresses import HostPort
 from coldstream.gateway.process.listening import listen_at
-from coldstream.gateway.process.options import GatewayOptions
+from coldstream.gateway.process.options import BrokerSide, GatewayOptions
 from coldstream.gateway.process.served import Served
-from coldstream.gateway.process.tls import ServerCertificate, broker_context
+from coldstream.gateway.process.tls import ServerCertificate, broker_context, renewed_broker_context
 from coldstream.gateway.proxy.addresses import GatewayAddresses
 from coldstream.gateway.proxy.options import ProxyOptions, Upstream
 from coldstream.gateway.proxy.server import GatewayServer
-from coldstream.gateway.takeover.options import GapPolicy, TakeoverOptions
+from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.takeover import takeover_maker
 from coldstream.live.subscription import Place
 
@@ -45,13 +45,10 @@ async def open_proxy(
         addresses,
         max_connections=options.connections_of_process,
     )
-    takeover = TakeoverOptions(
-        gap_policy=GapPolicy(options.gaps.otherwise.value),
-        gaps=tuple((pattern, GapPolicy(action.value)) for pattern, action in options.gaps.patterns),
-    )
+    takeover = TakeoverOptions(gaps=options.gaps)
     server = GatewayServer(proxy, takeover_maker(history, takeover, figures), figures, bound=listen_at(options.listen))
     await server.__aenter__()
-    return ServedProxy(server, history, figures, certificate)
+    return ServedProxy(server, broker, history, figures, certificate)
 
 
 class ServedProxy:
@@ -60,11 +57,13 @@ class ServedProxy:
     def __init__(
         self,
         server: GatewayServer,
+        broker: BrokerSide,
         history: History,
         figures: GatewayFigures,
         certificate: ServerCertificate | None,
     ) -> None:
         self._server = server
+        self._broker = broker
         self._history = history
         self._figures = figures
         self._certificate = certificate
@@ -73,9 +72,9 @@ class ServedProxy:
         """Take no connection any more."""
         self._server.stop_listening()
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections to go."""
-        self._server.close_some(share)
+    def close_some(self, count: int) -> None:
+        """Tell some of the clients to go."""
+        self._server.close_some(count)
 
     @property
     def open_connections(self) -> int:
@@ -83,9 +82,13 @@ class ServedProxy:
         return self._server.open_connections
 
     def reload(self) -> None:
-        """Read the certificate again."""
+        """Read the certificate again, and the authorities that vouch for the broker."""
         if self._certificate is not None:
             self._certificate.reload()
+        if self._broker.is_tls:
+            tls = renewed_broker_context(self._broker)
+            if tls is not None:
+                self._server.renew_upstream_tls(tls)
 
     def coldest(self, count: int) -> tuple[ColdRow, ...]:
         """Return the cold subscriptions that are furthest behind, and bring lag and bytes up to date."""

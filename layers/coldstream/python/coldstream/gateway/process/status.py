@@ -16,6 +16,9 @@ from coldstream.gateway.process.channel import ChildReport
 from coldstream.plain_json import read_json
 from coldstream.units import TimestampMs
 
+QUIET_S = 10.0
+"""A process reports every second. One that has not for so long serves nobody, whatever it has said before."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
@@ -27,6 +30,18 @@ class ProcessStatus:
     silent_s: float
     """Since its last report."""
     report: ChildReport
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it listens, and does not hang."""
+        return self.is_listening and self.silent_s < QUIET_S
+
+    @property
+    def state(self) -> str:
+        """Say in a word or two how it is."""
+        if self.silent_s >= QUIET_S:
+            return f"silent for {self.silent_s:.0f} s"
+        return "serves" if self.is_listening else "starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,15 @@ class GatewayStatus:
         for process in self.processes:
             found.add(process.report.figures)
         return found
+
+    @property
+    def archive_problems(self) -> tuple[str, ...]:
+        """Why the archive doesn't answer, of all processes, each reason once.
+
+        In front of a broker that is no reason not to be ready, but nothing comes from the archive.
+        """
+        found = dict.fromkeys(process.report.archive_problem for process in self.processes)
+        return tuple(problem for problem in found if problem is not None)
 
     def coldest(self, count: int) -> list[ColdRow]:
         """Return the cold subscriptions that are furthest behind."""

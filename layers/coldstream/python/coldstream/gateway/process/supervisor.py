@@ -6,7 +6,7 @@ bound, and doesn't listen.
 
 SIGTERM, SIGINT   no new connections; children have `drain_s` for those that are open, then the parent ends. A second
                   signal ends everything at once.
-SIGHUP            children read their certificate again.
+SIGHUP            children read their files again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import logging
 import os
 import selectors
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from coldstream.errors import InvalidSettingError
@@ -29,10 +28,11 @@ from coldstream.gateway.process.gateway_process import GatewayProcess
 from coldstream.gateway.process.listening import hold_address
 from coldstream.gateway.process.options import GatewayOptions
 from coldstream.gateway.process.service_notice import notify_supervisor
+from coldstream.gateway.process.signal_inbox import SignalInbox
 from coldstream.retry import Backoff
 
-KILL_AFTER_S = 5.0
-"""Beyond the time to drain: a child that has not ended then hangs."""
+KILL_AFTER_S = 15.0
+"""Beyond the time to drain: to write what it has noted takes a child up to ten. If it has not ended then, it hangs."""
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -43,6 +43,9 @@ STEADY_S = 60.0
 
 SILENT_S = 60.0
 """A child that has not reported for so long hangs: it is killed, and started again."""
+
+FROZEN_S = 10.0
+"""If the parent itself has not turned for so long, somebody had stopped the container: nobody is silent for that."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _LOG = logging.getLogger(__name__)
@@ -57,9 +60,25 @@ class _Slot:
     start_at: float = 0.0
     backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
 
+    def pause_s(self) -> float:
+        """Have the next start wait; return how long."""
+        pause_s = self.backoff.next_delay_s()
+        self.start_at = time.monotonic() + pause_s
+        return pause_s
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The children that run, and what those before them have counted, at one moment."""
+
+    children: tuple[GatewayProcess, ...]
+    ended: GatewayFigures
+    """Totals of the children that have ended: totals never fall when one is started again."""
+    restarts: int
+
 
 class Supervisor:
-    """Runs the children until a signal ends them. Other threads may read what its properties and `children` return."""
+    """Runs the children until a signal ends them. Other threads may read its properties and `generation`."""
 
     def __init__(
         self,
@@ -78,7 +97,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._ended = GatewayFigures()
         self._was_ready = False
-        self.restarts = 0
+        self._restarts = 0
         self.is_draining = False
         self.began_at = self.turned_at = time.monotonic()
         self._drain_until: float | None = None
@@ -89,50 +108,59 @@ class Supervisor:
         """The options, with the port that was taken."""
         return self._options
 
-    def children(self) -> list[GatewayProcess]:
+    def children(self) -> tuple[GatewayProcess, ...]:
         """Return the children that run."""
-        with self._lock:
-            return [slot.child for slot in self._slots if slot.child is not None]
+        return self.generation().children
 
-    def ended_figures(self) -> GatewayFigures:
-        """Return the totals of the children that have ended: totals never fall when one is started again."""
+    def generation(self) -> Generation:
+        """Return who runs and who has ended. A child is the one or the other, never both, so sums never fall."""
         with self._lock:
-            found = GatewayFigures()
-            found.add_totals(self._ended)
-            return found
+            ended = GatewayFigures()
+            ended.add_totals(self._ended)
+            running = tuple(slot.child for slot in self._slots if slot.child is not None)
+            return Generation(running, ended, self._restarts)
 
     def run(self) -> None:
         """Run until a signal has ended all children.
 
         Call it in the main thread. Raises InvalidSettingError if the first children find a setting wrong.
         """
-        with self._held, self._signals() as woken:
-            self._selector.register(woken, selectors.EVENT_READ)
+        with self._held, SignalInbox.open((*_ENDING, signal.SIGHUP)) as inbox:
+            self._selector.register(inbox, selectors.EVENT_READ)
             try:
                 while not (self.is_draining and not self.children()):
-                    self._turn(woken)
+                    self._turn(inbox)
             finally:
                 for child in self.children():
                     child.signal(signal.SIGKILL)
                     child.reap()
                 self._selector.close()
 
-    def _turn(self, woken: socket.socket) -> None:
-        now = self.turned_at = time.monotonic()
+    def _turn(self, inbox: SignalInbox) -> None:
+        now = time.monotonic()
+        if now - self.turned_at > FROZEN_S:
+            for child in self.children():
+                child.reported_at = now
+        self.turned_at = now
+        self._start_due(now)
+        for key, _ in self._selector.select(timeout=self._wait_s(now)):
+            if key.fileobj is not inbox:
+                self._hear(key.data)
+        self._take_signals(inbox.take())
+        self._kill_hanging(time.monotonic())
+
+    def _start_due(self, now: float) -> None:
         if not self.is_draining:
             for slot in self._slots:
                 if slot.child is None and slot.start_at <= now:
                     self._start_child(slot)
-        for key, _ in self._selector.select(timeout=self._wait_s(now)):
-            if key.fileobj is woken:
-                self._take_signals(woken.recv(64))
-            else:
-                self._hear(key.data)
+
+    def _kill_hanging(self, now: float) -> None:
         for child in self.children():
-            if time.monotonic() - child.reported_at > SILENT_S:
+            if now - child.reported_at > SILENT_S:
                 _LOG.error("a process hangs, and is killed", extra={"child": child.number, "pid": child.pid})
                 child.signal(signal.SIGKILL)
-        if self._drain_until is not None and time.monotonic() > self._drain_until:
+        if self._drain_until is not None and now > self._drain_until:
             _LOG.warning("processes have not ended in time, and are killed")
             for child in self.children():
                 child.signal(signal.SIGKILL)
@@ -143,7 +171,15 @@ class Supervisor:
         return max(0.0, min(1.0, *starts)) if starts and not self.is_draining else 1.0
 
     def _start_child(self, slot: _Slot) -> None:
-        child = self._start(slot.number, self._options)
+        try:
+            child = self._start(slot.number, self._options)
+        except OSError as err:  # no memory or no process to be had: the other children go on
+            pause_s = slot.pause_s()
+            _LOG.error(
+                "a process cannot be started, and is tried again",
+                extra={"child": slot.number, "reason": str(err), "pause_s": round(pause_s, 3)},
+            )
+            return
         with self._lock:
             slot.child = child
         self._selector.register(child, selectors.EVENT_READ, slot)
@@ -161,15 +197,14 @@ class Supervisor:
         with self._lock:
             self._ended.add_totals(child.report.figures)
             slot.child = None
+            self._restarts += not self.is_draining
         if self.is_draining:
             return
         if child.failed is not None and not self._was_ready:
             raise InvalidSettingError(*child.failed)
         if ran_s >= STEADY_S:
             slot.backoff.reset()
-        pause_s = slot.backoff.next_delay_s()
-        slot.start_at = time.monotonic() + pause_s
-        self.restarts += 1
+        pause_s = slot.pause_s()
         _LOG.error(
             "a process has ended, and is started again",
             extra={"child": slot.number, "status": status, "reason": child.failed, "pause_s": round(pause_s, 3)},
@@ -182,29 +217,11 @@ class Supervisor:
             notify_supervisor("READY=1")
             self._on_ready(self.listen)
 
-    @contextmanager
-    def _signals(self) -> Iterator[socket.socket]:
-        """Have signals wake the loop, whatever it waits for, and restore what they did before."""
-        reading, writing = socket.socketpair()
-        with reading, writing:
-            writing.setblocking(False)
-            before = {number: signal.getsignal(number) for number in (*_ENDING, signal.SIGHUP)}
-            before_fd = signal.set_wakeup_fd(writing.fileno())
-            for number, handler in before.items():
-                if handler is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores it, and means it
-                    signal.signal(number, lambda *_: None)
-            try:
-                yield reading
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-                signal.set_wakeup_fd(before_fd)
-
-    def _take_signals(self, numbers: bytes) -> None:
+    def _take_signals(self, numbers: list[int]) -> None:
         for number in numbers:
             if number == signal.SIGHUP:
                 for child in self.children():
-                    child.signal(signal.SIGHUP)
+                    child.reload()
             elif number in _ENDING:
                 self._end(number)
 

@@ -37,10 +37,26 @@ class ServerCertificate:
         try:
             # First into a context of its own: of a pair that does not match, half would be left in the one that is
             # used.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
-            self.context.load_cert_chain(*files)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files, _passphrase)
+            self.context.load_cert_chain(*files, _passphrase)
         except (OSError, ValueError) as err:  # an SSLError is an OSError
             raise InvalidSettingError("--certificate", f"{files[0]}, {files[1]}: {err}") from err
+
+
+def _passphrase() -> str:
+    """Refuse a key that is encrypted: without this, OpenSSL would ask whoever has the terminal, and wait."""
+    raise ValueError("the private key is encrypted: give it without a passphrase")
+
+
+def renewed_broker_context(broker: BrokerSide) -> ssl.SSLContext | None:
+    """Read the authorities again; None if they are wrong: those before stay, and the log says so."""
+    try:
+        tls = broker_context(broker)
+    except InvalidSettingError as err:
+        _LOG.error("the broker's authorities cannot be read again; those before stay", extra={"reason": str(err)})
+        return None
+    _LOG.info("the broker's authorities were read again")
+    return tls
 
 
 def broker_context(broker: BrokerSide) -> ssl.SSLContext:

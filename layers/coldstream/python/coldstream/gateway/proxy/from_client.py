@@ -39,7 +39,11 @@ _NOTED = frozenset({Key.PEER_PROPERTIES, Key.SASL_AUTHENTICATE, Key.OPEN, Key.CL
 
 
 class FromClient:
-    """Notes who the client is, narrows the versions that it knows, and asks the interceptor about what is its own."""
+    """Notes who the client is, and asks the interceptor about what is its own.
+
+    Of a broker that may know more than the gateway, the client is not to have more: the versions that it knows are
+    narrowed, and others end the connection.
+    """
 
     __slots__ = ("_closes", "_interceptor", "_outlet", "_session", "_told_goodbye", "keys")
 
@@ -65,6 +69,9 @@ class FromClient:
         if key in INTERCEPTED:
             return self._asked(key, frame)
         if key == Key.EXCHANGE_COMMAND_VERSIONS:
+            if self._session.broker_abilities.is_known:
+                # It ends connections that name a key that it does not know, and one with fewer would go on.
+                return False
             exchange = ExchangeCommandVersions.from_body(memoryview(frame)[LENGTH_BYTES:])
             self._outlet.send(replace(exchange, commands=known_to_both(exchange.commands)).to_bytes())
             return True
@@ -87,7 +94,9 @@ class FromClient:
         if not session.is_open or session.is_ending:
             return False
         version = int.from_bytes(frame[6:8])
-        if version > _GREATEST[key]:
+        if not 0 < version <= _GREATEST[key]:
+            if session.broker_abilities.is_known:
+                return False
             raise BadFrameError(f"{Key(key & ~ANSWER).name} of version {version}, which nobody has offered")
         if key == Key.SUBSCRIBE:
             session.subscriptions += 1

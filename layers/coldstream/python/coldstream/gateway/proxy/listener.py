@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 import socket
 import ssl
 from functools import partial
@@ -16,12 +15,11 @@ from coldstream.errors import InvalidSettingError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.keys import Code
 from coldstream.gateway.proxy.side import ConnectionSide
+from coldstream.gateway.proxy.tls_door import TlsDoor
 from coldstream.live.address import place_text
 from coldstream.live.subscription import Place
 
 BACKLOG: Final = 1024
-_TLS_HANDSHAKE_S = 10.0
-_TLS_SHUTDOWN_S = 2.0
 _LOG = logging.getLogger("coldstream.gateway.connection")
 
 
@@ -68,6 +66,8 @@ class GatewayListener(Generic[Connection]):
         self._numbers = itertools.count(1)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
+        self._door: TlsDoor | None = None
+        self._place = listen
         self._is_empty = asyncio.Event()
         self._ended_bytes = (0, 0)
 
@@ -77,20 +77,17 @@ class GatewayListener(Generic[Connection]):
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         host, port = self._listen
-        handshake_s, shutdown_s = (None, None) if self._tls is None else (_TLS_HANDSHAKE_S, _TLS_SHUTDOWN_S)
         try:
             bound = self._bound
             if bound is None:
                 infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
                 bound = socket.create_server(infos[0][4][:2], family=infos[0][0], backlog=BACKLOG)
-            self._server = await loop.create_server(
-                self._accept,
-                sock=bound,
-                ssl=self._tls,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=handshake_s,
-                ssl_shutdown_timeout=shutdown_s,
-            )
+            if self._tls is None:
+                self._server = await loop.create_server(self._accept, sock=bound, backlog=BACKLOG)
+                self._place = self._server.sockets[0].getsockname()[:2]
+            else:
+                self._place = bound.getsockname()[:2]
+                self._door = TlsDoor(bound, self._tls, self._accept)
         except OSError as err:
             raise InvalidSettingError("listen", f"{place_text(host, port)}: {err.strerror or err}") from err
         return self
@@ -103,9 +100,7 @@ class GatewayListener(Generic[Connection]):
     @property
     def place(self) -> Place:
         """The address that it listens at."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        return self._place
 
     @property
     def open_connections(self) -> int:
@@ -123,12 +118,12 @@ class GatewayListener(Generic[Connection]):
 
     def stop_listening(self) -> None:
         """Take no connection any more; those that are open stay."""
-        if self._server is not None:
-            self._server.close()
+        for listening in (self._server, self._door):
+            if listening is not None:
+                listening.close()
 
-    def close_some(self, share: float) -> None:
-        """Tell this share of the connections, 0 to 1, to go, as a broker does that shuts down. Does not wait."""
-        count = math.ceil(share * len(self._connections))
+    def close_some(self, count: int) -> None:
+        """Tell so many of the connections that were not told yet to go, as a broker that shuts down. Does not wait."""
         open_ = [connection for connection in self._connections if not connection.is_closing]
         for connection in open_[:count]:
             connection.close(Code.OK, "the gateway shuts down")
@@ -136,7 +131,7 @@ class GatewayListener(Generic[Connection]):
     async def drain(self, within_s: float) -> None:
         """Stop listening, tell every connection to go, and wait until they are gone; end those that stay."""
         self.stop_listening()
-        self.close_some(1.0)
+        self.close_some(len(self._connections))
         try:
             async with asyncio.timeout(within_s):
                 await self._gone()
@@ -147,6 +142,8 @@ class GatewayListener(Generic[Connection]):
     async def close(self) -> None:
         """Stop listening, and end every connection at once."""
         self.stop_listening()
+        if self._door is not None:
+            await self._door.gone()
         for connection in list(self._connections):
             connection.abort()
         await self._gone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.ports import MakeInterceptor
@@ -29,14 +30,19 @@ class GatewayServer(GatewayListener[ProxiedConnection]):
         super().__init__(
             options.listen, tls=options.tls, bound=bound, max_connections=options.max_connections, figures=figures
         )
+        self._connector = UpstreamConnector(options.upstream)
         self._parts = ConnectionParts(
             options,
             make,
             figures,
-            UpstreamConnector(options.upstream),
+            self._connector,
             memoryview(bytearray(SCRATCH_BYTES)),
             self._over,
         )
+
+    def renew_upstream_tls(self, tls: ssl.SSLContext) -> None:
+        """Speak TLS to the broker by another context, for connections that come."""
+        self._connector.tls = tls
 
     def _connection(self, number: int) -> ProxiedConnection:
         return ProxiedConnection(number, self._parts)

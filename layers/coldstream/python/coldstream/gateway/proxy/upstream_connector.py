@@ -25,6 +25,8 @@ class UpstreamConnector:
 
     def __init__(self, upstream: Upstream, *, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self._upstream = upstream
+        self.tls = upstream.tls
+        """Replaced to have other authorities count, for connections that come."""
         self._timeout_s = timeout_s
         self._next = 0
         self._failed_at: dict[Place, float] = {}
@@ -40,7 +42,7 @@ class UpstreamConnector:
             host, port = place
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    tls = self._upstream.tls
+                    tls = self.tls
                     server_name = None if tls is None else self._upstream.server_name or host
                     await loop.create_connection(make, host, port, ssl=tls, server_hostname=server_name)
             except TimeoutError:  # before OSError, of which it is a subclass: it has no text to show

@@ -18,6 +18,9 @@ _SINCE: Final[dict[Key, tuple[int, int]]] = {
     Key.DELETE_SUPER_STREAM: (3, 13),
     Key.RESOLVE_OFFSET_SPEC: (4, 3),
 }
+NEWEST_RELEASE: Final = (4, 3)
+"""The newest RabbitMQ that is known to know no key, in no version, that the gateway does not know."""
+
 _SECOND = 2
 _SECOND_SINCE: Final[dict[Key, tuple[int, int]]] = {Key.DELIVER: (3, 11), Key.PUBLISH: (3, 13)}
 _NEVER = (1 << 16, 0)
@@ -47,6 +50,14 @@ class BrokerAbilities:
         self.release: tuple[int, int] = (0, 0)
         """Its version; 0.0 if it has not said it."""
 
+    @property
+    def is_known(self) -> bool:
+        """Tell whether it has said to be of a release that knows nothing more than the gateway.
+
+        What it is asked for can then be left to it, whatever that is.
+        """
+        return (0, 0) < self.release <= NEWEST_RELEASE
+
     def take_version(self, text: str) -> None:
         """Note its version, such as `4.0.5`."""
         found = _RELEASE.match(text)
@@ -59,6 +70,9 @@ class BrokerAbilities:
 
     def has(self, key: Key, version: int = 1) -> bool:
         """Tell whether it knows a key in a version: by what it has told, or else by its own version."""
+        if key is Key.CONSUMER_UPDATE and version == 1:
+            # Brokers tell only what clients may ask. This question is theirs, and came with the exchange of versions.
+            return self._told is not None or self.release >= _SINCE[key]
         if self._told is not None:
             least, greatest = self._told.get(key, (1, 0))
             return least <= version <= greatest

@@ -7,9 +7,11 @@ next one's. What the client sends for such an id waits that long.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from coldstream.errors import UnavailableError
 from coldstream.gateway.ports import Verdict
 from coldstream.units import KIB
 
@@ -79,12 +81,16 @@ class IdLender(ChunkReceiver, Protocol):
 class SubscriptionIds:
     """Who receives the chunks of each id. `resume` is given the frames that waited for an id, once it is free.
 
-    `lenders` are those whose ids serve for a question if the client uses all there are.
+    `lenders` are those whose ids serve for a question if the client uses all there are, and `lent` the questions that
+    have one. Until such a question has ended, even if its lender is gone, the broker must hear nothing else of the id.
     """
 
     def __init__(self, resume: Callable[[int, bytes], None]) -> None:
         self.receivers: dict[int, ChunkReceiver] = {}
         self.lenders: dict[int, IdLender] = {}
+        self.lent: dict[int, ReservedId] = {}
+        self._lost: set[int] = set()
+        self._given_back = asyncio.Event()
         self._resume = resume
 
     def spare(self) -> int | None:
@@ -97,19 +103,38 @@ class SubscriptionIds:
         if number is not None:
             self.receivers[number] = question
             return number, None
-        if not self.lenders:
+        number = next((one for one in self.lenders if one not in self.lent), None)
+        if number is None:
             return None
-        number, lender = self.lenders.popitem()
+        lender = self.lenders[number]
         lender.lend(question)
+        self.lent[number] = question
         return number, lender
 
-    def give_back(self, number: int, lender: IdLender | None) -> None:
+    def give_back(self, number: int, lender: IdLender | None, question: ReservedId) -> None:
         """Give back the id of a question, whose subscription has ended."""
-        if lender is None:
+        if lender is not None:
+            del self.lent[number]
+            self._given_back.set()
+        receiver = self.receivers.get(number)
+        if receiver is question:
             self.release(number)
-        elif self.receivers.get(number) is lender:
+        elif lender is not None and receiver is lender:
             lender.lend(None)
-            self.lenders[number] = lender
+
+    def lose(self, number: int) -> None:
+        """Never use the id of a question again, as its subscription may not have ended."""
+        self._lost.add(number)
+        self._given_back.set()
+
+    async def take_back(self, number: int) -> None:
+        """Lend an id no longer, and wait until it is nobody else's. Raises UnavailableError if that will not be."""
+        self.lenders.pop(number, None)
+        while number in self.lent:
+            if number in self._lost:
+                raise UnavailableError(f"subscription id {number} was used for a question, which the broker ignores")
+            self._given_back.clear()
+            await self._given_back.wait()
 
     def release(self, number: int) -> None:
         """Free an id, and go on with what waited for it."""

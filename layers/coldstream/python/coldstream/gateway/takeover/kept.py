@@ -14,3 +14,8 @@ class KeptChunk:
     header: ChunkHeader
     frame: bytes
     number: int
+
+    @property
+    def version(self) -> int:
+        """The version of Deliver that the connection has."""
+        return int.from_bytes(self.frame[6:8])

@@ -143,6 +143,9 @@ class Planner:
         witness = None
         if last is not None:
             witness = await self._asked(self._history.header_at(self._vhost, stream, last), stream)
+            if witness is None:
+                # Removed since. Without a witness nothing would be proven of the broker's log.
+                raise UnavailableError(f"stream {stream!r}: the archive does not have its last chunk any more, {last}")
         now = await self._asked(self._history.bounds(self._vhost, stream, fresh=True), stream)
         if now is None or now.incarnation != bounds.incarnation:
             return await self.plan(stream, spec)  # not all of the answers were of one incarnation

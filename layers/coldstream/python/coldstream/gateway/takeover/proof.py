@@ -64,16 +64,15 @@ class LogProof:
         witness = self._start.witness
         if self._is_proven or witness is None:
             return True
-        if not self._parts.view.has_id:
-            # Its first chunk was compared before it was subscribed to, under its own id. That has to do.
-            log.warning("stream %r: the client uses all subscription ids, so the broker cannot be asked", self._stream)
-            self._is_proven = True
-            return True
+        if self._has_no_id():
+            return self._believe()
         try:
             found = await self._parts.view.header(self._stream, AtOffset(Offset(witness.header.chunk_id)))
         except UnavailableError as err:
             if not err.retryable:
                 raise
+            if self._has_no_id():
+                return self._believe()  # the last one was taken meanwhile
             log.warning(
                 "stream %r: the broker is not asked for chunk %d: %s", self._stream, witness.header.chunk_id, err
             )
@@ -89,6 +88,15 @@ class LogProof:
             await self._archived(Offset(found.chunk_id))
             if found.epoch < witness.header.epoch:
                 raise self._error(f"its first chunk, at offset {found.chunk_id}, is of epoch {found.epoch}")
+        self._is_proven = True
+        return True
+
+    def _has_no_id(self) -> bool:
+        return not self._parts.view.has_id
+
+    def _believe(self) -> bool:
+        """Go on without a proof: the first chunk was compared before the subscription, under its own id."""
+        log.warning("stream %r: the client uses all subscription ids, so the broker cannot be asked", self._stream)
         self._is_proven = True
         return True
 

@@ -112,9 +112,10 @@ class BrokerQuestions:
         )
         for answer in (ended, begun):
             if isinstance(answer, BaseException):
-                raise answer  # without an answer the subscription may be there: its id is never used again
+                self._ids.lose(number)  # without an answer the subscription may be there
+                raise answer
         assert not isinstance(begun, BaseException)
-        self._ids.give_back(number, lender)
+        self._ids.give_back(number, lender, question)
         if begun.code != Code.OK:
             raise refusals.refusal(begun.code, f"a subscription to {stream!r}")
         if question.head is None:

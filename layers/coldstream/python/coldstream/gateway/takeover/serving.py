@@ -9,8 +9,8 @@ from coldstream.errors import GapError, IncarnationError, UnavailableError
 from coldstream.format.chunk import CHUNK_HEADER_BYTES, Chunk, ChunkType
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.frames.deliver import deliver_head
+from coldstream.gateway.gap_rules import GapAction
 from coldstream.gateway.takeover.flow import ChunkFlow
-from coldstream.gateway.takeover.options import GapPolicy
 from coldstream.gateway.takeover.parts import TakeoverParts
 from coldstream.manifest.stream import Incarnation
 from coldstream.retry import Backoff
@@ -31,7 +31,7 @@ class ArchiveServer:
         self._flow = flow
         self._history = parts.history
         self._vhost = parts.broker.vhost
-        self._policy = parts.options.policy_of(flow.stream)
+        self._on_gap = parts.options.gaps.action(flow.stream)
         self._figures = parts.figures
         self._credited = credited
         self._end = Offset(0)
@@ -55,7 +55,7 @@ class ArchiveServer:
                 try:
                     await self._read(incarnation, end, version)
                 except GapError as err:
-                    self.skip(err)
+                    self.skip(err, end)
                 except UnavailableError as err:
                     if not err.retryable:
                         raise
@@ -76,13 +76,14 @@ class ArchiveServer:
         flow, begin = self._flow, self._begin
         return ColdRow(flow.client.peer, self._vhost, flow.stream, begin, max(0, self._end - begin))
 
-    def skip(self, gap: GapError) -> None:
-        """Go on after a gap. Raises it if gaps are errors."""
-        self._figures.gaps_total[self._policy.value] += 1
-        if self._policy is GapPolicy.ERROR:
+    def skip(self, gap: GapError, end: Offset) -> None:
+        """Go on after a gap, at `end` at the latest, from where the broker goes on. Raises it if gaps are errors."""
+        self._figures.gaps_total[self._on_gap.value] += 1
+        if self._on_gap is GapAction.ERROR:
             raise gap
-        log.warning("subscription %d goes on at offset %d: %s", self._flow.number, gap.next_offset, gap)
-        self._flow.move(Offset(max(gap.next_offset, self._begin)))
+        next_offset = Offset(max(self._begin, min(gap.next_offset, end)))
+        log.warning("subscription %d goes on at offset %d: %s", self._flow.number, next_offset, gap)
+        self._flow.move(next_offset)
 
     async def ready(self) -> None:
         """Wait until the client may be sent a chunk, and takes it. Raises ClosedLinkError if it goes."""

@@ -29,12 +29,14 @@ class Settler:
     """Settles one subscription.
 
     `incarnation` is the one that is read out of the archive, None until one was. `time` is where the client wants to
-    begin, if that is a time and the broker serves it from the beginning.
+    begin, if that is a time and the broker serves it from the beginning. The broker reads from `attached` on, and never
+    sends what lies before.
     """
 
     def __init__(self, flow: ChunkFlow, parts: TakeoverParts, server: ArchiveServer) -> None:
         self.incarnation: Incarnation | None = None
         self.time: AtTimestamp | None = None
+        self.attached = Offset(0)
         self._proven_number = 0  # of the last chunk that is known to come after everything before it
         self._flow = flow
         self._view = parts.view
@@ -88,10 +90,12 @@ class Settler:
             flow.expected = Offset(header.chunk_id) if attached is None else attached
             self.time = None
         else:
-            await self._refill(header)
+            await self._refill(kept)
         return False
 
     async def _reaches_back_to(self, offset: Offset) -> bool:
+        if offset < self.attached:
+            return False  # whatever it has there, it does not send
         try:
             first = await self._view.first_offset(self._flow.stream)
         except UnavailableError as err:
@@ -104,10 +108,10 @@ class Settler:
             return False
         return first <= offset
 
-    async def _refill(self, header: ChunkHeader) -> None:
+    async def _refill(self, kept: KeptChunk) -> None:
         """Send what the archive has up to a kept chunk, and wait, for a while, for what it does not have yet."""
         flow = self._flow
-        end = Offset(header.chunk_id)
+        end = Offset(kept.header.chunk_id)
         log.info(
             "subscription %d to %r: the broker goes on at offset %d, %d is expected: the archive is read in between",
             flow.number,
@@ -122,7 +126,7 @@ class Settler:
             before = flow.expected
             is_away = False
             try:
-                if not await self._read_between(header, end):
+                if not await self._read_between(kept, end):
                     self._accept_loss(end)
                     return
             except UnavailableError as err:
@@ -139,21 +143,21 @@ class Settler:
                 since = clock()
             elif clock() - since >= self._options.archive_wait_s:
                 reason = "the broker has deleted them, and no agent has archived them in time"
-                self._server.skip(GapError(f"stream {flow.stream!r}", flow.expected, end, reason))
+                self._server.skip(GapError(f"stream {flow.stream!r}", flow.expected, end, reason), end)
                 return
             await asyncio.sleep(self._options.archive_poll_s)
 
-    async def _read_between(self, header: ChunkHeader, end: Offset) -> bool:
+    async def _read_between(self, kept: KeptChunk, end: Offset) -> bool:
         """Send what is archived before a kept chunk. Return False if the archive is of another stream, or of none."""
         flow = self._flow
         bounds = await self._history.bounds(self._vhost, flow.stream)
-        if not await self._is_ours(bounds, header):
+        if not await self._is_ours(bounds, kept.header):
             return False
         assert flow.expected is not None
         if bounds is not None and not flow.is_border and bounds.first_offset > flow.expected:
             flow.expected = min(bounds.first_offset, end)  # the client has had nothing: there is no gap
         if bounds is not None and bounds.tail > flow.expected:
-            await self._server.serve(bounds.incarnation, min(end, bounds.tail), self._view.deliver_version)
+            await self._server.serve(bounds.incarnation, min(end, bounds.tail), kept.version)
         return True
 
     def _accept_loss(self, end: Offset) -> None:

@@ -41,7 +41,10 @@ QUESTIONS: dict[int, type[Question]] = {
 
 
 class SideAnswers:
-    """Betters the answers of one connection. More than a few hundred questions at once are left to the broker."""
+    """Betters the answers of one connection. More than a few hundred questions at once are left to the broker.
+
+    But for what it does not know of stored offsets: then the client has to ask again.
+    """
 
     def __init__(self, parts: TakeoverParts) -> None:
         self._parts = parts
@@ -60,7 +63,7 @@ class SideAnswers:
         """Note an offset, which is passed on. Raises BadFrameError.
 
         Brokers answer nothing to it, and drop what they refuse. So whether this client may read the stream is asked
-        before its first offset is noted: else it could tell others where to go on.
+        before its first offset is noted, unless that is known: else it could tell others where to go on.
         """
         request = StoreOffset.from_body(frame[LENGTH_BYTES:])
         stream, reference, offset = request.stream, request.reference, Offset(request.offset)
@@ -78,10 +81,19 @@ class SideAnswers:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def readable(self, stream: str) -> None:
+        """Take note that the broker lets the client read a stream: its offsets need no other proof."""
+        if len(self._readable) < _MAX_READABLE:
+            self._readable.add(stream)
+        for reference, offset in self._unproven.pop(stream, {}).items():
+            self._parts.history.note_offset(self._parts.broker.vhost, stream, reference, offset)
+
     def answer(self, key: int, frame: bytes) -> bool:
         """Take an answer; False if it is to be passed on. Raises BadFrameError."""
         answer = CodeAnswer.from_body(frame[LENGTH_BYTES:])
         question = self._asked.pop((key & ~ANSWER, answer.correlation_id), None)
+        if isinstance(question, QueryOffset) and answer.code in {Code.OK, Code.NO_OFFSET}:
+            self.readable(question.stream)
         work: Callable[[], Coroutine[None, None, StreamFrame | None]]
         match question:
             case QueryOffset() if answer.code == Code.NO_OFFSET:
@@ -90,6 +102,11 @@ class SideAnswers:
                 work = partial(self._figures, question, StreamStatsAnswer.from_body(frame[LENGTH_BYTES:]))
             case ResolveOffsetSpec() if answer.code == Code.OK and question.spec not in (None, LAST, NEXT):
                 work = partial(self._resolved, question)
+            case None if key == ANSWER | Key.QUERY_OFFSET and answer.code == Code.NO_OFFSET:
+                # One too many: whether it is so cannot be told, and the client would begin elsewhere than where it was.
+                unknown = OffsetAnswer(answer.correlation_id, Code.STREAM_NOT_AVAILABLE, Offset(0))
+                self._parts.client.send(unknown.to_bytes())
+                return True
             case _:
                 return False
         task = asyncio.ensure_future(self._better(question, work, frame))
@@ -126,13 +143,10 @@ class SideAnswers:
             code = answer.code
         except ColdstreamError as err:
             log.info("offsets of stream %r are not noted: %s", stream, err)
-        offsets = self._unproven.pop(stream)
-        if code not in {Code.OK, Code.NO_OFFSET}:
-            return
-        if len(self._readable) < _MAX_READABLE:
-            self._readable.add(stream)
-        for name, offset in offsets.items():
-            self._parts.history.note_offset(self._parts.broker.vhost, stream, name, offset)
+        if code in {Code.OK, Code.NO_OFFSET}:
+            self.readable(stream)
+        else:
+            self._unproven.pop(stream, None)
 
     async def _has_all(self, stream: str) -> bool:
         """Tell whether the broker still has the first message, and so every offset that was stored."""

@@ -21,8 +21,15 @@ from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
 
-from coldstream.errors import BrokerRefusedError, ClosedLinkError, ColdstreamError, StreamNotFoundError
-from coldstream.gateway.frames.keys import Code
+from coldstream.errors import (
+    BrokerRefusedError,
+    ClosedLinkError,
+    ColdstreamError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from coldstream.gateway.frames.answers import ConsumerUpdate
+from coldstream.gateway.frames.keys import Code, Key
 from coldstream.gateway.frames.requests import ConsumerUpdateAnswer, Subscribe
 from coldstream.gateway.ports import Verdict
 from coldstream.gateway.takeover.flow import ChunkFlow
@@ -70,11 +77,16 @@ class FollowedSubscription:
         self.postponed: list[bytes] = []
         """Subscribe frames of the same id, which the broker is to refuse once it has this one."""
         self.stage = SubscriptionStage.DECIDING
-        self.is_single_active = request.properties.get("single-active-consumer") == "true"
+        # Brokers before 3.11 know none, and serve it as any other.
+        self.is_single_active = request.properties.get("single-active-consumer") == "true" and parts.broker.supports(
+            Key.CONSUMER_UPDATE
+        )
         self._frame = frame
         self._parts = parts
         self._on_failure = on_failure
         self._start: BrokerStart | ArchiveStart = BrokerStart()
+        self._is_active = False  # the broker's last word
+        self._question: int | None = None  # the broker's, which the client has not answered; its correlation id
         self._update: ConsumerUpdateAnswer | None = None
         self._task: asyncio.Task[None] | None = None
         self._credited = asyncio.Event()
@@ -122,6 +134,12 @@ class FollowedSubscription:
         if self.stage is SubscriptionStage.DECIDING:
             self._subscribe(None, 0)
 
+    def withdraw(self) -> list[bytes]:
+        """End it before the broker has heard of it. Return the Subscribe frames that are held."""
+        self._stop()
+        self.stage = SubscriptionStage.ENDED
+        return [self._frame, *self.postponed]
+
     def credit(self, credit: int) -> bool:
         """Take the client's credits; False if the frame is to be passed on as it is."""
         ledger, flow = self.flow.ledger, self.flow
@@ -143,10 +161,20 @@ class FollowedSubscription:
         else:
             self._follow()
 
-    def consumer_update(self, *, is_active: bool) -> None:
-        """Take what the broker says of a single active consumer."""
-        if is_active:
-            return
+    def consumer_update(self, told: ConsumerUpdate) -> bool:
+        """Take what the broker says of a single active consumer; True if the client is not to be told."""
+        was_active, self._is_active = self._is_active, bool(told.is_active)
+        self._question = told.correlation_id if told.is_active else None
+        if told.is_active:
+            if was_active and self.is_upstream:
+                self._stop()
+                self._answer_update()
+                self._update = ConsumerUpdateAnswer(told.correlation_id, Code.OK, None)
+                problem = f"the broker makes subscription {self.flow.number} to {self.stream!r} active twice"
+                # It reads from two places, one after the other, and what it sends does not say from which.
+                self._on_failure(self, UnavailableError(problem))
+                return True
+            return False
         self._stop()
         self._answer_update()
         if self.stage is SubscriptionStage.FOLLOWING:
@@ -154,12 +182,14 @@ class FollowedSubscription:
         self.stage = SubscriptionStage.INACTIVE
         self.flow.is_attached = False
         self.flow.begin(None)
+        return False
 
     def choose(self, update: ConsumerUpdateAnswer) -> bool:
         """Take the answer of a client that becomes active; False if it is to be passed on as it is."""
-        if self.stage is SubscriptionStage.ENDED:
+        # One that comes late, to a question that was followed by another word: the broker makes nothing of it, either.
+        if self.stage is SubscriptionStage.ENDED or update.correlation_id != self._question:
             return False
-        self._stop()
+        self._question = None
         self.stage = SubscriptionStage.CHOOSING
         self._update = update
         self._go(partial(self._decide_update, update))
@@ -189,12 +219,13 @@ class FollowedSubscription:
             start = await self._parts.planner.plan(self.stream, self.request.spec)
         except (BrokerRefusedError, StreamNotFoundError):
             start = BrokerStart()  # the broker tells the client so itself
+        await self._parts.ids.take_back(self.flow.number)
         self._subscribe_from(start)
 
     async def _decide_update(self, update: ConsumerUpdateAnswer) -> None:
         start: BrokerStart | ArchiveStart = BrokerStart()
         spec = self.request.spec if update.spec is None else update.spec
-        if update.code == Code.OK and not _is_brokers(spec):
+        if not _is_brokers(spec):  # whatever its code says: brokers do not look at that
             with contextlib.suppress(BrokerRefusedError, StreamNotFoundError):
                 start = await self._parts.planner.plan(self.stream, spec)
         self._start = start
@@ -243,18 +274,22 @@ class FollowedSubscription:
         elif self.is_single_active:
             self._attach()
             self.flow.rest()
+        else:
+            self.flow.replenish()  # what the client has given since it subscribed
 
     def _attach(self) -> None:
         flow, start = self.flow, self._start
         self._settler.time = None
         if isinstance(start, ArchiveStart):
             self._settler.incarnation = start.incarnation
+            self._settler.attached = start.end
             if start.witness is not None:
                 self._server.committed = Offset(start.witness.header.chunk_id)
             flow.begin(start.start)
             flow.is_attached = True
         else:
             self._settler.time = start.time
+            self._settler.attached = Offset(0)
             flow.begin(start.expected)
             flow.attach_live()
 

@@ -101,7 +101,7 @@ class Takeover:
             if isinstance(subscription, FollowedSubscription):
                 if update.is_active:
                     self._updates[update.correlation_id] = subscription
-                subscription.consumer_update(is_active=bool(update.is_active))
+                return subscription.consumer_update(update)
         elif key & ~ANSWER in QUESTIONS:
             return self._side().answer(key, frame)
         return False
@@ -187,6 +187,14 @@ class Takeover:
             return False
         if isinstance(receiver, FollowedSubscription):
             self._subscribing.pop(receiver.request.correlation_id, None)
+            question = self._ids.lent.get(number)
+            if question is not None:
+                # Its id is in use: Subscribe and Unsubscribe are the broker's to answer as if they came after that.
+                self._ids.lenders.pop(number, None)
+                self._receivers[number] = question
+                for held in receiver.withdraw():
+                    self._hold(question, Key.SUBSCRIBE, held)
+                return self._hold(question, Key.UNSUBSCRIBE, frame)
             receiver.hand_over()
             receiver.end()
         self._receivers[number] = ReservedId()
@@ -208,6 +216,7 @@ class Takeover:
                 receiver.end()
             self._ids.release(number)
         elif isinstance(receiver, FollowedSubscription):
+            self._side().readable(receiver.stream)
             receiver.confirmed()
 
     def _stream_gone(self, stream: str) -> None:
@@ -225,10 +234,13 @@ class Takeover:
         stream = subscription.stream
         log.error("subscription %d to %r ends: %s", subscription.request.subscription_id, stream, error)
         if subscription.stage is SubscriptionStage.DECIDING:
-            correlation_id = subscription.request.correlation_id
+            correlation_id, number = subscription.request.correlation_id, subscription.request.subscription_id
             self._subscribing.pop(correlation_id, None)
-            self._ids.lenders.pop(subscription.request.subscription_id, None)
-            del self._receivers[subscription.request.subscription_id]
+            self._ids.lenders.pop(number, None)
+            if number in self._ids.lent:
+                self._receivers[number] = self._ids.lent[number]
+            else:
+                del self._receivers[number]
             self._client.send(plain_answer(Key.SUBSCRIBE, correlation_id, Code.STREAM_NOT_AVAILABLE))
             for frame in subscription.postponed:
                 self._resume(Key.SUBSCRIBE, frame)

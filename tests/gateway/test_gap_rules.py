@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import InvalidSettingError
-from coldstream.gateway.process.gap_rules import GapAction, GapRules
+from coldstream.gateway.gap_rules import GapAction, GapRules
 
 
 def test_without_a_word_a_gap_is_an_error() -> None:

@@ -12,10 +12,12 @@ from coldstream.errors import InvalidSettingError
 
 
 class GapAction(StrEnum):
-    """ERROR ends the subscription, and the client is told; SKIP logs the gap and goes on after it."""
+    """What becomes of a subscription that meets offsets which neither broker nor archive has."""
 
     ERROR = "error"
+    """It ends, as if the stream were not available. The log says which offsets are missing, and why."""
     SKIP = "skip"
+    """It goes on after them. The log says so."""
 
 
 @dataclass(frozen=True, slots=True)
