@@ -12,13 +12,14 @@ ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "layers/coldstream/python"
 PACKAGE = LIBRARY / "coldstream"
 
-BASE = {"errors", "units", "retry"}
+BASE = {"errors", "plain_json", "units", "retry"}
 MANIFEST = BASE | {"format", "manifest"}
 STORE = MANIFEST | {"store"}
 READ = STORE | {"flow", "resolve", "read"}
 UPKEEP = {"erase", "garbage", "lifecycle", "operate", "rebuild", "scrub"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "plain_json": set(),
     "units": set(),
     "retry": set(),
     "__main__": {"cli", "terminal"},

@@ -189,6 +189,18 @@ def test_json_that_is_no_envelope_is_refused(body: str) -> None:
         event_of(body)
 
 
+def test_half_of_a_character_is_refused_as_no_item_and_no_key_can_hold_it() -> None:
+    event = envelope(lost())
+    event["detail"]["reason"] = "\ud800"
+    with pytest.raises(InvalidEventError, match=r"detail\.reason"):
+        event_of(json.dumps(event))
+    for name in ("bucket", "key", "etag"):
+        event = envelope(rolled())
+        event["detail"]["staged"][name] = "\ud800"
+        with pytest.raises(InvalidEventError, match=rf"detail\.staged\.{name}"):
+            event_of(json.dumps(event))
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_committed_schema_is_what_the_code_says(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == schema_of(SCHEMAS[name])

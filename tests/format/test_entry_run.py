@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from coldstream.errors import CorruptionError
+from coldstream.errors import BadCountError, BadVersionError, CorruptionError
 from coldstream.format.chunk import Chunk, iter_chunks
 from coldstream.format.compression import Compression
 from coldstream.format.entry_run import EntryRun, iter_entry_runs, uncompressed_sub_batch
@@ -51,6 +53,22 @@ def test_runs_end_at_either_bound_and_a_larger_message_goes_alone() -> None:
 def test_a_run_is_the_data_of_an_uncompressed_sub_batch() -> None:
     chunk = chunk_of(b"a", b"bb")
     assert uncompressed_sub_batch(chunk.data, 2) == make_sub_batch([b"a", b"bb"]).to_bytes()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_another_number_of_entries_than_the_header_has_is_an_error(number: int) -> None:
+    chunk = chunk_of(BATCH, b"a")
+    miscounted = replace(chunk, header=replace(chunk.header, entries=number))
+    with pytest.raises(BadCountError):
+        runs_of(miscounted)
+
+
+def test_reserved_bits_of_a_sub_batch_are_not_forwarded_to_who_would_refuse_them() -> None:
+    chunk = chunk_of(b"a", BATCH)
+    data = bytearray(chunk.data)
+    data[5] |= 1
+    with pytest.raises(BadVersionError):
+        runs_of(replace(chunk, data=memoryview(data)), bytes(data))
 
 
 def test_an_entry_that_runs_past_the_data_is_an_error() -> None:

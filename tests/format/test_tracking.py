@@ -160,8 +160,8 @@ def test_checking_a_trailer_does_not_depend_on_where_pieces_are_cut(given_record
 def test_a_trailer_with_an_unknown_type_does_not_pass_the_check():
     check = TrackingCheck()
     check.feed(memoryview(OFFSET.to_bytes() + b"P"))
-    check.feed(memoryview(b"more"))
-    with pytest.raises(BadVersionError):
+    check.feed(memoryview(b"more"))  # not of this type either, but it counts no more
+    with pytest.raises(BadVersionError, match=f"found {ord('P')}"):
         check.check(source=SOURCE, position=7)
 
 

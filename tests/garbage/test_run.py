@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coldstream.errors import UnavailableError
+from coldstream.errors import CorruptionError, UnavailableError
 from coldstream.garbage.cursor import GarbageCursor
 from coldstream.garbage.kinds import ObjectKind, ObjectState
 from coldstream.garbage.options import GarbageOptions
+from coldstream.garbage.tally import Tally
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import DeleteFailure, DeleteReport
@@ -158,6 +159,29 @@ def test_windows_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch) -> N
         found.append((archive.stored, report.findings, report.deletions))
     assert all(one == found[0] for one in found)
     assert found[0][2].objects == 19
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"[" * 2000, b"\xff", b'{"version": 1, "options": 1, "reached": {}}'])
+def test_a_damaged_cursor_is_corruption_that_names_it_or_begins_anew(data: bytes) -> None:
+    cursor = GarbageCursor(LitteredArchive().table, "a pass")
+    for name in ("a pass", "a pass, last pass"):
+        cursor.table.put_cursor(name, data)
+    if data.startswith(b"{"):
+        assert cursor.load(GarbageOptions())[0] is None
+    else:
+        for read in (lambda: cursor.load(GarbageOptions()), cursor.reached, cursor.last_pass):
+            with pytest.raises(CorruptionError, match="cursor a pass"):
+                read()
+
+
+def test_a_damaged_tally_is_corruption() -> None:
+    cursor = GarbageCursor(LitteredArchive().table, "a pass")
+    cursor.save(GarbageOptions(), "a/key", Tally())
+    data = cursor.table.cursor("a pass")
+    assert data is not None
+    cursor.table.put_cursor("a pass", data.replace(b'"findings":[]', b'"findings":[1]'))
+    with pytest.raises(CorruptionError, match="cursor a pass"):
+        cursor.load(GarbageOptions())
 
 
 def test_a_run_that_dies_goes_on_from_what_it_kept_last(monkeypatch: pytest.MonkeyPatch) -> None:

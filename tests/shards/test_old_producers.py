@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
+import pytest
+
+from coldstream.errors import CorruptionError
 from coldstream.manifest.state_item import StateItem
 from coldstream.shards.broker_port import StreamPublisher
-from coldstream.shards.looks import LOOKS, ShardLooks
+from coldstream.shards.looks import LOOKS, MAX_JSON_BYTES, ShardLooks
 from coldstream.shards.old_producers import GONE_MS, MAX_BETWEEN_MS, MAX_KNOWN, OldClient, OldProducers
 from coldstream.units import TimestampMs
 from tests.support.shard_world import producer
@@ -141,3 +145,14 @@ def test_the_table_keeps_all_that_was_seen() -> None:
     seen = OldProducers((OldClient("a", True, at(5), is_unseen=True), OldClient("b")), ("c1",), at(7), is_closed=True)
     item = StateItem(LOOKS, "orders", 1, ShardLooks(2, seen).to_bytes())
     assert ShardLooks.from_item(item).producers == seen
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", zlib.compress(b"{}"), zlib.compress(b"[1]"), zlib.compress(b"[" * 2000)])
+def test_damaged_looks_are_corruption_that_names_the_item(data: bytes) -> None:
+    with pytest.raises(CorruptionError, match=f"state item {LOOKS} orders"):
+        ShardLooks.from_item(StateItem(LOOKS, "orders", 1, data))
+
+
+def test_looks_that_inflate_without_end_are_refused() -> None:
+    with pytest.raises(CorruptionError):
+        ShardLooks.from_item(StateItem(LOOKS, "orders", 1, zlib.compress(b" " * (MAX_JSON_BYTES + 1) + b"{}")))

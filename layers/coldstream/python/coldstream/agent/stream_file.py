@@ -16,6 +16,7 @@ from pathlib import Path
 
 from coldstream.errors import InvalidNameError
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.plain_json import read_json
 from coldstream.units import ChunkId, Epoch, Offset
 
 VERSION = 1
@@ -63,7 +64,7 @@ class StreamFile:
     def load(self) -> RememberedStream:
         """Read the file; return an empty value if there is none, or none that can be read."""
         try:
-            content = json.loads(self._path.read_bytes())
+            content = read_json(self._path.read_bytes())
             if content.pop("version") != VERSION:
                 return RememberedStream()
             names = content["stream"]

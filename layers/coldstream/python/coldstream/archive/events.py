@@ -7,16 +7,16 @@ belong to a later version and change the meaning of the others.
 
 from __future__ import annotations
 
-import json
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.errors import InvalidEventError, InvalidNameError
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster, agents_cluster
 from coldstream.manifest.stream import StreamId, incarnation
+from coldstream.plain_json import read_json
 from coldstream.units import MAX_OFFSET, Offset
 
 SOURCE = "coldstream.agent"
@@ -27,6 +27,15 @@ LOST_DETAIL_TYPE = "Segment Lost"
 VERSION: Literal[1] = 1
 
 _Detail = TypeVar("_Detail", bound=BaseModel)
+
+
+def _in_utf8(text: str) -> str:
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_in_utf8)]
+"""JSON's escapes can bring half of a character, which no item and no key can hold."""
 
 
 class _Model(BaseModel):
@@ -62,11 +71,11 @@ class SegmentDetail(_Model):
 class StagedDetail(_Model):
     """The staged copy."""
 
-    bucket: str = Field(description="The archive's bucket")
-    key: str = Field(
+    bucket: Text = Field(description="The archive's bucket")
+    key: Text = Field(
         description="{prefix}staging/[{cluster}/]{incarnation}/{first offset}-{next offset}.segment, 20 digits each"
     )
-    etag: str | None = Field(
+    etag: Text | None = Field(
         default=None,
         min_length=1,
         max_length=255,
@@ -97,7 +106,7 @@ class SegmentLostDetail(_Model):
     version: Literal[1] = Field(description="Version of this schema")
     stream: StreamDetail
     lost: LostDetail
-    reason: str = Field(
+    reason: Text = Field(
         min_length=1,
         max_length=MAX_REASON_BYTES,
         description="Why, for people: 1 to 1000 bytes of UTF-8",
@@ -143,8 +152,8 @@ def event_of(body: str) -> SegmentRolled | SegmentLost:
     Raises InvalidEventError, which names the field, unless it is a valid event of version 1.
     """
     try:
-        envelope = json.loads(body)
-    except (ValueError, RecursionError) as err:  # RecursionError: nested too deep
+        envelope = read_json(body)
+    except ValueError as err:
         raise InvalidEventError("body", f"is not JSON: {err}") from err
     if not isinstance(envelope, dict):
         raise InvalidEventError("body", "is not a JSON object")

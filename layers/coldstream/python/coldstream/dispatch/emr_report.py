@@ -5,11 +5,11 @@ EMR itself tells a state and a sentence. The summary has how much there was, and
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Self
 
 from coldstream.jobs.job import Job
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestTable
 
 _BYTES = ("read_bytes", "object_bytes")
@@ -43,7 +43,7 @@ class EmrReport:
     def from_bytes(cls, data: bytes) -> Self:
         """Read a summary as far as it makes sense: it comes from a script that may be of another release."""
         try:
-            summary = json.loads(data)
+            summary = read_json(data)
         except ValueError:
             return cls()
         if not isinstance(summary, dict):

@@ -14,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from coldstream.errors import InvalidEventError
+from coldstream.plain_json import read_json
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, from_aws
 
@@ -81,7 +82,7 @@ def message_of(job_id: str) -> str:
 def job_of(body: str) -> str:
     """Return the job that a message names. Raises InvalidEventError."""
     try:
-        job_id = json.loads(body)["job"]
+        job_id = read_json(body)["job"]
     except (ValueError, TypeError, KeyError) as err:
         raise InvalidEventError("job", f"the message names none: {body[:80]!r}") from err
     if not isinstance(job_id, str) or not 1 <= len(job_id) <= MAX_ID:

@@ -15,7 +15,6 @@ write-ahead logs on a disk or in another bucket.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +27,7 @@ from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.appender import WalKind
 from coldstream.manifest.entry import Quarantine, Tombstone
 from coldstream.manifest.stream import StreamId
+from coldstream.plain_json import read_json
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.log import iter_log
 from coldstream.store.parsed_keys import KeyKind, ParsedKey
@@ -151,7 +151,7 @@ def _noted_end(stores: LifecycleStores, key: str) -> Offset | None:
     """Read the next offset from the note beside a quarantined segment, None if there is none that says it."""
     try:
         note = stores.objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data
-        return Offset(int(json.loads(note)["next_offset"]))
+        return Offset(int(read_json(note)["next_offset"]))
     except (ObjectNotFoundError, ValueError, KeyError, TypeError):
         return None
 

@@ -22,6 +22,7 @@ from coldstream.erase.value_digest import ValueDigest
 from coldstream.errors import CorruptionError, InvalidInputError, InvalidQueryError, InvalidSettingError
 from coldstream.format.amqp.field import MessageField
 from coldstream.format.amqp.message import Message
+from coldstream.plain_json import read_json
 from coldstream.units import MAX_OFFSET, Offset
 
 Predicate = Callable[[Message], bool]
@@ -137,7 +138,7 @@ class Selection:
     def from_text(cls, text: str, *, source: str) -> Self:
         """Decode. Raises CorruptionError, naming `source`, unless `text` is a selection."""
         try:
-            parts = json.loads(text)
+            parts = read_json(text)
             first_offset, next_offset = parts.pop("offsets", (0, None))
             found = cls(
                 first_offset=Offset(first_offset),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from coldstream.format.chunk import Chunk
 from coldstream.format.compression import Compression
 from coldstream.format.entry import (
+    RESERVED_BITS,
     SIMPLE_HEADER,
     SIMPLE_HEADER_BYTES,
     SUB_BATCH_HEADER,
@@ -43,7 +44,7 @@ def iter_entry_runs(chunk: Chunk, data: bytes, *, max_bytes: int, max_records: i
     """
     end = len(data)
     first_offset: int = chunk.header.chunk_id
-    at = 0
+    at = entries = 0
     while at < end:
         stop, records = _simple_run(data, at, max_bytes, max_records)
         is_sub_batch = not records
@@ -52,12 +53,13 @@ def iter_entry_runs(chunk: Chunk, data: bytes, *, max_bytes: int, max_records: i
                 break
             kind, records, _, length = SUB_BATCH_HEADER.unpack_from(data, at)
             stop = at + SUB_BATCH_HEADER_BYTES + length
-            if not kind & SUB_BATCH_KIND or stop > end:
+            if not kind & SUB_BATCH_KIND or kind & RESERVED_BITS or stop > end:
                 break
         yield EntryRun(first_offset, first_offset + records, at, stop, is_sub_batch)
         first_offset += records
+        entries += 1 if is_sub_batch else records
         at = stop
-    if at != end or first_offset != chunk.header.next_offset:
+    if (at, entries, first_offset) != (end, chunk.header.entries, chunk.header.next_offset):
         deque(iter_entries(chunk, source=source), maxlen=0)  # raises what is wrong
 
 

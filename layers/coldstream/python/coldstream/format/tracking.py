@@ -138,7 +138,9 @@ class TrackingCheck:
         self._unknown: int | None = None
 
     def feed(self, piece: memoryview) -> None:
-        """Take the next piece."""
+        """Take the next piece. Nothing counts after the first record of an unknown type."""
+        if self._unknown is not None:
+            return
         at, end = self._rest, len(piece)
         while at < end:
             if self._has_type:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, Self
 
+from coldstream.errors import CorruptionError
 from coldstream.garbage.kinds import ObjectState
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.tally import Tally
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestTable
 from coldstream.units import TimestampMs
 
@@ -56,14 +58,17 @@ class GarbageCursor:
     name: str
 
     def load(self, options: GarbageOptions) -> tuple[str | None, Tally]:
-        """Return the key that the last run reached, None to begin anew, and what it counted. Cost: one GetItem."""
-        data = self.table.cursor(self.name)
-        if data is None:
+        """Return the key that the last run reached, None to begin anew, and what it counted. Cost: one GetItem.
+
+        Raises CorruptionError.
+        """
+        content = self._content(self.name)
+        if content.get("version") != VERSION or content.get("options") != _kept(options):
             return None, Tally()
-        content = json.loads(data)
-        if content.get("version") != VERSION or content["options"] != _kept(options):
-            return None, Tally()
-        return content["reached"], Tally.of_json(content["tally"])
+        try:
+            return content["reached"], Tally.of_json(content["tally"])
+        except (ValueError, TypeError, KeyError) as err:
+            raise CorruptionError(f"cursor {self.name}", 0, f"malformed: {err}") from err
 
     def save(self, options: GarbageOptions, reached: str, tally: Tally) -> None:
         """Keep how far the run has come. Cost: one PutItem."""
@@ -78,17 +83,33 @@ class GarbageCursor:
         self.table.delete_cursor(self.name)
 
     def last_pass(self) -> LastPass | None:
-        """Return what the last whole pass found, None if there was none. Cost: one GetItem."""
-        data = self.table.cursor(self._last_name)
-        content = {} if data is None else json.loads(data)
+        """Return what the last whole pass found, None if there was none. Cost: one GetItem. Raises CorruptionError."""
+        content = self._content(self._last_name)
         if content.pop("version", None) != VERSION:
             return None
-        return LastPass(**content)
+        try:
+            return LastPass(**content)
+        except TypeError as err:
+            raise CorruptionError(f"cursor {self._last_name}", 0, f"malformed: {err}") from err
 
     def reached(self) -> str | None:
-        """Return the key that a pass under way has reached, None if none is. Cost: one GetItem."""
-        data = self.table.cursor(self.name)
-        return None if data is None else json.loads(data).get("reached")
+        """Return the key that a pass under way has reached, None if none is. Cost: one GetItem.
+
+        Raises CorruptionError.
+        """
+        reached = self._content(self.name).get("reached")
+        return None if reached is None else str(reached)
+
+    def _content(self, name: str) -> dict[str, Any]:
+        """Return what a cursor holds, nothing if there is none."""
+        data = self.table.cursor(name)
+        try:
+            content = {} if data is None else read_json(data)
+        except ValueError as err:
+            raise CorruptionError(f"cursor {name}", 0, f"malformed: {err}") from err
+        if not isinstance(content, dict):
+            raise CorruptionError(f"cursor {name}", 0, "no JSON object")
+        return content
 
     @property
     def _last_name(self) -> str:

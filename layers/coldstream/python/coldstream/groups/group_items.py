@@ -22,6 +22,7 @@ from coldstream.errors import BadVersionError, CorruptionError, LostRaceError
 from coldstream.groups.group_state import GroupState
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import check_name
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.shard_maps import map_key
 
@@ -108,7 +109,7 @@ def look_at_group(table: ManifestReads, partition: str, *, members: int) -> Grou
 def content_of(item: StateItem) -> dict[str, object]:
     """Return the JSON of an item. Raises CorruptionError; BadVersionError if a later release wrote it."""
     try:
-        content: dict[str, object] = json.loads(item.data)
+        content: dict[str, object] = read_json(item.data)
         version = content["version"]
     except (ValueError, TypeError, KeyError) as err:
         raise CorruptionError(source_of(item), 0, f"malformed: {err}") from err

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError
 from coldstream.manifest.shard_map import MAX_PARTITIONS
 from coldstream.manifest.stream import check_name
+from coldstream.plain_json import read_json
 
 VERSION = 1
 
@@ -146,7 +147,7 @@ class GroupState:
     def from_bytes(cls, data: bytes, *, source: str) -> GroupState:
         """Decode a state. Raises CorruptionError; BadVersionError if a later release wrote it."""
         try:
-            content = json.loads(data)
+            content = read_json(data)
             if content["version"] != VERSION:
                 raise BadVersionError(source, 0, "version of a group", expected=VERSION, found=content["version"])
             seats = tuple(GroupSeat(session, member) for session, member in content["seats"])

@@ -31,6 +31,7 @@ from coldstream.errors import BadVersionError, CorruptionError, InvalidInputErro
 from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, parse_spec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
+from coldstream.plain_json import read_json
 from coldstream.units import TimestampMs
 
 JOBS = "#jobs"
@@ -188,7 +189,7 @@ class Job:
         """Decode it. Raises CorruptionError; BadVersionError if a later release wrote it."""
         source = f"state item {item.partition} {item.key}"
         try:
-            found = json.loads(item.data)
+            found = read_json(item.data)
             if found["version"] != VERSION:
                 raise BadVersionError(source, 0, "version", expected=VERSION, found=found["version"])
             skipped = found["skipped"]

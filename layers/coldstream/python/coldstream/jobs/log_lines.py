@@ -11,10 +11,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Self
 
 from coldstream.errors import CorruptionError, LostRaceError
 from coldstream.jobs.short_text import short_text
 from coldstream.manifest.state_item import StateItem
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.units import TimestampMs
 
@@ -31,6 +33,15 @@ class LogLine:
     number: int
     at: TimestampMs
     text: str
+
+    @classmethod
+    def from_item(cls, item: StateItem) -> Self:
+        """Decode it. Raises CorruptionError."""
+        try:
+            content = read_json(item.data)
+            return cls(int(content["number"]), TimestampMs(int(content["at"])), str(content["text"]))
+        except (ValueError, TypeError, KeyError) as err:
+            raise CorruptionError(f"state item {item.partition} {item.key}", 0, f"malformed: {err}") from err
 
 
 def partition_of(job: str) -> str:
@@ -53,16 +64,8 @@ def items_of(job: str, first: int, lines: Sequence[tuple[TimestampMs, str]]) -> 
 
 def read_lines(table: ManifestReads, job: str, *, after: int = -1) -> list[LogLine]:
     """Return the lines that are kept, past a number, in order. Cost: one Query a page. Raises CorruptionError."""
-    found = []
-    for item in table.state_items(partition_of(job)):
-        try:
-            content = json.loads(item.data)
-            line = LogLine(int(content["number"]), TimestampMs(int(content["at"])), str(content["text"]))
-        except (ValueError, TypeError, KeyError) as err:
-            raise CorruptionError(f"state item {item.partition} {item.key}", 0, f"malformed: {err}") from err
-        if line.number > after:
-            found.append(line)
-    return sorted(found, key=lambda line: line.number)
+    lines = map(LogLine.from_item, table.state_items(partition_of(job)))
+    return sorted((line for line in lines if line.number > after), key=lambda line: line.number)
 
 
 def delete_lines(table: ManifestTable, job: str) -> int:

@@ -34,6 +34,7 @@ from coldstream.jobs.sealing import sealed
 from coldstream.jobs.short_text import short_text
 from coldstream.jobs.specs import JobKind, JobSpec, spec_to_dict
 from coldstream.manifest.state_item import StateItem
+from coldstream.plain_json import read_json
 from coldstream.retry import retrying
 from coldstream.store.ports import ManifestTable
 from coldstream.units import TimestampMs, now_ms
@@ -303,7 +304,7 @@ class JobStore:
 def _content_of_key(item: StateItem) -> tuple[str, str]:
     """Return the id of the job that was created with a key, and the digest of what it was to be."""
     try:
-        content = json.loads(item.data)
+        content = read_json(item.data)
         return str(content["job"]), str(content["spec"])
     except (ValueError, TypeError, KeyError) as err:
         raise CorruptionError(f"state item {JOB_KEYS} {item.key}", 0, f"malformed: {err}") from err

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from coldstream.errors import ColdstreamError, CorruptionError, ObjectNotFoundError
+from coldstream.errors import BadVersionError, ColdstreamError, CorruptionError, ObjectNotFoundError
 from coldstream.lifecycle.deletes import MAX_TOLD
 from coldstream.lifecycle.holds import read_held_stream
 from coldstream.lifecycle.stores import LifecycleStores
@@ -23,6 +23,7 @@ from coldstream.lifecycle.sweep import iter_due
 from coldstream.manifest.entry import Hold, JournalEvent, JournalKind
 from coldstream.manifest.holding import held
 from coldstream.manifest.stream import Incarnation
+from coldstream.plain_json import read_json
 from coldstream.store.log import iter_log
 from coldstream.store.ports import DeleteFailure, ManifestReads
 from coldstream.units import MAX_OFFSET, MAX_TIMESTAMP_MS, Offset, TimestampMs
@@ -142,10 +143,13 @@ def _reached(stores: LifecycleStores, incarnation: Incarnation) -> int | None:
     data = stores.table.cursor(name)
     if data is None:
         return None
-    found = json.loads(data)
-    if found.get("version") != 1:
-        raise CorruptionError(f"cursor {name}", 0, "version", expected=1, found=found.get("version"))
-    return int(found["revision"])
+    try:
+        found = read_json(data)
+        if found["version"] != 1:
+            raise BadVersionError(f"cursor {name}", 0, "version", expected=1, found=found["version"])
+        return int(found["revision"])
+    except (ValueError, TypeError, KeyError) as err:
+        raise CorruptionError(f"cursor {name}", 0, f"malformed: {err}") from err
 
 
 def _cursor(incarnation: Incarnation) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from coldstream.errors import CorruptionError, InvalidInputError
 from coldstream.manifest.appender import Appender, Opening, WalKind, WalPlace
+from coldstream.plain_json import read_json
 from coldstream.units import Epoch, Offset
 
 
@@ -19,7 +20,7 @@ def appender_text(appender: Appender) -> str:
 def appender_of(text: str, *, source: str) -> Appender:
     """Read it. Raises CorruptionError, which names `source`."""
     try:
-        return appender_of_json(json.loads(text))
+        return appender_of_json(read_json(text))
     except (InvalidInputError, ValueError, TypeError, KeyError, AttributeError) as err:
         raise CorruptionError(source, 0, f"malformed state of an appender: {err}") from err
 

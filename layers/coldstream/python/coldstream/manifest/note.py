@@ -26,6 +26,7 @@ from typing import Any, Self
 from coldstream.errors import BadVersionError, CorruptionError
 from coldstream.manifest.entry import FragmentEntry, LastUserChunk
 from coldstream.manifest.varints import iter_varints, put_varint
+from coldstream.plain_json import read_json
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
 NOTE = "coldstream"
@@ -85,7 +86,7 @@ class EntryNote:
     def from_text(cls, text: str, *, source: str) -> Self:
         """Decode. Raises CorruptionError, naming `source`, unless the text is a note."""
         try:
-            facts: dict[str, Any] = json.loads(text)
+            facts: dict[str, Any] = read_json(text)
             if facts["v"] != VERSION:
                 raise BadVersionError(source, 0, "version of a note", expected=VERSION, found=facts["v"])
             last = facts.get("last_user")

@@ -63,6 +63,7 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
+from coldstream.plain_json import read_json
 
 VERSION = 1
 
@@ -137,7 +138,7 @@ def change_of(stream: StreamId, event: JournalEvent, data: bytes) -> Change:
         if not unpacker.eof:
             raise BadLengthError(source, 0, "a change that does not end with its bytes")
         decoder = _Decoder(source, unpacker.unused_data)
-        content = json.loads(text)
+        content = read_json(text)
         head = decoder.value(Head, content["head"], stream=stream)
         change = Change(head, event, tuple(decoder.write(*one) for one in content["writes"]))
     except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as err:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError, ShardChangeError
 from coldstream.manifest.shard_map import Lineage, MapVersion, Partition, ShardHash, ShardKind, ShardMap
 from coldstream.manifest.state_item import MAX_STATE_BYTES
+from coldstream.plain_json import read_json
 from coldstream.units import TimestampMs
 
 VERSION = 1
@@ -88,7 +89,7 @@ def _decoded(data: bytes, source: str) -> tuple[ShardMap, ShardEvent | None]:
         text = unpacker.decompress(data[1:], MAX_JSON_BYTES)
         if not unpacker.eof or unpacker.unused_data:
             raise CorruptionError(source, 0, "a shard map that does not end with its bytes")
-        content = json.loads(text)
+        content = read_json(text)
         found = dict(content["map"])
         shard_map = _value(
             ShardMap,
@@ -102,7 +103,7 @@ def _decoded(data: bytes, source: str) -> tuple[ShardMap, ShardEvent | None]:
         )
         event = content.get("event")
         return shard_map, None if event is None else _value(ShardEvent, event | {"kind": ShardEventKind(event["kind"])})
-    except (zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidInputError) as err:
+    except (zlib.error, ValueError, TypeError, KeyError, AttributeError, InvalidInputError) as err:
         raise CorruptionError(source, 0, f"malformed shard map: {err}") from err
 
 

@@ -7,7 +7,6 @@ of the same bytes goes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +17,7 @@ from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ConflictError, ObjectExistsError, ObjectNotFoundError
 from coldstream.ingest.announcer import Announcement, Announcer, SliceOutcome
 from coldstream.operate.quarantined_segments import QuarantinedSegment
+from coldstream.plain_json import read_json
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.ports import ObjectInfo, ObjectStore, UploadedPart
 from coldstream.units import MIB, ByteRange
@@ -149,7 +149,7 @@ def _crc32_of(objects: ObjectStore, key: str, source: ObjectInfo) -> int:
 def _cut_every_ms(objects: ObjectStore, key: str) -> int | None:
     """Return how the segment is to be cut, as the note beside it has it; earlier releases wrote none."""
     try:
-        note = json.loads(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
+        note = read_json(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
     except (ObjectNotFoundError, ValueError):
         return None
     found = note.get("cut_every_ms") if isinstance(note, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from coldstream.errors import ContradictionError, CorruptionError, NotFoundError
 from coldstream.format.scanner import SegmentScanner
 from coldstream.manifest.entry import Head, Quarantine
 from coldstream.manifest.stream import StreamId
+from coldstream.plain_json import read_json
 from coldstream.store.control import MAX_NOTE_BYTES
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
@@ -128,7 +128,7 @@ def copies_of(objects: ObjectStore, keys: Keys, segment: QuarantinedSegment) -> 
 
 def _reason(objects: ObjectStore, key: str) -> str | None:
     try:
-        note = json.loads(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
+        note = read_json(objects.get_range(f"{key}.json", ByteRange(0, MAX_NOTE_BYTES)).data)
     except (ObjectNotFoundError, ValueError):
         return None
     reason = note.get("reason") if isinstance(note, dict) else None

@@ -30,6 +30,7 @@ from coldstream.errors import (
 )
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId, new_stream
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.sortkeys import names_key
 from coldstream.units import Epoch, Offset, TimestampMs
@@ -89,7 +90,7 @@ class QueueArchiveState:
     def from_bytes(cls, data: bytes, *, source: str) -> QueueArchiveState:
         """Read the bytes of a state item. Raises CorruptionError."""
         try:
-            read = json.loads(data)
+            read = read_json(data)
             if read["version"] != VERSION:
                 raise ValueError(f"version {read['version']} is of another release")
             stream = StreamId(read["vhost"], read["queue"], Incarnation(read["incarnation"]))

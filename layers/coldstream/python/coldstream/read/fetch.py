@@ -105,7 +105,8 @@ def range_body(response: urllib3.BaseHTTPResponse, key: str, byte_range: ByteRan
         raise NotRestoredError(key)
     if response.status in _REFUSED:
         raise UrlRefusedError(key, response.status, what)
-    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN:
+    is_sent_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in _TRY_AGAIN or is_sent_elsewhere:
         raise UnavailableError(what)
     size = len(byte_range)
     announced = response.length_remaining  # None if the response has no length, or one that makes no sense

@@ -6,7 +6,6 @@ object. An object that is written over, such as that of an erasure, has only its
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from coldstream.errors import CorruptionError, InvalidNameError, NotFoundError
 from coldstream.manifest.appender import Appender
 from coldstream.manifest.entry import Head, Quarantine
 from coldstream.manifest.stream import Incarnation, StreamId, stream_from_directory
+from coldstream.plain_json import read_json
 from coldstream.rebuild.facts import StreamFacts
 from coldstream.store.control import MAX_NOTE_BYTES, ControlObjects, FloorNote
 from coldstream.store.direct_notes import appender_of_notes
@@ -138,7 +138,7 @@ class FactsReader:
 
 def _quarantine_note(listed: ListedObject, data: bytes, tag: str) -> _QuarantineNote:
     try:
-        note = json.loads(data)
+        note = read_json(data)
         return _QuarantineNote(
             Quarantine(
                 Offset(int(note["first_offset"])),
@@ -152,7 +152,7 @@ def _quarantine_note(listed: ListedObject, data: bytes, tag: str) -> _Quarantine
             note.get("vhost"),
             note.get("stream"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as err:
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise CorruptionError(listed.key, 0, f"{data[:80]!r} is not the note of a quarantine") from err
 
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from coldstream.errors import CorruptionError
 from coldstream.manifest.stream import Incarnation
+from coldstream.plain_json import read_json
 from coldstream.rebuild.facts import Doubt
 from coldstream.units import TimestampMs
 
@@ -52,7 +53,7 @@ class Progress:
     def from_bytes(cls, data: bytes, *, source: str) -> Self:
         """Decode. Raises CorruptionError."""
         try:
-            fields = json.loads(data)
+            fields = read_json(data)
             if fields["version"] == VERSION:
                 unreadable = tuple(Doubt(key, reason) for key, reason in fields.get("unreadable", ()))
                 began, unread = TimestampMs(fields["began"]), fields.get("unread", 0)

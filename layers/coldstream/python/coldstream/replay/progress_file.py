@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coldstream.errors import InvalidSettingError
+from coldstream.plain_json import read_json
 from coldstream.replay.request import ReplayRequest
 from coldstream.units import Offset
 
@@ -25,7 +26,7 @@ class ProgressFile:
     def read(self) -> Offset:
         """Return the offset before which all is done. Raises InvalidSettingError for the file of another replay."""
         try:
-            found = json.loads(self.path.read_bytes())
+            found = read_json(self.path.read_bytes())
             done_to = Offset(int(found.pop("done_to")))
         except FileNotFoundError:
             return self.request.start

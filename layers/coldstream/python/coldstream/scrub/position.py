@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from coldstream.errors import BadVersionError, CorruptionError
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.plain_json import read_json
 from coldstream.scrub.account import Account, Sums
 from coldstream.scrub.damage import Damage, Finding
 from coldstream.units import Offset, TimestampMs
@@ -137,7 +138,7 @@ class PassPosition:
     def from_bytes(cls, data: bytes, *, source: str) -> Self:
         """Decode. Raises BadVersionError for another release's, CorruptionError for anything else."""
         try:
-            value = json.loads(data)
+            value = read_json(data)
             if value["version"] != VERSION:
                 raise BadVersionError(
                     source, 0, "version of a scrub's position", expected=VERSION, found=value["version"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from coldstream.manifest.entry import Quarantine
+from coldstream.plain_json import read_json
 from coldstream.scrub.damage import Damage
 from coldstream.scrub.examiner import Examiner
 from coldstream.scrub.snapshot import Snapshot
@@ -50,10 +50,10 @@ def _check_note(examiner: Examiner, row: Quarantine) -> None:
 
 def _tells(row: Quarantine, data: bytes) -> bool:
     try:
-        note = json.loads(data)
+        note = read_json(data)
         # Notes of earlier releases have no ETag.
         found = int(note["first_offset"]), int(note["next_offset"]), note.get("etag", row.etag)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return False
     return found == (row.first_offset, row.next_offset, row.etag)
 

@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Self
 
+from coldstream.errors import CorruptionError
 from coldstream.manifest.shard_map import ShardMap
 from coldstream.manifest.state_item import StateItem
+from coldstream.plain_json import read_json
 from coldstream.shards.old_producers import OldClient, OldProducers
 from coldstream.store.ports import ManifestTable
 from coldstream.store.shard_maps import map_key
 from coldstream.units import Offset, TimestampMs
 
 LOOKS = "#shard-looks"
+MAX_JSON_BYTES = 16_000_000
+"""Bytes that are inflated at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +66,26 @@ class ShardLooks:
 
     @classmethod
     def from_item(cls, item: StateItem) -> Self:
-        """Read what `to_bytes` wrote."""
-        content = json.loads(zlib.decompress(item.data))
-        known = content["producers"]
-        if known is not None:
-            clients = tuple(OldClient(*one) for one in known.pop("clients"))
-            known = OldProducers(clients, tuple(known.pop("connections")), **known)
-        return cls(
-            content["version"],
-            known,
-            {int(number): Offset(end) for number, end in content["ends"].items()},
-            content["ends_at"],
-            content["seen_at"],
-            content["changed_at"],
-            {int(number): Offset(end) for number, end in content["replayed"].items()},
-            item.revision,
-        )
+        """Read what `to_bytes` wrote. Raises CorruptionError."""
+        unpacker = zlib.decompressobj()
+        try:
+            content = read_json(unpacker.decompress(item.data, MAX_JSON_BYTES))
+            known = content["producers"]
+            if known is not None:
+                clients = tuple(OldClient(*one) for one in known.pop("clients"))
+                known = OldProducers(clients, tuple(known.pop("connections")), **known)
+            return cls(
+                content["version"],
+                known,
+                {int(number): Offset(end) for number, end in content["ends"].items()},
+                content["ends_at"],
+                content["seen_at"],
+                content["changed_at"],
+                {int(number): Offset(end) for number, end in content["replayed"].items()},
+                item.revision,
+            )
+        except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as err:
+            raise CorruptionError(f"state item {item.partition} {item.key}", 0, f"malformed: {err}") from err
 
 
 def find_looks(table: ManifestTable, found: ShardMap) -> ShardLooks:

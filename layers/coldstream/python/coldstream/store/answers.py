@@ -102,7 +102,7 @@ def _problem(operation: OperationModel, status: int, headers: Any, body: Any) ->
 def _is_object(body: bytes) -> bool:
     try:
         return isinstance(json.loads(body), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -115,7 +115,9 @@ def _from_answer(err: ClientError, message: str, lost: type[OutcomeUnknownError 
     status = metadata.get("HTTPStatusCode", 0)
     if code in _SETTINGS:
         return InvalidSettingError(_SETTINGS[code], message)
-    if is_try_later(code) or status == HTTPStatus.TOO_MANY_REQUESTS:
+    # S3 sends requests for a new bucket elsewhere for a while, and so may a proxy. The SDK does not follow.
+    is_sent_elsewhere = HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
+    if is_try_later(code) or status == HTTPStatus.TOO_MANY_REQUESTS or is_sent_elsewhere:
         return lost(message) if metadata.get(EARLIER_MAY_HAVE_PASSED) else UnavailableError(message)
     if code in _DENIED or status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return AccessDeniedError(message)

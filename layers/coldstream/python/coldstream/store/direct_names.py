@@ -30,6 +30,7 @@ from coldstream.manifest.appending import appender_in
 from coldstream.manifest.entry import Head
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.sortkeys import names_key
 from coldstream.units import MAX_OFFSET, Offset
@@ -78,7 +79,7 @@ class DirectName:
         """Read a state item. Raises CorruptionError."""
         source = f"state item {item.partition} {item.key}"
         try:
-            read = json.loads(item.data)
+            read = read_json(item.data)
             if read["version"] != VERSION:
                 raise ValueError(f"version {read['version']} is of another release")
             stream = StreamId(read["vhost"], read["name"], Incarnation(read["incarnation"]))

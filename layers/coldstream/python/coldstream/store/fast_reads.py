@@ -235,7 +235,7 @@ def _read_answer(status: int, headers: HTTPMessage, content: bytes) -> dict[str,
         raise HTTPException("a body of another CRC-32 than announced")
     try:
         found = json.loads(content, object_hook=_with_bytes)
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         found = None
     if isinstance(found, dict):
         return found

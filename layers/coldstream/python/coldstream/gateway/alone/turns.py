@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from coldstream.errors import BadVersionError, CorruptionError
+from coldstream.plain_json import read_json
 
 VERSION = 1
 MAX_CONSUMERS = 2000
@@ -106,7 +107,7 @@ class Turns:
     def from_bytes(cls, data: bytes, *, source: str) -> Turns:
         """Decode. Raises CorruptionError; BadVersionError if a later release wrote it."""
         try:
-            content = json.loads(data)
+            content = read_json(data)
             if content["version"] != VERSION:
                 raise BadVersionError(source, 0, "version", expected=VERSION, found=content["version"])
             takers = tuple(TurnTaker(str(session), int(number)) for session, number in content["waiting"])

@@ -20,6 +20,7 @@ from hashlib import sha256
 from coldstream.errors import BadVersionError, CorruptionError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId, declared_at
+from coldstream.plain_json import read_json
 from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.streams import incarnations
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
@@ -59,7 +60,7 @@ class StoredOffset:
         """Decode it. Raises CorruptionError; BadVersionError if a later release wrote it."""
         source = f"state item {item.partition} {item.key}"
         try:
-            content = json.loads(item.data)
+            content = read_json(item.data)
             version, reference = content["version"], content["reference"]
             offset, at = content["offset"], content["at"]
         except (ValueError, TypeError, KeyError) as err:

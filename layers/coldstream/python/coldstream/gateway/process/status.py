@@ -13,6 +13,7 @@ from coldstream.errors import UnavailableError
 from coldstream.gateway.cold import ColdRow
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.process.channel import ChildReport
+from coldstream.plain_json import read_json
 from coldstream.units import TimestampMs
 
 QUIET_S = 10.0
@@ -121,7 +122,7 @@ class GatewayStatus:
     def from_json(cls, body: bytes, *, source: str) -> Self:
         """Read what `to_json` wrote; its totals are added up anew. Raises UnavailableError if it is something else."""
         try:
-            return cls._of(json.loads(body))
+            return cls._of(read_json(body))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as err:
             raise UnavailableError(f"{source} doesn't answer as a gateway of this release does: {err!r}") from err
 

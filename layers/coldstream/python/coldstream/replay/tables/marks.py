@@ -16,6 +16,7 @@ from typing import Any
 
 from coldstream.errors import CorruptionError
 from coldstream.manifest.stream import StreamId
+from coldstream.plain_json import read_json
 from coldstream.replay.tables.directory import TableDirectory
 from coldstream.replay.tables.layout import marks_directory
 from coldstream.units import Offset
@@ -85,7 +86,7 @@ class Marks:
     def _begun(self, start: Offset) -> OffsetSpan:
         name = self._name(start)
         try:
-            return OffsetSpan(start, Offset(int(json.loads(self._place.read(name))["end"])))
+            return OffsetSpan(start, Offset(int(read_json(self._place.read(name))["end"])))
         except (ValueError, TypeError, KeyError) as err:
             raise CorruptionError(name, 0, "the mark does not hold the end of its span") from err
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from coldstream.errors import GapError, InvalidQueryError
 from coldstream.manifest.entry import Gap
+from coldstream.plain_json import read_json
 from coldstream.read.scan import ScanSlice, plan_scan
 from coldstream.replay.tables.layout import MARKS
 from coldstream.replay.tables.marks import Marks, OffsetSpan
@@ -37,7 +38,7 @@ def claim_table(table: Table) -> None:
     settings: dict[str, Any] = {"format": table.form, "partition_by": str(table.partitioning)}
     if table.directory.create(_SETTINGS, json.dumps(settings).encode()):
         return
-    found = json.loads(table.directory.read(_SETTINGS))
+    found = read_json(table.directory.read(_SETTINGS))
     if found != settings:
         raise InvalidQueryError(
             "table", f"the one there is {found['format']}, partitioned by {found['partition_by']}, and stays so"

@@ -1,0 +1,147 @@
+"""A small archive on the memory network, made anew for each run, and what is known of it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.core.base_backend import BackendDict
+
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import find_rolled, stage
+from coldstream.local.deployment import table_parameters
+from coldstream.local.template import load_template
+from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.store.keys import Keys
+from coldstream.store.objects import S3Objects
+from coldstream.store.table import DynamoTable
+from coldstream.units import Offset
+from tests.faults.memory_network import RESOLVER_HOST, URL, MemoryNetwork, connected
+from tests.support.segments import write_stream
+
+ROOT = Path(__file__).parents[2]
+ORDERS = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
+TABLE, REBUILT, BUCKET, PREFIX = "table-of-7f3a", "rebuilt-7f3a", "bucket-of-7f3a", "here/"
+"""Names that stand nowhere else: an error that has one names its place."""
+KEYS = Keys(PREFIX)
+FRAGMENT_BYTES = 65_536
+_REGION = "eu-central-1"
+
+
+@cache
+def segments_directory() -> Path:
+    """Return a directory with a stream of a few segments, which lives as long as this process."""
+    directory = Path(tempfile.mkdtemp(prefix="coldstream-faults-"))
+    write_stream(directory / ORDERS.name, chunks=100, max_segment_bytes=30_000)
+    return directory / ORDERS.name
+
+
+@cache
+def _table_parameters() -> dict[str, object]:
+    return table_parameters(load_template(ROOT / "template.yaml").body["Resources"]["Table"])
+
+
+@dataclass
+class FaultyWorld:
+    """The archive of one run. `staged` are events whose segments are staged and not uploaded."""
+
+    network: MemoryNetwork
+    table: DynamoTable
+    objects: S3Objects
+    staged: list[SegmentRolled] = field(default_factory=list)
+
+    def upload(self, count: int) -> None:
+        """Stage all segments, and upload the first ones."""
+        rolled = find_rolled(segments_directory())
+        self.staged = [stage(segment, ORDERS, self.objects, KEYS) for segment in rolled]
+        uploader = Uploader(self.table, self.objects, KEYS, FRAGMENT_BYTES)
+        for segment in self.staged[:count]:
+            uploader.upload(segment)
+        del self.staged[:count]
+
+    def digest(self, table: str) -> str:
+        """Return a hash of every chunk that a table names, in order, with its offset. Raises what reading raises."""
+        found = hashlib.sha256()
+        manifest = self.table if table == TABLE else DynamoTable(table)
+        for step in plan_scan(manifest, ORDERS, Offset(0)):
+            if isinstance(step, ScanSlice):
+                for chunk in read_slice(self.objects, step):
+                    found.update(b"%d " % chunk.header.chunk_id)
+                    found.update(chunk.data)
+            else:
+                found.update(repr(step).encode())
+        return found.hexdigest()
+
+
+def body_of(event: SegmentRolled) -> str:
+    """Return an event as SQS brings it."""
+    import json  # noqa: PLC0415
+
+    return json.dumps({"source": SOURCE, "detail-type": DETAIL_TYPE, "detail": json.loads(detail_of(event))})
+
+
+class Worlds:
+    """Makes worlds, all on one network."""
+
+    def __init__(self) -> None:
+        self.network = MemoryNetwork()
+
+    @contextmanager
+    def world(self) -> Iterator[FaultyWorld]:
+        """Give an empty archive, and the environment that names it."""
+        BackendDict.reset()
+        self.network.begin(lambda request, number: None)
+        self.network.forget()
+        with environment(), connected(self.network):
+            made = FaultyWorld(self.network, DynamoTable(TABLE), S3Objects(BUCKET))
+            session = boto3.session.Session()
+            for name in (TABLE, REBUILT):
+                session.client("dynamodb").create_table(TableName=name, **_table_parameters())
+            where = {"LocationConstraint": _REGION}
+            session.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+            yield made
+
+    def close(self) -> None:
+        """Forget what is in this process."""
+        BackendDict.reset()
+        shutil.rmtree(segments_directory().parent, ignore_errors=True)
+        segments_directory.cache_clear()
+
+
+@contextmanager
+def environment() -> Iterator[None]:
+    """Name an archive by the environment, as a deployment does."""
+    variables = {
+        "AWS_ENDPOINT_URL": URL,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": _REGION,
+        "AWS_REGION": _REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "COLDSTREAM_TABLE": TABLE,
+        "COLDSTREAM_BUCKET": BUCKET,
+        "COLDSTREAM_PREFIX": PREFIX,
+        "COLDSTREAM_RESOLVER_URL": f"http://{RESOLVER_HOST}",
+        "COLDSTREAM_FRAGMENT_BYTES": str(FRAGMENT_BYTES),
+        "COLDSTREAM_URL_EXPIRY_S": "900",
+        "POWERTOOLS_SERVICE_NAME": "test",
+        "POWERTOOLS_METRICS_NAMESPACE": "coldstream",
+        "POWERTOOLS_METRICS_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_DYNAMODB"):
+            patch.delenv(name, raising=False)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield

@@ -1,0 +1,170 @@
+"""A run: something is done on a small archive while its stores misbehave; then again, without faults; then all is read.
+
+A run is right if no wrong byte was shown, no offset was lost, and an error names the place: what was asked, or of what.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from tests.faults.fault_kinds import FaultKind
+from tests.faults.fault_scenarios import SCENARIOS, FaultScenario, Outcome, command
+from tests.faults.faulty_world import BUCKET, ORDERS, REBUILT, TABLE, FaultyWorld, Worlds
+from tests.faults.http_messages import HttpRequest
+from tests.faults.memory_network import RESOLVER_HOST
+
+TRIES = 3
+_PLACES = (
+    TABLE,
+    REBUILT,
+    BUCKET,
+    ORDERS.name,
+    ORDERS.incarnation,
+    RESOLVER_HOST,
+    "manifest",
+    "list of",
+    "clock",
+    "#job",
+    "cursor ",
+    "grant ",
+    "policy ",
+    "urn:coldstream:request:",
+)
+"""An error has one of these, or the number of a request, of which the resolver's log says more."""
+
+_SCRUB = command("scrub", "orders", "--deep", "--restart")
+
+
+class FaultyRunError(AssertionError):
+    """A run ended as none may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """From the request of a number on, what becomes of it: of that alone, or of all that ask the same."""
+
+    kind: FaultKind
+    number: int
+    lasts: bool
+
+    def fate(self) -> FateOfOne:
+        """Return what decides about each request of one run."""
+        return FateOfOne(self)
+
+
+@dataclass(slots=True)
+class FateOfOne:
+    """Decides; it remembers which operation was struck."""
+
+    faults: Faults
+    operation: str | None = None
+
+    def __call__(self, request: HttpRequest, number: int) -> FaultKind | None:
+        if number == self.faults.number:
+            self.operation = request.operation
+            return self.faults.kind
+        is_struck = self.faults.lasts and number > self.faults.number and request.operation == self.operation
+        return self.faults.kind if is_struck else None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a scenario gives without faults: requests, what it shows, and what is archived afterwards."""
+
+    requests: int
+    shown: bytes
+    archived: str
+
+
+@dataclass
+class FaultJudge:
+    """Plays runs, and judges them."""
+
+    worlds: Worlds
+    _expected: dict[str, Expected] = field(default_factory=dict)
+
+    def expected(self, scenario: FaultScenario) -> Expected:
+        """Do it without faults, once."""
+        if scenario.name not in self._expected:
+            with self.worlds.world() as world:
+                self._prepare(scenario, world)
+                outcome = scenario.act(world)
+                if outcome.problem is not None:
+                    raise FaultyRunError(f"{scenario.name} fails without faults: {outcome}")
+                requests = len(world.network.requests)
+                self._expected[scenario.name] = Expected(requests, outcome.shown, _archived(scenario, world))
+        return self._expected[scenario.name]
+
+    def play(self, scenario: FaultScenario, faults: Faults) -> bool:
+        """Play a run; return whether a request was struck. Raises FaultyRunError."""
+        expected = self.expected(scenario)
+        where = f"{scenario.name!r} with {faults}"
+        with self.worlds.world() as world:
+            self._prepare(scenario, world)
+            world.network.begin(faults.fate())
+            outcome = scenario.act(world)
+            struck = list(world.network.struck)
+            world.network.begin(lambda request, number: None)
+            _judge(scenario, outcome, expected, f"{where}, {[(kind.value, one.operation) for kind, one in struck[:3]]}")
+            if outcome.problem is not None:
+                self._again(scenario, world, where)
+            found = _archived(scenario, world)
+            if found != expected.archived:
+                raise FaultyRunError(f"{where}: another archive than without faults: {found} not {expected.archived}")
+            _scrub(scenario, world, where)
+        return bool(struck)
+
+    def play_seed(self, seed: int) -> bool:
+        """Play the run of a seed."""
+        return self.play(*self.of_seed(seed))
+
+    def of_seed(self, seed: int) -> tuple[FaultScenario, Faults]:
+        """Return the run of a seed: scenarios and kinds take turns, the rest is chance."""
+        rng = random.Random(seed)
+        names, kinds = list(SCENARIOS), list(FaultKind)
+        scenario = SCENARIOS[names[seed % len(names)]]
+        kind = kinds[seed // len(names) % len(kinds)]
+        return scenario, Faults(kind, rng.randrange(self.expected(scenario).requests), rng.random() < 0.5)
+
+    def _prepare(self, scenario: FaultScenario, world: FaultyWorld) -> None:
+        world.upload(scenario.uploaded)
+        for act in scenario.prepared:
+            outcome = act(world)
+            if outcome.problem is not None:
+                raise FaultyRunError(f"{scenario.name} could not be prepared: {outcome}")
+        world.network.begin(lambda request, number: None)
+
+    def _again(self, scenario: FaultScenario, world: FaultyWorld, where: str) -> None:
+        """Do it again, until it succeeds: what failed half-way is finished."""
+        for _ in range(TRIES):
+            outcome = scenario.act(world)
+            if outcome.problem is None or (not scenario.again and outcome.is_typed):
+                return
+        raise FaultyRunError(f"{where}: afterwards, without faults: {outcome.problem}")
+
+
+def _judge(scenario: FaultScenario, outcome: Outcome, expected: Expected, where: str) -> None:
+    if outcome.problem is None:
+        if scenario.is_exact and outcome.shown != expected.shown:
+            raise FaultyRunError(f"{where}: shows something else, and calls it success: {outcome.shown[:2000]!r}")
+        return
+    if not outcome.is_typed:
+        raise FaultyRunError(f"{where}: {outcome.problem}")
+    if not outcome.is_public and not any(place in outcome.problem for place in _PLACES):
+        raise FaultyRunError(f"{where}: an error that does not name the place: {outcome.problem}")
+    # What was shown before an error is a part of what there is.
+    if scenario.is_exact and not expected.shown.startswith(outcome.shown):
+        raise FaultyRunError(f"{where}: shows something else before its error: {outcome.shown[:2000]!r}")
+
+
+def _archived(scenario: FaultScenario, world: FaultyWorld) -> str:
+    head = world.table.head(ORDERS.incarnation)
+    deleted = head is not None and head.is_deleted
+    return "deleted" if deleted else world.digest(scenario.table)
+
+
+def _scrub(scenario: FaultScenario, world: FaultyWorld, where: str) -> None:
+    outcome = _SCRUB(world)
+    if outcome.problem is not None and "is deleted" not in outcome.problem:
+        raise FaultyRunError(f"{where}: a scrub afterwards: {outcome.problem} {outcome.shown.decode()}")
