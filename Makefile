@@ -116,15 +116,8 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
 	@for release in host 4.0 4.3; do $(BIN)/python -m tests.gateway.faults.moving_soak --release $$release --minutes $(or $(MOVES),5) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
-prove: setup history-checker .venv-fuzz/.ready  ## Explore all worlds for HOURS=2, hunt for what goes wrong without each guard, and further: SWITCHES=2 for each pair of actors, LIVES=5000 by chance, SCHEDULES=1000000 of shards, STREAM_HISTORIES=10000, SEED of the first
-	@COLDSTREAM_EXPLORE_HOURS=$(or $(HOURS),2) COLDSTREAM_EXPLORED_STATES=200000 $(BIN)/python -m pytest -q -s tests/explore --timeout 0
-	@$(BIN)/python -m tests.explore.hunting 20
-	@COLDSTREAM_SWITCHES=$(or $(SWITCHES),2) COLDSTREAM_INTERLEAVED_LIVES=$(or $(LIVES),5000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/lifecycle/test_interleavings.py --timeout 0
-	@schedules=$(or $(SCHEDULES),1000000); COLDSTREAM_FAST_SCHEDULES=$$schedules COLDSTREAM_SHARD_SCHEDULES=$$((schedules / 200)) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/shards/test_fast_simulation.py tests/shards/test_simulation.py --timeout 0
-	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
-	@COLDSTREAM_FAULT_RUNS=$(or $(FAULT_RUNS),100000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/faults --timeout 0
-	@$(BIN)/python -m tests.fuzz.prove --hours $(or $(HOURS),4) --runs $(or $(INPUTS),10000000) $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.mutation.run --hours $(or $(HOURS),4)
+prove: setup history-checker .venv-fuzz/.ready  ## Run all long checks for HOURS=8 in all, or PARTS="explorer parsers", from SEED on; their figures go to docs/proof.md
+	@$(BIN)/python -m tests.prove $(PARTS) --hours $(or $(HOURS),8) $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## Check with ruff and mypy, both strict
 	@$(BIN)/ruff format --check .

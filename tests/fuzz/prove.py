@@ -7,9 +7,11 @@ inputs that reach more code than those of before go to tests/fuzz/corpus, with -
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from base64 import b64encode
+from pathlib import Path
 
 from tests.fuzz.campaign import Fuzzed, fuzz
 from tests.fuzz.catalogue import TARGETS
@@ -27,20 +29,25 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=4)
     parser.add_argument("--runs", type=int, default=10**7)
     parser.add_argument("--seed", type=int, default=int(time.time()) % (1 << 31) or 1)
+    parser.add_argument("--figures", type=Path, help="a file for the figures, as JSON")
     parser.add_argument("--keep", action="store_true", help="keep inputs that reach more")
     options = parser.parse_args()
     targets = [TARGETS[name] for name in options.targets or TARGETS]
     seconds = max(1, int(options.hours * 3600 / len(targets)))
     _tell(f"{'parser':20}{'inputs':>12}{'a second':>10}{'places':>8}  seed {options.seed}")
-    failed = []
+    failed, runs = [], []
     for target in targets:
         (found,) = fuzz([target], [options.runs], seconds=seconds, seed=options.seed)
+        runs.append(found.runs)
         _tell(f"{target.name:20}{found.runs:12,}{found.runs_a_second:10,}{found.covered:8}")
         if found.failing is not None:
             failed.append(target.name)
             _note(found)
         elif options.keep:
             _keep(target, found)
+    if options.figures:
+        figures = {"parsers": len(runs), "inputs": sum(runs), "the fewest of one": min(runs), "failed": len(failed)}
+        options.figures.write_text(json.dumps(figures))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}; the inputs are in {REGRESSIONS}")
 

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.prove.__main__ import run
+from tests.prove.figures import BEGIN, END, PAGE, Outcome, table, written
+from tests.prove.parts import PARTS, ProofPart, Task
+
+
+class Scripted(ProofPart):
+    """A part that runs a program of one line."""
+
+    program = ""
+
+    def command(self, task: Task) -> list[str]:
+        return [sys.executable, "-c", self.program, str(task.figures)]
+
+
+class Writes(Scripted):
+    program = 'import sys; open(sys.argv[1], \'w\').write(\'{"states": 1234567, "longest": "a3b2"}\')'
+
+
+class Fails(Scripted):
+    program = "raise SystemExit(1)"
+
+
+def test_a_part_gives_its_figures(tmp_path: Path):
+    outcome = run(Writes("explorer", "", 1), Task(0.1, 1, tmp_path / "figures"))
+    assert not outcome.failed
+    assert outcome.figures == {"states": 1234567, "longest": "a3b2"}
+
+
+def test_a_part_that_fails_is_told_without_figures_of_a_run_before(tmp_path: Path):
+    (tmp_path / "figures").write_text('{"states": 1}')
+    outcome = run(Fails("explorer", "", 1), Task(0.1, 1, tmp_path / "figures"))
+    assert outcome.failed
+    assert outcome.figures == {}
+
+
+def test_the_figures_take_the_place_of_those_before():
+    outcomes = [Outcome("explorer", {"states": 1234567, "longest": "a3b2"}, False, 61), Outcome("faults", {}, True, 5)]
+    page = f"before\n{BEGIN}old\n{END}after\n"
+    text = written(page, table(outcomes, "on something:"))
+    assert "| explorer | states 1,234,567, longest: a3b2 | 0:01:01 | nothing found |" in text
+    assert "| faults |  | 0:00:05 | **failed** |" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+
+
+def test_a_page_without_a_place_is_refused():
+    with pytest.raises(ValueError, match="no place for figures"):
+        written("no markers\n", "text")
+
+
+def test_the_page_has_a_place_for_the_figures_and_names_each_part():
+    page = PAGE.read_text()
+    assert written(page, "text")
+    assert [part.name for part in PARTS if f"`{part.name}`" not in page] == []
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_each_part_can_be_asked_for_by_time(part: ProofPart):
+    task = Task(0.5, 3, Path("figures.json"))
+    command = part.command(task)
+    assert part.planned(task) or "--figures" in command
+    assert not part.environment(task) or part.environment(task)["COLDSTREAM_FIRST_SEED"] == "3"
