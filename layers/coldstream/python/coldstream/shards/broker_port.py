@@ -44,15 +44,17 @@ class BrokerBinding:
 
 @dataclass(frozen=True, slots=True)
 class BrokerQueue:
-    """A queue or stream as it is declared, and what it holds. `node` is that of its leader, None if it has none now."""
+    """A queue or stream as it is declared, and what it holds. `node` is that of its leader, None if it has none now.
+
+    The broker counts `messages`, unacknowledged ones among them, every few seconds. None: it has not counted yet.
+    """
 
     name: str
     type: Literal["classic", "quorum", "stream"]
     node: str | None = None
     arguments: Arguments = field(default_factory=dict)
     members: tuple[str, ...] = ()
-    messages: int = 0
-    unacknowledged: int = 0
+    messages: int | None = 0
     consumers: int = 0
 
 

@@ -185,8 +185,7 @@ def _queue(found: Any) -> BrokerQueue | None:
         found.get("leader") or found.get("node") or None,
         arguments,
         tuple(found.get("members") or ()),
-        found.get("messages") or 0,
-        found.get("messages_unacknowledged") or 0,
+        found.get("messages"),
         found.get("consumers") or 0,
     )
 

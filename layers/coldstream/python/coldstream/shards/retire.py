@@ -19,6 +19,7 @@ from coldstream.queues.state import find_state
 from coldstream.shards.archived import archived_end, archived_stream, unexplained_gap
 from coldstream.shards.broker_port import BrokerQueue
 from coldstream.shards.context import ShardContext
+from coldstream.shards.seal import NOT_COUNTED
 from coldstream.units import Offset
 
 _NAMED = 5
@@ -95,8 +96,10 @@ def _not_archived(
 
 def _not_drained(context: ShardContext, found: ShardMap, queue: BrokerQueue) -> str | None:
     """Return what a classic queue still has that the archive may lack."""
-    if left := queue.messages + queue.unacknowledged:
-        return f"{queue.name}: `coldstream shards archive`, {left} messages are left in it"
+    if queue.messages is None:
+        return f"{queue.name}: {NOT_COUNTED}"
+    if queue.messages:
+        return f"{queue.name}: `coldstream shards archive`, {queue.messages} messages are left in it"
     state = find_state(context.table, found.vhost, queue.name)
     if state is not None and state.intent is not None:
         return f"{queue.name}: `coldstream shards archive`, which has a batch of it under way"

@@ -5,9 +5,10 @@ nobody is old as soon as the bindings are switched. Then come two looks at the e
 was routed before may still be on its way: the later end is the seal. A parent that ended must not have moved between
 them; one that lives on is written by new producers, and a seal that is too high costs a reader nothing but a wait.
 
-A queue has no end: its messages get their offsets in the archive. So the first look takes what the archive has and what
-is still queued; the seal is what the archive has as soon as it is that far, or the queue is empty. A queue that is gone
-at two looks, though its node is not down, gets nothing any more, and what was taken of it is the archive's.
+A queue has no end: its messages get their offsets in the archive. So the first look, once the broker has counted all
+that came before the bindings changed, takes what the archive has and what is still queued; the seal is what the archive
+has as soon as it is that far, or the queue is empty. A queue that is gone at two looks, though its node is not down,
+gets nothing any more, and what was taken of it is the archive's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from coldstream.units import Offset
 
 SETTLE_S = 5.0
 LATE_S = 10.0
-"""How long publishers may show late: RabbitMQ's management collects them every five seconds."""
+"""How long publishers, and what queues hold, may show late: RabbitMQ's management collects them every five seconds."""
+
+NOT_COUNTED = "the broker, which has not counted its messages yet"
 
 _NAMED = 5
 _MANY = 20
@@ -90,6 +93,7 @@ def seal_parents(context: ShardContext, found: ShardMap) -> tuple[ShardMap, tupl
         if looks.ends_at is not None and context.now() - looks.ends_at >= SETTLE_S * 1000:
             return _sealed_now(context, found, looks)
         if looks.ends_at is None:
+            _wait_for_counts(context, found)
             looked = _look_at_ends(context, found)
             ends = {number: one.bound for number, one in looked.items() if isinstance(one, ParentEnd)}
             looks = replace(looks, ends=ends, ends_at=context.now())
@@ -122,6 +126,14 @@ def _sealed_now(context: ShardContext, found: ShardMap, looks: ShardLooks) -> tu
         context.write(found, ShardEventKind.SEAL, f"{len(seals)} partitions")
         context.on_step(f"{found.name}: {len(seals)} partitions sealed")
     return found, tuple(waiting[:_NAMED])
+
+
+def _wait_for_counts(context: ShardContext, found: ShardMap) -> None:
+    """Wait until what the broker says of queues counts all that came before the bindings changed."""
+    if found.kind is ShardKind.QUEUES and found.newest.bound_at is not None:
+        left_ms = found.newest.bound_at + LATE_S * 1000 - context.now()
+        if left_ms > 0:
+            context.pause(min(left_ms / 1000, LATE_S))
 
 
 def _parents(found: ShardMap) -> list[int]:
@@ -169,8 +181,8 @@ def _look_at_queues(context: ShardContext, found: ShardMap, numbers: list[int]) 
         one = found.partitions[number]
         queue, held = there.get(one.name), archived_end(context.table, found, number)
         if queue is not None:
-            left = queue.messages + queue.unacknowledged
-            looked[number] = ParentEnd(Offset(held + left), held, is_queue=True)
+            left = queue.messages
+            looked[number] = NOT_COUNTED if left is None else ParentEnd(Offset(held + left), held, is_queue=True)
         elif one.node in down:
             looked[number] = f"node {one.node}, which does not run, and has it"
         elif (state := find_state(context.table, found.vhost, one.name)) is not None and state.intent is not None:
