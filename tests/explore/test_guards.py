@@ -60,7 +60,7 @@ def test_without_it_its_schedule_ends_badly(guard: str, text: str, told: str) ->
 
 
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
-    listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold"]))}
+    listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
     assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed
     assert len(conditions()) == 21
     assert "manifest.commit.check_floors" in checks()
