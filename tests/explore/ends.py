@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coldstream.erase.resume import resume_erasures
 from coldstream.erase.run import Eraser
@@ -40,7 +40,16 @@ def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str],
     records = tuple(repr(one) for one in (*state.holds.values(), *state.erasures.values(), *state.missing.values()))
     head = state.head and replace(state.head, revision=0, claims=())
     objects = frozenset((key, version.data) for key, version in bucket.objects.items())
+    objects |= frozenset((key, *(one.data for one in versions)) for key, versions in bucket.earlier.items())
     return entries, items, records, head, objects, bucket.gone, told.erased, tuple(said)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """The bytes of a version, and its key."""
+
+    key: str
+    data: bytes
 
 
 class End:
@@ -69,7 +78,7 @@ class End:
             objects=objects,
             keys=KEYS,
             control=ControlObjects(objects, KEYS),
-            bucket=BucketCapabilities(versioned=world.versioned, object_lock=False),
+            bucket=BucketCapabilities(versioned=world.faults.is_versioned, object_lock=False),
             now=self.clock,
             grace_ms=GRACE_MS,
         )
@@ -175,8 +184,16 @@ def erased_is_gone(end: End) -> None:
         there = has_message(offset, end.state, end.objects)
         assert not there or offset >= max(done), f"{offset} was to be erased"
         if not there:
-            data = [body for body in end.objects.objects.values() if secret(offset) in body]
-            assert not data, f"the message at {offset} is still in the bucket"
+            holders = {one.key for one in every_version(end.objects) if secret(offset) in one.data}
+            assert not holders, f"the message at {offset} is still in the bucket: {holders}"
+
+
+def every_version(objects: MemoryObjects) -> list[StoredVersion]:
+    """Return all that has bytes: the objects, and the versions before them."""
+    found = [StoredVersion(key, data) for key, data in objects.objects.items()]
+    for key, versions in objects._earlier.items():
+        found += [StoredVersion(key, one.data) for one in versions if one.data is not None]
+    return found
 
 
 def bucket_is_enough(end: End) -> None:

@@ -6,7 +6,7 @@ They take plain values, and raise Violation. What has to be at the end, when all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from zlib import crc32
@@ -209,6 +209,20 @@ def removed_stays_removed(before: ManifestState, after: ManifestState, past: Pas
                 if old_one.first_offset < one.next_offset and one.first_offset < old_one.next_offset
             )
             assert hit is None or not one.erased or was_erased, f"erased in spite of {hit}"
+
+
+def nothing_forgotten(
+    before: ManifestState, after: ManifestState, there: Collection[str], gone: frozenset[str]
+) -> None:
+    """Hold 10 against a change: a tombstone goes after its object has gone, unless an entry names that.
+
+    An object that is there again was made by a creator that had stalled: its key was deleted before, and is garbage.
+    """
+    with _telling(10):
+        named = {one.key for one in after.entries.values()}
+        left = {one.key for one in before.tombstones.values()} - {one.key for one in after.tombstones.values()}
+        forgotten = {key for key in left & set(there) if key not in named and key not in gone}
+        assert not forgotten, f"no tombstone is left of what is still there: {forgotten}"
 
 
 def journal_is_enough(before: ManifestState, change: Change, after: ManifestState) -> None:

@@ -55,6 +55,7 @@ class Invariants:
         if log.before >= 0:
             before = self._machine.log.partition(log.before).state
             invariants.removed_stays_removed(before, state, self._past_of(partition), there.gone)
+            invariants.nothing_forgotten(before, state, there.objects, there.gone)
         if state.head is None:
             return told
         named = tuple(sorted((one.key, one.crc32, one.next_offset) for one in state.entries.values()))
@@ -105,7 +106,7 @@ class Invariants:
 
     def objects(self, bucket: int) -> MemoryObjects:
         """Return a double that holds the bucket of a number."""
-        double = MemoryObjects(clock=lambda: TimestampMs(0), versioned=self._machine.world.versioned)
+        double = MemoryObjects(clock=lambda: TimestampMs(0), versioned=self._machine.world.faults.is_versioned)
         self._machine.bucket.state(bucket).copy_into(double)
         return double
 
