@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from coldstream.errors import UnavailableError
 from coldstream.store.object_values import DeleteReport
+from coldstream.store.sortkeys import TOMBSTONES
+from coldstream.units import TimestampMs
 from tests.explore.actors import read, then, world
+from tests.explore.base import INCARNATION, archived
 from tests.explore.bucket_store import BucketState, BucketStore
 from tests.explore.interning import Numbered
 from tests.explore.machine import Machine, Violation
@@ -19,6 +21,7 @@ from tests.explore.nearest import search_nearest
 from tests.explore.patches import reproducible
 from tests.explore.requests import Part, Refusal, Request
 from tests.explore.site import Ask
+from tests.explore.table_pages import PAGES, TablePages
 from tests.explore.watching import Invariants
 from tests.explore.world import Faults
 
@@ -55,22 +58,12 @@ class DeafToRefusedKeys(Wrong):
         return answer
 
 
-class FirstPageOnly(Wrong):
-    """Does not go on with a listing or a Query that ended early."""
-
-    methods: tuple[str, ...] = ()
+class FirstPageOfListings(Wrong):
+    """Does not go on with a listing that ended early."""
 
     def __call__(self, request: Request) -> Any:
         answer = self.ask(request)
-        return answer[:-1] if request.method in self.methods and len(answer) == Faults(by_pages=True).page else answer
-
-
-class FirstPageOfListings(FirstPageOnly):
-    methods = ("listed",)
-
-
-class FirstPageOfQueries(FirstPageOnly):
-    methods = ("page", "recorded_page")
+        return answer[:-1] if request.method == "listed" and len(answer) == Faults(by_pages=True).page else answer
 
 
 class BelievesItsHost(Wrong):
@@ -133,9 +126,13 @@ MISTAKES = {
         "cut+sweep", "0c0l0r1d", "no tombstone is left", "0c0l0r", DeafToRefusedKeys
     ),
     "listings come by pages": Mistake("rebuild+upload", "0c0l0rp", "invariant 7", "0c0l0r", FirstPageOfListings),
-    "Queries come by pages": Mistake("compact+erase", "0c0l0rpv", "still in the bucket", "0c0l0rv", FirstPageOfQueries),
     "versions stay": Mistake(
-        "erase+sweep", "0c0l0rv", "still in the bucket", "0c0l0r", target="lifecycle.sweep.delete_for_good", instead=_only_markers
+        "erase+sweep",
+        "0c0l0rv",
+        "still in the bucket",
+        "0c0l0r",
+        target="lifecycle.sweep.delete_for_good",
+        instead=_only_markers,
     ),
     "the index lags": Mistake(
         *("upload", "0c0l0ri", "invariant 5", "0c0l0rh"),
@@ -159,3 +156,39 @@ def test_it_is_played(what: str, patch: pytest.MonkeyPatch) -> None:
 def test_without_it_the_mistake_does_not_show(what: str, patch: pytest.MonkeyPatch) -> None:
     mistake = MISTAKES[what]
     mistake.search(mistake.without, patch)
+
+
+def test_a_key_is_free_again_once_its_object_is_deleted() -> None:
+    """If-None-Match asks for what is there: a creator that stalled is not refused for what was."""
+    states, answers = Numbered(), Numbered()
+    for versioned in (False, True):
+        store = BucketStore(states, answers, versioned=versioned)
+        state, requests = store.number(BucketState()), Numbered()
+        told = []
+        options = (("crc32", 0), ("note", None), ("size_bytes", 1))
+        new, gone = Request(Part.BUCKET, "put_new", ("k", b"x"), options), Request(Part.BUCKET, "delete", ("k",))
+        for request in (new, new, gone, new):
+            state, answer = store.carry_out(state, requests.number(request), request, TimestampMs(0))
+            told.append(isinstance(answers.values[answer], Refusal))
+        assert told == [False, True, False, False]
+        assert store.state(state).gone == {"k"}
+
+
+def test_a_query_goes_on_where_its_page_ended_with_what_was_written_since() -> None:
+    """The journal is read one event at a time, and is gone after the first page."""
+    table = archived().table
+    pages: list[int] = []
+
+    def ask(request: Request) -> Any:
+        page = PAGES[request.method](table, *request.args)
+        pages.append(len(page))
+        if len(pages) == 1:
+            table._partitions[INCARNATION] = replace(table._partitions[INCARNATION], events={})
+        return page
+
+    rows = list(TablePages(ask, 1).rows(INCARNATION, "event"))
+    assert (len(rows), pages) == (1, [1, 0])
+    whole = archived().table
+    read_by_pages = TablePages(lambda request: PAGES[request.method](whole, *request.args), 2)
+    assert list(read_by_pages.rows(INCARNATION)) == list(whole.rows(INCARNATION))
+    assert list(read_by_pages.rows(INCARNATION, TOMBSTONES)) == list(whole.rows(INCARNATION, TOMBSTONES))

@@ -126,13 +126,13 @@ def essence_of(state: ManifestState) -> Hashable:
     """Return what lookups depend on, and totals, links and gaps."""
     head = state.head
     assert head is not None
-    entries = tuple(
-        (one.key, one.crc32, one.next_offset, one.prior_offset, one.prior_timestamp)
-        for _, one in sorted(state.entries.items())
-    )
+    # Whole entries: an upload that comes second may have the same key and end, and other counts.
+    entries = tuple(entry for _, entry in sorted(state.entries.items()))
     missing = tuple(
         sorted((str(type(one)), one.first_offset, one.next_offset, one.reason) for one in state.missing.values())
     )
     gaps = tuple(sorted(state.gaps.values(), key=lambda one: one.first_offset))
     others = len(state.events) - head.revision, len(state.holds), len(state.erasures), missing, gaps
-    return entries, others, head.floor, head.deleted_at is None, head.compacting, head.next_offset, head.messages
+    # All of the head that follows from the items; not what each change makes anew.
+    counted = replace(head, revision=0, claims=(), generation=0, deleted_at=None, purge_at=None)
+    return entries, others, counted, head.is_deleted
