@@ -268,8 +268,6 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object,
                 assert note is not None, "garbage goes before the bucket knows of any fence"
                 assert note.generation >= needed, "the bucket knows of a lower fence than garbage needs"
             return
-        if by_halves and why.purge_began_at is not None:
-            return
         if why.floor or why.generation:
             assert note is not None, "an object goes before the bucket knows why"
             assert note.floor >= why.floor, "the bucket knows of a lower floor"
@@ -290,9 +288,12 @@ def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[Ma
 
 
 def rebuild_has_what_stayed(
-    found: tuple[frozenset[int], frozenset[str], bool], states: Sequence[ManifestState]
+    found: tuple[frozenset[int], frozenset[str], bool], states: Sequence[ManifestState], went: frozenset[str]
 ) -> None:
-    """Hold 7 against a rebuild beside writers: it has all that was archived all the while, or tells the object."""
+    """Hold 7 against a rebuild beside writers: it has all that was archived all the while, or tells the object.
+
+    `went` are the objects that were deleted meanwhile: of what they held, nothing is asked.
+    """
     offsets, doubtful, is_unreadable = found
     if is_unreadable:
         return
@@ -300,7 +301,7 @@ def rebuild_has_what_stayed(
         offset
         for state in states
         for one in state.entries.values()
-        if one.key in doubtful
+        if one.key in doubtful or one.key in went
         for offset in range(one.first_offset, one.next_offset)
     }
     with _telling(7):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from coldstream.manifest.state import ManifestState
 from coldstream.store.control import ControlObjects
@@ -88,9 +89,10 @@ class Invariants:
         states = self._machine.log.between(begun[0], now[0])
         if what == "look up":
             invariants.answers_are_of_a_moment(found, states)  # type: ignore[arg-type]
-        elif self._machine.bucket.state(begun[1]).gone == self._machine.bucket.state(now[1]).gone:
+        else:
             # What a sweep deletes between the listing and the reading is in neither.
-            invariants.rebuild_has_what_stayed(found, states)  # type: ignore[arg-type]
+            went = self._machine.bucket.state(now[1]).gone - self._machine.bucket.state(begun[1]).gone
+            invariants.rebuild_has_what_stayed(found, states, went)  # type: ignore[arg-type]
         self._found.add(key)
 
     def ended(self, state: State) -> None:
@@ -134,5 +136,6 @@ def essence_of(state: ManifestState) -> Hashable:
     gaps = tuple(sorted(state.gaps.values(), key=lambda one: one.first_offset))
     others = len(state.events) - head.revision, len(state.holds), len(state.erasures), missing, gaps
     # All of the head that follows from the items; not what each change makes anew.
-    counted = replace(head, revision=0, claims=(), generation=0, deleted_at=None, purge_at=None)
+    new = {"deleted_at": None, "purge_at": None, "purge_began_at": None, "purged_at": None}
+    counted = replace(head, revision=0, claims=(), generation=0, **new)
     return entries, others, counted, head.is_deleted
