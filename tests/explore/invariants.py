@@ -19,6 +19,7 @@ from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.state import ManifestState
 from coldstream.resolve.places import exact_place
+from coldstream.store.control import FloorNote
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.units import Offset
@@ -250,12 +251,11 @@ def no_object_goes_too_soon(
                 assert protecting is None, f"{key} is deleted in spite of {protecting}"
 
 
-def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object, *, by_halves: bool) -> None:
+def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNote | None) -> None:
     """Hold 7 against a deletion: before an object goes, the bucket knows of the removal or the fence that lets it go.
 
     It need not know of what came later, as a deletion whose note is still to be written: of that no object goes. Nor of
-    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others. While a purge's
-    own transaction shows by half, a second sweep may be earlier than its note: docs/proof.md.
+    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others.
     """
     parsed = KEYS.parse(key)
     if parsed is None or parsed.kind is not KeyKind.FRAGMENT:
@@ -271,12 +271,11 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object,
         if why.floor or why.generation:
             assert note is not None, "an object goes before the bucket knows why"
             assert note.floor >= why.floor, "the bucket knows of a lower floor"
-            # Nothing is committed any more to a stream whose purge has begun, whatever the fence.
-            is_fenced = note.generation >= min(why.generation, needed) or note.purge_began_at is not None
-            assert is_fenced, "the bucket knows of a lower fence"
+            assert note.generation >= min(why.generation, needed), "the bucket knows of a lower fence"
         if why.purge_began_at is not None:
             assert note is not None, "an object goes before the bucket knows that it was purged"
             assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"
+            assert note.purge_began_at is not None, "the bucket does not know that the purge began"
 
 
 def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[ManifestState]) -> None:

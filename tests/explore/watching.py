@@ -26,7 +26,6 @@ class Invariants:
         self._secrets: dict[Hashable, frozenset[int]] = {}
         self._ends: set[Hashable] = set()
         self._found: set[Hashable] = set()
-        self._is_half = machine.world.faults.by_halves
         machine.watch = self
 
     def changed(self, before: int, after: int) -> None:
@@ -47,7 +46,7 @@ class Invariants:
         note = ControlObjects(self.objects(bucket), KEYS).latest_floor(INCARNATION)
         for key in keys:
             invariants.no_object_goes_too_soon(key, state, past, now, answered)
-            invariants.bucket_knows_first(key, state, past, note, by_halves=self._is_half)
+            invariants.bucket_knows_first(key, state, past, note)
 
     def look(self, partition: int, bucket: int, told: int) -> int:
         """Hold a partition against its bucket; return what was told and seen by now."""

@@ -15,9 +15,11 @@ WHOLE = (
     ("upload+garbage", "0c0l0r"),
     ("slice+other", "1c1l0r"),
     ("late+cut", "2c1l0r"),
+    ("late+cut", "1c1l0r2s"),
+    ("late+erase", "0c0l0rv"),
     ("hold+cut", "1c0l0r"),
     ("fold+hold", "1c0l0r"),
-    ("cut+sweep", "1c0l0r"),
+    ("cut+sweep", "1c0l0r2d"),
     ("purge+regret", "0c0l0r"),
     ("delete+undelete", "0c0l1rh"),
     ("garbage+sweep", "1c0l0r"),
@@ -25,6 +27,13 @@ WHOLE = (
     ("purge+hold+late", "0c0l0r"),
     ("upload+rival", "0c0l0r"),
     ("rebuild+sweep+cut", "0c0l0r"),
+    ("rebuild+upload", "0c0l0rp"),
+    ("cut+garbage", "0c0l0rp"),
+    ("read+upload", "0c0l0rhi"),
+    ("upload+lose", "0c0l2r1s"),
+    ("expire+hold", "0c0l0r1dpv"),
+    ("slice+twice+lose", "0c0l0r"),
+    ("slice+late+cut", "1c0l0r"),
 )
 
 NEAREST = (
@@ -39,6 +48,10 @@ NEAREST = (
     ("erase+compact+sweep", "1c0l0r"),
     ("bad+lose+upload+cut", "0c0l0rh"),
     ("upload+rebuild+fold+garbage", "0c0l1r"),
+    ("erase+cut+sweep", "1c0l0r1dpv"),
+    ("slice+other+cut", "1c0l0rp"),
+    ("read+slice+fold", "0c0l0rhi"),
+    ("upload+lose+hold+cut", "1c1l1r1s"),
 )
 
 DIRECT = (
