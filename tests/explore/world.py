@@ -15,8 +15,8 @@ from tests.explore.bucket_store import BucketState
 from tests.explore.names_store import NamesState
 from tests.explore.runs import Role
 
-SMALL_PAGE, WHOLE_PAGE = 2, 1000
-"""Objects of a listing, and items of a Query, that come at a time."""
+SMALL_PAGE = 2
+"""Objects of a listing, and items of a Query, that come at a time if they come by pages."""
 
 _COUNTED = {"crashes": "c", "losses": "l", "refusals": "r", "partial_deletions": "d", "clock_steps": "s"}
 _KINDS = {"by_halves": "h", "index_lags": "i", "by_pages": "p", "is_versioned": "v"}
@@ -64,9 +64,9 @@ class Faults:
         return cls(*(int(one or 0) for one in counts), **{name: sign in kinds for name, sign in _KINDS.items()})
 
     @property
-    def page(self) -> int:
-        """How many come at a time."""
-        return SMALL_PAGE if self.by_pages else WHOLE_PAGE
+    def page(self) -> int | None:
+        """How many come at a time; None if all come at once."""
+        return SMALL_PAGE if self.by_pages else None
 
 
 @dataclass(frozen=True)
