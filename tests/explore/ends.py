@@ -23,6 +23,7 @@ from coldstream.store.object_values import BucketCapabilities
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
+from tests.explore.actors import RIVAL_REMOVED
 from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, SECOND, STREAM, secret
 from tests.explore.bucket_store import BucketState
 from tests.explore.invariants import has_message, order_makes_no_difference
@@ -116,7 +117,7 @@ def check_end(end: End, world: World, said: Sequence[str]) -> None:
         return
     try:
         rebuild_takes_nothing_away(end)
-        no_copy_is_lost(world, end)
+        no_copy_is_lost(world, end, said)
         end.pass_graces()
         order_makes_no_difference(end.state, world.announced, *_said(world, said))
         bucket_has_just_that(end)
@@ -143,10 +144,10 @@ def _said(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
     return done, missing
 
 
-def no_copy_is_lost(world: World, end: End) -> None:
-    """Hold 3: a copy of another history is archived, or in quarantine, whole."""
+def no_copy_is_lost(world: World, end: End, said: Sequence[str]) -> None:
+    """Hold 3: a copy of another history is archived, or in quarantine, whole, unless it came to a deleted stream."""
     head = end.state.head
-    if world.rival is None or head is None or head.is_deleted or head.floor:
+    if world.rival is None or head is None or head.is_deleted or head.floor or RIVAL_REMOVED in said:
         return
     kept = [KEYS.parse(key) for key, data in end.objects.objects.items() if data == world.rival]
     archived = any(secret(offset, 2) in identity_of(end.objects, one)

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from coldstream.errors import UnavailableError
 from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.holding import held
 from coldstream.manifest.recorded import change_of, recorded
@@ -184,6 +185,14 @@ def fails_closed(state: ManifestState) -> None:
 
 def _others(state: ManifestState, entry: FragmentEntry) -> list[FragmentEntry]:
     return [one for one in state.entries.values() if one is not entry]
+
+
+def only_its_own_cluster(bound: Cluster, noted: Cluster, archived_by: Collection[str]) -> None:
+    """Hold 9 against an end: of two clusters that announce a stream only the one archives it that the names are bound
+    to, and the bucket says the same."""
+    with _telling(9):
+        assert {*archived_by} <= {bound}, f"bound to {bound!r}, and archived by {sorted(archived_by)}"
+        assert noted == bound, f"bound to {bound!r}, and the bucket says {noted!r}"
 
 
 def removed_stays_removed(before: ManifestState, after: ManifestState, past: Past, gone: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ from tests.explore.worlds import DIRECT, NEAREST, WHOLE, all_worlds
 STATES = 5000
 """Of each world that is not searched to its end."""
 
-FOUND = ("upload+delete/0c0l0r:a3b2a9",)
+FOUND = ("upload+delete/0c0l0r:a3b2a9", "delete+undelete+rival/0c0l0r:a3c6b5", "closing/1c0l0r:a13!a10")
 """Schedules that once ended badly, or found a mistake of the explorer."""
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
+from coldstream.manifest.cluster import NO_CLUSTER
 from coldstream.manifest.state import ManifestState
 from coldstream.store.control import ControlObjects
 from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
 from tests.explore import invariants
-from tests.explore.base import INCARNATION, KEYS
+from tests.explore.base import INCARNATION, KEYS, STREAM
 from tests.explore.ends import End, check_end, is_known_end
 from tests.explore.invariants import Past
-from tests.explore.machine import BUCKET, LOG, NODES, NOW, TOLD, Machine, State, Told
+from tests.explore.machine import BUCKET, LOG, NAMES, NODES, NOW, TOLD, Machine, State, Told
 
 
 class Invariants:
@@ -26,6 +28,7 @@ class Invariants:
         self._secrets: dict[Hashable, frozenset[int]] = {}
         self._ends: set[Hashable] = set()
         self._found: set[Hashable] = set()
+        self._bound: set[Hashable] = set()
         machine.watch = self
 
     def changed(self, before: int, after: int) -> None:
@@ -99,11 +102,24 @@ class Invariants:
         machine, number = self._machine, self._machine.log.partition_of(state[LOG])
         partition, bucket = machine.log.partition(number).state, machine.bucket.state(state[BUCKET])
         said = tuple(sorted(str(end.told) for node in state[NODES:] if (end := machine.end(node)) and end.told))
+        self._bound_as_noted(state)
         known = is_known_end(partition, bucket, said, self._told(state[TOLD]))
         if known not in self._ends:
             objects, recorded = self.objects(state[BUCKET]), machine.log.recorded_until(number)
             check_end(End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded), machine.world, said)
             self._ends.add(known)
+
+    def _bound_as_noted(self, state: State) -> None:
+        key = state[NAMES], state[BUCKET], state[TOLD]
+        if key in self._bound:
+            return
+        table = MemoryTable()
+        self._machine.names.state(state[NAMES]).copy_into(table)
+        notes = list(ControlObjects(self.objects(state[BUCKET]), KEYS).clusters())
+        noted = notes[0].cluster if notes else NO_CLUSTER
+        by = {fact for what, fact in self._told(state[TOLD]).facts if what == "archived by"}
+        invariants.only_its_own_cluster(table.bound_cluster(STREAM.vhost, STREAM.name), noted, by)
+        self._bound.add(key)
 
     def objects(self, bucket: int) -> MemoryObjects:
         """Return a double that holds the bucket of a number."""
