@@ -12,6 +12,7 @@ from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import Head, Hold, Loss
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
@@ -23,16 +24,19 @@ from coldstream.store.object_values import BucketCapabilities
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
-from tests.explore.actors import RIVAL_REMOVED
+from tests.explore.actors import CLUSTERS, RIVAL_REMOVED
 from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, SECOND, STREAM, secret
 from tests.explore.bucket_store import BucketState
 from tests.explore.invariants import has_message, order_makes_no_difference
 from tests.explore.machine import Told, Violation
+from tests.explore.names_store import NamesState
 from tests.explore.world import World
 from tests.support.compaction import identity_of
 
 
-def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str], told: Told) -> Hashable:
+def is_known_end(
+    state: ManifestState, bucket: BucketState, names: NamesState, said: Sequence[str], told: Told
+) -> Hashable:
     """Return what the checks of an end depend on: the table without its journal, and the bucket."""
     entries = tuple(
         sorted((one.key, one.crc32, one.prior_offset, one.prior_timestamp) for one in state.entries.values())
@@ -42,7 +46,8 @@ def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str],
     head = state.head and replace(state.head, revision=0, claims=())
     objects = frozenset((key, version.data) for key, version in bucket.objects.items())
     objects |= frozenset((key, *(one.data for one in versions)) for key, versions in bucket.earlier.items())
-    return entries, items, records, head, objects, bucket.gone, told.erased, tuple(said)
+    bound = tuple(tuple(sorted(some.items())) for some in names.items)
+    return entries, items, records, head, objects, bucket.gone, bound, told.erased, tuple(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +67,15 @@ class End:
         state: ManifestState,
         objects: MemoryObjects,
         now: TimestampMs,
+        *,
         recorded: Mapping[int, bytes],
+        names: NamesState,
     ) -> None:
         self.now = now
         self.objects = objects
         objects.clock = self.clock
         self.table = MemoryTable()
-        world.names.copy_into(self.table)
+        names.copy_into(self.table)
         self.table._partitions = {INCARNATION: state}
         self.table._recorded = {INCARNATION: dict(recorded)}
         key = registry_key(STREAM.vhost, STREAM.name, INCARNATION)
@@ -172,7 +179,14 @@ def bucket_has_just_that(end: End) -> None:
     named = {one.key for one in end.state.entries.values()}
     kinds = {key: KEYS.parse(key) for key in end.objects.objects}
     kept = {KeyKind.CONTROL, KeyKind.QUARANTINED, KeyKind.QUARANTINE_NOTE}
-    left = {key for key, parsed in kinds.items() if parsed is None or parsed.kind not in kept}
+    bound = end.table.bound_cluster(STREAM.vhost, STREAM.name)
+    # Of a cluster that was refused, for whoever looks at its dead letter.
+    refused = tuple(replace(KEYS, cluster=Cluster(one)).staging(INCARNATION) for one in CLUSTERS - {bound})
+    left = {
+        key
+        for key, parsed in kinds.items()
+        if (parsed is None or parsed.kind not in kept) and not key.startswith(refused)
+    }
     assert left == named, f"left behind: {left - named}; missing: {named - left}"
     assert not end.state.tombstones, "tombstones are left"
     assert not end.objects.uploads_under(""), "an upload is left unfinished"

@@ -103,10 +103,13 @@ class Invariants:
         partition, bucket = machine.log.partition(number).state, machine.bucket.state(state[BUCKET])
         said = tuple(sorted(str(end.told) for node in state[NODES:] if (end := machine.end(node)) and end.told))
         self._bound_as_noted(state)
-        known = is_known_end(partition, bucket, said, self._told(state[TOLD]))
+        names = machine.names.state(state[NAMES])
+        known = is_known_end(partition, bucket, names, said, self._told(state[TOLD]))
         if known not in self._ends:
             objects, recorded = self.objects(state[BUCKET]), machine.log.recorded_until(number)
-            check_end(End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded), machine.world, said)
+            check_end(
+                End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded, names), machine.world, said
+            )
             self._ends.add(known)
 
     def _bound_as_noted(self, state: State) -> None:

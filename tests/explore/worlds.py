@@ -27,6 +27,7 @@ WHOLE = (
     ("purge+hold+late", "0c0l0r"),
     ("upload+rival", "0c0l0r"),
     ("erase+cut", "0c0l0rv"),
+    ("north+south", "1c1l0r"),
     ("rebuild+sweep+cut", "0c0l0r"),
     ("rebuild+upload", "0c0l0rp"),
     ("cut+garbage", "0c0l0rp"),
