@@ -108,7 +108,9 @@ class Invariants:
         if known not in self._ends:
             objects, recorded = self.objects(state[BUCKET]), machine.log.recorded_until(number)
             check_end(
-                End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded, names), machine.world, said
+                End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded=recorded, names=names),
+                machine.world,
+                said,
             )
             self._ends.add(known)
 
