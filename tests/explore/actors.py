@@ -130,9 +130,9 @@ def upload_bad(event: SegmentRolled, site: Site) -> str:
     return "removed" if result.removed else f"quarantined {event.first_offset} {event.next_offset}"
 
 
-def upload_of_cluster(event: SegmentRolled, site: Site) -> str:
+def upload_of_cluster(event: SegmentRolled, site: Site, *, has_rival: bool = False) -> str:
     """Archive a slice that one of two clusters announces, each as if the stream was its own."""
-    said = upload(event, site)
+    said = upload(event, site, has_rival=has_rival)
     site.tell("archived by", event.cluster)
     return said
 
@@ -347,7 +347,7 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
             data = segment(*span)[:-1] + b"?" if kind == "bad" else None
             event = base.stage(*span, data=data, cluster=Cluster(kind) if kind in CLUSTERS else NO_CLUSTER)
             announced |= set(range(*span))
-            options = {"has_rival": True} if work is upload and "rival" in names else {}
+            options = {"has_rival": True} if work in {upload, upload_of_cluster} and "rival" in names else {}
             roles.append(Role(name, partial(work, event, **options), REFUSED, TRANSIENT))
         else:
             roles.append(Role(name, PLAIN[kind], REFUSED, TRANSIENT))

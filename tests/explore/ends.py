@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from coldstream.erase.resume import resume_erasures
 from coldstream.erase.run import Eraser
+from coldstream.errors import OtherClusterError
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
-from coldstream.manifest.cluster import Cluster
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import Head, Hold, Loss
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
@@ -127,7 +128,7 @@ def check_end(end: End, world: World, said: Sequence[str]) -> None:
         no_copy_is_lost(world, end, said)
         end.pass_graces()
         order_makes_no_difference(end.state, world.announced, *_said(world, said))
-        bucket_has_just_that(end)
+        bucket_has_just_that(end, said)
         erased_is_gone(end)
         bucket_is_enough(end)
         replayed = replay(end.table.recorded_changes(INCARNATION))
@@ -174,14 +175,16 @@ def rebuild_takes_nothing_away(end: End) -> None:
     assert rebuilt.floor <= head.floor, "the bucket has a higher floor"
 
 
-def bucket_has_just_that(end: End) -> None:
+def bucket_has_just_that(end: End, said: Sequence[str]) -> None:
     """The bucket holds the live objects, the notes, and what is in quarantine; nothing else."""
     named = {one.key for one in end.state.entries.values()}
     kinds = {key: KEYS.parse(key) for key in end.objects.objects}
     kept = {KeyKind.CONTROL, KeyKind.QUARANTINED, KeyKind.QUARANTINE_NOTE}
     bound = end.table.bound_cluster(STREAM.vhost, STREAM.name)
-    # Of a cluster that was refused, for whoever looks at its dead letter.
-    refused = tuple(replace(KEYS, cluster=Cluster(one)).staging(INCARNATION) for one in CLUSTERS - {bound})
+    is_refused = any(one.startswith(OtherClusterError.__name__) for one in said)
+    # What was refused is kept, for whoever looks at its dead letter.
+    others = {NO_CLUSTER, *map(Cluster, CLUSTERS)} - {bound} if is_refused else ()
+    refused = tuple(replace(KEYS, cluster=one).staging(INCARNATION) for one in others)
     left = {
         key
         for key, parsed in kinds.items()
