@@ -157,11 +157,18 @@ def no_copy_is_lost(world: World, end: End, said: Sequence[str]) -> None:
     head = end.state.head
     if world.rival is None or head is None or head.is_deleted or head.floor or RIVAL_REMOVED in said:
         return
+    if is_somebody_refused(said) and world.rival in end.objects.objects.values():
+        return
     kept = [KEYS.parse(key) for key, data in end.objects.objects.items() if data == world.rival]
     archived = any(secret(offset, 2) in identity_of(end.objects, one)
                    for one in end.state.entries.values() for offset in (SECOND,))  # fmt: skip
     is_kept = any(one is not None and one.kind is KeyKind.QUARANTINED for one in kept)
     assert archived or is_kept, "a copy of another history is neither archived nor in quarantine"
+
+
+def is_somebody_refused(said: Sequence[str]) -> bool:
+    """Tell whether an announcement ended in the dead letters, as the stream is another cluster's."""
+    return any(one.startswith(OtherClusterError.__name__) for one in said)
 
 
 def rebuild_takes_nothing_away(end: End) -> None:
@@ -181,9 +188,8 @@ def bucket_has_just_that(end: End, said: Sequence[str]) -> None:
     kinds = {key: KEYS.parse(key) for key in end.objects.objects}
     kept = {KeyKind.CONTROL, KeyKind.QUARANTINED, KeyKind.QUARANTINE_NOTE}
     bound = end.table.bound_cluster(STREAM.vhost, STREAM.name)
-    is_refused = any(one.startswith(OtherClusterError.__name__) for one in said)
     # What was refused is kept, for whoever looks at its dead letter.
-    others = {NO_CLUSTER, *map(Cluster, CLUSTERS)} - {bound} if is_refused else ()
+    others = {NO_CLUSTER, *map(Cluster, CLUSTERS)} - {bound} if is_somebody_refused(said) else ()
     refused = tuple(replace(KEYS, cluster=one).staging(INCARNATION) for one in others)
     left = {
         key
