@@ -24,6 +24,7 @@ from coldstream.errors import (
     NotDeletedError,
     NotFoundError,
     ObjectNotFoundError,
+    OtherClusterError,
     OtherCopiesError,
     OutcomeUnknownError,
     RemovedError,
@@ -37,6 +38,7 @@ from coldstream.lifecycle.retention import run_retention
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
 from coldstream.lifecycle.truncation import truncate, up_to_offset
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.state import ManifestState
@@ -66,11 +68,17 @@ from tests.explore.runs import Role
 from tests.explore.site import Site
 from tests.explore.world import Faults, World
 
-REFUSED = (HeldError, RemovedError, NotDeletedError)
-"""Answers with which an operator's command ends."""
+REFUSED = (HeldError, RemovedError, NotDeletedError, OtherClusterError)
+"""Answers with which an operator's command ends, or an event goes to its dead letters."""
+
+CLUSTERS = {"north", "south"}
+"""Actors that are clusters, of the same names."""
 
 TRANSIENT = (ConflictError, OutcomeUnknownError, UnavailableError)
 """After these an event goes back to its queue, and a scheduled function runs again."""
+
+RIVAL_REMOVED = "rival removed"
+"""What is said if another history's copy came while the stream was deleted: its agent keeps its own until the purge."""
 
 POLICY = Policy("short", "%2F/*", max_age_ms=94 * DAY_MS)
 """Lets the first fragment go, and keeps the second."""
@@ -107,7 +115,8 @@ def stage_rival(event: SegmentRolled, site: Site) -> str:
     data = segment(event.first_offset, event.next_offset, epoch=2)
     site.objects.put(event.staged_key, data)
     rival = replace(event, etag=etag_of(data), size_bytes=len(data))
-    return upload(rival, site, has_rival=True)
+    said = upload(rival, site, has_rival=True)
+    return RIVAL_REMOVED if said == "removed" else said
 
 
 def upload_bad(event: SegmentRolled, site: Site) -> str:
@@ -119,6 +128,13 @@ def upload_bad(event: SegmentRolled, site: Site) -> str:
         raise UnavailableError(str(err)) from err
     assert result.quarantined is not None or result.removed, "damaged, and archived"
     return "removed" if result.removed else f"quarantined {event.first_offset} {event.next_offset}"
+
+
+def upload_of_cluster(event: SegmentRolled, site: Site, *, has_rival: bool = False) -> str:
+    """Archive a slice that one of two clusters announces, each as if the stream was its own."""
+    said = upload(event, site, has_rival=has_rival)
+    site.tell("archived by", event.cluster)
+    return said
 
 
 def outrun(event: SegmentRolled, site: Site) -> str:
@@ -309,6 +325,8 @@ STAGED: dict[str, tuple[Callable[[SegmentRolled, Site], object], tuple[int, int]
     "late": (upload, (0, 8)),
     "outrun": (outrun, (8, 16)),
     "bad": (upload_bad, (8, 14)),
+    "north": (upload_of_cluster, (8, 12)),
+    "south": (upload_of_cluster, (10, 16)),
 }
 """The actors that have a slice staged at first, and what they do with its event; `twice` gets the event of `upload`."""
 
@@ -326,9 +344,10 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
             roles.append(Role(name, partial(stage_rival, event), REFUSED, TRANSIENT))
         elif kind in STAGED:
             work, span = STAGED[kind]
-            event = base.stage(*span, data=segment(*span)[:-1] + b"?" if kind == "bad" else None)
+            data = segment(*span)[:-1] + b"?" if kind == "bad" else None
+            event = base.stage(*span, data=data, cluster=Cluster(kind) if kind in CLUSTERS else NO_CLUSTER)
             announced |= set(range(*span))
-            options = {"has_rival": True} if work is upload and "rival" in names else {}
+            options = {"has_rival": True} if work in {upload, upload_of_cluster} and "rival" in names else {}
             roles.append(Role(name, partial(work, event, **options), REFUSED, TRANSIENT))
         else:
             roles.append(Role(name, PLAIN[kind], REFUSED, TRANSIENT))

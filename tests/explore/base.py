@@ -7,7 +7,7 @@ An upload of the second died, and left its first object.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from coldstream.archive.segment_rolled import SegmentRolled
@@ -15,6 +15,7 @@ from coldstream.archive.upload import Uploader
 from coldstream.format.chunk import ChunkHeader
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.format.writer import make_chunk
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.grace import grace_ms
 from coldstream.store.keys import Keys
@@ -86,15 +87,19 @@ class Base:
     table: MemoryTable = field(default_factory=MemoryTable)
     objects: MemoryObjects = field(default_factory=lambda: MemoryObjects(clock=lambda: NOW))
 
-    def stage(self, first: int, following: int, *, data: bytes | None = None) -> SegmentRolled:
+    def stage(
+        self, first: int, following: int, *, data: bytes | None = None, cluster: Cluster = NO_CLUSTER
+    ) -> SegmentRolled:
         """Stage a slice, and return its event."""
         data = segment(first, following) if data is None else data
-        key = KEYS.staged(INCARNATION, Offset(first), Offset(following))
+        key = replace(KEYS, cluster=cluster).staged(INCARNATION, Offset(first), Offset(following))
         self.objects._write(key, data)
         info = self.objects.info(key)
         assert info is not None
         return SegmentRolled(
-            STREAM, Offset(first), Offset(following), len(data), self.objects.bucket, key, etag=info.etag
+            *(STREAM, Offset(first), Offset(following), len(data), self.objects.bucket, key),
+            etag=info.etag,
+            cluster=cluster,
         )
 
     def archive(self, *spans: tuple[int, int]) -> Base:

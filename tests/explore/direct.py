@@ -85,7 +85,7 @@ class Appender:
 
     def append(self) -> None:
         """Append a batch, and say that it is acknowledged, or that it never will be."""
-        body = f"{self.name}.{self.place.epoch}.{self.sequence}"
+        body = f"{self.name}.{self.epoch}.{self.sequence}"  # an opening has an epoch of its own
         data = Batch.of([f"<{body}>".encode()]).chunk(self.at, self.site.clock(), self.epoch, b"")
         following = Offset(self.at + 1)
         nonce = self.site.name().encode().ljust(16, b".")

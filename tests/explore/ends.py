@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from coldstream.erase.resume import resume_erasures
 from coldstream.erase.run import Eraser
+from coldstream.errors import OtherClusterError
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
+from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import Head, Hold, Loss
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
@@ -23,15 +25,19 @@ from coldstream.store.object_values import BucketCapabilities
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
+from tests.explore.actors import CLUSTERS, RIVAL_REMOVED
 from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, SECOND, STREAM, secret
 from tests.explore.bucket_store import BucketState
 from tests.explore.invariants import has_message, order_makes_no_difference
 from tests.explore.machine import Told, Violation
+from tests.explore.names_store import NamesState
 from tests.explore.world import World
 from tests.support.compaction import identity_of
 
 
-def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str], told: Told) -> Hashable:
+def is_known_end(
+    state: ManifestState, bucket: BucketState, names: NamesState, said: Sequence[str], told: Told
+) -> Hashable:
     """Return what the checks of an end depend on: the table without its journal, and the bucket."""
     entries = tuple(
         sorted((one.key, one.crc32, one.prior_offset, one.prior_timestamp) for one in state.entries.values())
@@ -40,7 +46,17 @@ def is_known_end(state: ManifestState, bucket: BucketState, said: Sequence[str],
     records = tuple(repr(one) for one in (*state.holds.values(), *state.erasures.values(), *state.missing.values()))
     head = state.head and replace(state.head, revision=0, claims=())
     objects = frozenset((key, version.data) for key, version in bucket.objects.items())
-    return entries, items, records, head, objects, bucket.gone, told.erased, tuple(said)
+    objects |= frozenset((key, *(one.data for one in versions)) for key, versions in bucket.earlier.items())
+    bound = tuple(tuple(sorted(some.items())) for some in names.items)
+    return entries, items, records, head, objects, bucket.gone, bound, told.erased, tuple(said)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """The bytes of a version, and its key."""
+
+    key: str
+    data: bytes
 
 
 class End:
@@ -52,13 +68,15 @@ class End:
         state: ManifestState,
         objects: MemoryObjects,
         now: TimestampMs,
+        *,
         recorded: Mapping[int, bytes],
+        names: NamesState,
     ) -> None:
         self.now = now
         self.objects = objects
         objects.clock = self.clock
         self.table = MemoryTable()
-        world.names.copy_into(self.table)
+        names.copy_into(self.table)
         self.table._partitions = {INCARNATION: state}
         self.table._recorded = {INCARNATION: dict(recorded)}
         key = registry_key(STREAM.vhost, STREAM.name, INCARNATION)
@@ -69,7 +87,7 @@ class End:
             objects=objects,
             keys=KEYS,
             control=ControlObjects(objects, KEYS),
-            bucket=BucketCapabilities(versioned=world.versioned, object_lock=False),
+            bucket=BucketCapabilities(versioned=world.faults.is_versioned, object_lock=False),
             now=self.clock,
             grace_ms=GRACE_MS,
         )
@@ -107,10 +125,10 @@ def check_end(end: End, world: World, said: Sequence[str]) -> None:
         return
     try:
         rebuild_takes_nothing_away(end)
-        no_copy_is_lost(world, end)
+        no_copy_is_lost(world, end, said)
         end.pass_graces()
         order_makes_no_difference(end.state, world.announced, *_said(world, said))
-        bucket_has_just_that(end)
+        bucket_has_just_that(end, said)
         erased_is_gone(end)
         bucket_is_enough(end)
         replayed = replay(end.table.recorded_changes(INCARNATION))
@@ -134,16 +152,23 @@ def _said(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
     return done, missing
 
 
-def no_copy_is_lost(world: World, end: End) -> None:
-    """Hold 3: a copy of another history is archived, or in quarantine, whole."""
+def no_copy_is_lost(world: World, end: End, said: Sequence[str]) -> None:
+    """Hold 3: a copy of another history is archived, or in quarantine, whole, unless it came to a deleted stream."""
     head = end.state.head
-    if world.rival is None or head is None or head.is_deleted or head.floor:
+    if world.rival is None or head is None or head.is_deleted or head.floor or RIVAL_REMOVED in said:
+        return
+    if is_somebody_refused(said) and world.rival in end.objects.objects.values():
         return
     kept = [KEYS.parse(key) for key, data in end.objects.objects.items() if data == world.rival]
     archived = any(secret(offset, 2) in identity_of(end.objects, one)
                    for one in end.state.entries.values() for offset in (SECOND,))  # fmt: skip
     is_kept = any(one is not None and one.kind is KeyKind.QUARANTINED for one in kept)
     assert archived or is_kept, "a copy of another history is neither archived nor in quarantine"
+
+
+def is_somebody_refused(said: Sequence[str]) -> bool:
+    """Tell whether an announcement ended in the dead letters, as the stream is another cluster's."""
+    return any(one.startswith(OtherClusterError.__name__) for one in said)
 
 
 def rebuild_takes_nothing_away(end: End) -> None:
@@ -157,12 +182,20 @@ def rebuild_takes_nothing_away(end: End) -> None:
     assert rebuilt.floor <= head.floor, "the bucket has a higher floor"
 
 
-def bucket_has_just_that(end: End) -> None:
+def bucket_has_just_that(end: End, said: Sequence[str]) -> None:
     """The bucket holds the live objects, the notes, and what is in quarantine; nothing else."""
     named = {one.key for one in end.state.entries.values()}
     kinds = {key: KEYS.parse(key) for key in end.objects.objects}
     kept = {KeyKind.CONTROL, KeyKind.QUARANTINED, KeyKind.QUARANTINE_NOTE}
-    left = {key for key, parsed in kinds.items() if parsed is None or parsed.kind not in kept}
+    bound = end.table.bound_cluster(STREAM.vhost, STREAM.name)
+    # What was refused is kept, for whoever looks at its dead letter.
+    others = {NO_CLUSTER, *map(Cluster, CLUSTERS)} - {bound} if is_somebody_refused(said) else ()
+    refused = tuple(replace(KEYS, cluster=one).staging(INCARNATION) for one in others)
+    left = {
+        key
+        for key, parsed in kinds.items()
+        if (parsed is None or parsed.kind not in kept) and not key.startswith(refused)
+    }
     assert left == named, f"left behind: {left - named}; missing: {named - left}"
     assert not end.state.tombstones, "tombstones are left"
     assert not end.objects.uploads_under(""), "an upload is left unfinished"
@@ -175,8 +208,16 @@ def erased_is_gone(end: End) -> None:
         there = has_message(offset, end.state, end.objects)
         assert not there or offset >= max(done), f"{offset} was to be erased"
         if not there:
-            data = [body for body in end.objects.objects.values() if secret(offset) in body]
-            assert not data, f"the message at {offset} is still in the bucket"
+            holders = {one.key for one in every_version(end.objects) if secret(offset) in one.data}
+            assert not holders, f"the message at {offset} is still in the bucket: {holders}"
+
+
+def every_version(objects: MemoryObjects) -> list[StoredVersion]:
+    """Return all that has bytes: the objects, and the versions before them."""
+    found = [StoredVersion(key, data) for key, data in objects.objects.items()]
+    for key, versions in objects._earlier.items():
+        found += [StoredVersion(key, one.data) for one in versions if one.data is not None]
+    return found
 
 
 def bucket_is_enough(end: End) -> None:

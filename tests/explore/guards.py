@@ -2,28 +2,32 @@
 
 - *conditions*: of each write of a transaction; If-None-Match and If-Match of requests to the bucket; the time that a
   deletion is signed with; and each `check_…` that a plan calls
-- *orders*: two writes that an actor makes one after the other; taken away, the second comes first
-- *re-reads*: what an actor reads again; taken away, it takes its first answer once more
+- *orders*: two writes that one call of shipped code makes one after the other; taken away, the second comes first
+- *re-reads*: what one call reads again; taken away, it takes its first answer once more
+
+Of two guards either may suffice. Then neither has a schedule, and both together have one: `Guards` takes several away.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib import import_module
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 import coldstream
 from coldstream.manifest.state import ManifestState
-from coldstream.store.object_values import DeleteReport
 from tests.explore.actors import world
-from tests.explore.call_sites import Asked, Listening, place
+from tests.explore.altering import Remembering, Swapped, Unmatched, match_of
+from tests.explore.call_sites import Asked, Listening
 from tests.explore.loose import conditions, loosened
 from tests.explore.machine import Machine
 from tests.explore.requests import Part, Request
@@ -31,6 +35,12 @@ from tests.explore.site import Ask
 
 ROOT = Path(coldstream.__file__).parent
 CHECKING = "manifest", "archive", "lifecycle", "garbage", "compact", "erase"
+
+UNSEEN = {"create_upload", "put_part"}
+"""Writes to the bucket that nobody sees: until its upload is completed, a part is in no listing of objects."""
+
+OF_BYTES = {"erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do"}
+"""Checks that no schedule needs, and what does."""
 
 
 class GuardKind(StrEnum):
@@ -55,6 +65,13 @@ class Guard:
     def __str__(self) -> str:
         return f"{self.kind}: {self.name}{f', then {self.then}' if self.then else ''}"
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a guard from its text. Raises ValueError."""
+        kind, _, name = text.partition(": ")
+        name, _, then = name.partition(", then ")
+        return cls(GuardKind(kind), name, then)
+
     @contextmanager
     def taken_away(self) -> Iterator[Callable[[Ask], Any] | None]:
         """Take it away; what is yielded is put between the actors and their stores."""
@@ -67,92 +84,35 @@ class Guard:
                     patch.setattr(f"coldstream.{self.name}", lambda *_, **__: None)
                     yield None
                 case GuardKind.MATCH:
-                    yield lambda ask: _Unmatched(ask, self.name)
+                    yield lambda ask: Unmatched(ask, self.name)
                 case GuardKind.ORDER:
-                    yield lambda ask: _Swapped(ask, self.name, self.then)
+                    yield lambda ask: Swapped(ask, self.name, self.then)
                 case GuardKind.REREAD:
-                    yield lambda ask: _Remembering(ask, self.name)
+                    yield lambda ask: Remembering(ask, self.name)
 
 
-class _Unmatched:
-    """Leaves the condition of a request to the bucket out."""
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Guards that stand before each other: taken away together."""
 
-    def __init__(self, ask: Ask, name: str) -> None:
-        self._ask, self._name = ask, name
+    all: tuple[Guard, ...]
 
-    def __call__(self, request: Request) -> Any:
-        what = _match_of(request)
-        if what and f"{what} of {Asked(place(), request).name}" == self._name:
-            options = tuple((name, None if name in {"if_match", "signed_at"} else one) for name, one in request.options)
-            method = {"put_new": "put_over", "complete_upload": "complete_over"}.get(request.method, request.method)
-            request = replace(request, method=method, options=options)
-        return self._ask(request)
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.all))
 
-    def finish(self) -> None:
-        """Do what is left."""
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read guards from their text. Raises ValueError."""
+        return cls(tuple(map(Guard.parse, text.split(" + "))))
 
-
-class _Swapped:
-    """Has one write come after the next one."""
-
-    def __init__(self, ask: Ask, first: str, second: str) -> None:
-        self._ask, self._first, self._second = ask, first, second
-        self._held: Request | None = None
-
-    def __call__(self, request: Request) -> Any:
-        if not request.writes:
-            return self._ask(request)
-        name = Asked(place(), request).name
-        if self._held is None:
-            if name != self._first:
-                return self._ask(request)
-            self._held = request
-            return foreseen(request)
-        held, self._held = self._held, None
-        if name != self._second:
-            self._ask(held)
-            return self(request)
-        answer = self._ask(request)
-        self._ask(held)
-        return answer
-
-    def finish(self) -> None:
-        """Do what is left."""
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._ask(held)
-
-
-class _Remembering:
-    """Answers what was read before as it was then."""
-
-    def __init__(self, ask: Ask, name: str) -> None:
-        self._ask, self._name = ask, name
-        self._known: dict[Request, Any] = {}
-
-    def __call__(self, request: Request) -> Any:
-        if request.writes or request.part > Part.BUCKET:
-            return self._ask(request)
-        if request in self._known and Asked(place(), request).name == self._name:
-            return self._known[request]
-        answer = self._known[request] = self._ask(request)
-        return answer
-
-    def finish(self) -> None:
-        """Do what is left."""
-
-
-def foreseen(request: Request) -> Any:
-    """Return the answer that a write has as a rule."""
-    return DeleteReport(request.args[0]) if request.method == "delete_many" else None  # type: ignore[arg-type]
-
-
-def _match_of(request: Request) -> str:
-    """Return the condition of a request to the bucket, "" if it has none."""
-    if request.method in {"put_new", "complete_upload"}:
-        return "If-None-Match"
-    given = [name for name, value in request.options if name in {"if_match", "signed_at"} and value is not None]
-    return {"if_match": "If-Match", "signed_at": "the signature's time"}[given[0]] if given else ""
+    @contextmanager
+    def taken_away(self) -> Iterator[Callable[[Ask], Any] | None]:
+        """Take all of them away."""
+        with ExitStack() as stack:
+            altered = [alter for one in self.all if (alter := stack.enter_context(one.taken_away())) is not None]
+            if len(altered) > 1:
+                raise ValueError(f"two of {self} are of requests")
+            yield next(iter(altered), None)
 
 
 def heard(names: Iterable[str], before: tuple[str, ...] = ()) -> dict[str, list[Asked]]:
@@ -174,34 +134,74 @@ def heard(names: Iterable[str], before: tuple[str, ...] = ()) -> dict[str, list[
 
 def all_guards(asked: dict[str, list[Asked]]) -> list[Guard]:
     """Return the guards, those of requests as some actors make them."""
-    matches: dict[str, set[str]] = {}
-    orders: dict[tuple[str, str], set[str]] = {}
-    rereads: dict[str, set[str]] = {}
+    found: dict[GuardKind, dict[tuple[str, ...], set[str]]] = {kind: {} for kind in GuardKind}
     for name, told in asked.items():
         for one in told:
-            if what := _match_of(one.request):
-                matches.setdefault(f"{what} of {one.name}", set()).add(name)
-        writes = [one for one in told if one.request.writes]
-        for one, other in pairwise(writes):
-            if one.name != other.name and one.request.method not in {"create_upload", "put_part", "bind_cluster"}:
-                orders.setdefault((one.name, other.name), set()).add(name)
-        known: set[Request] = set()
-        for one in told:
-            if not one.request.writes and one.request.part <= Part.BUCKET:
-                if one.request in known:
-                    rereads.setdefault(one.name, set()).add(name)
-                known.add(one.request)
+            if what := match_of(one.request):
+                found[GuardKind.MATCH].setdefault((f"{what} of {one.name}",), set()).add(name)
+        for pair in orders(told):
+            found[GuardKind.ORDER].setdefault(pair, set()).add(name)
+        for again in rereads(told):
+            found[GuardKind.REREAD].setdefault((again,), set()).add(name)
     return [
         *(Guard(GuardKind.CONDITION, one) for one in conditions()),
         *(Guard(GuardKind.CHECK, one) for one in checks()),
-        *(Guard(GuardKind.MATCH, one, actors=tuple(sorted(who))) for one, who in sorted(matches.items())),
-        *(Guard(GuardKind.ORDER, *one, actors=tuple(sorted(who))) for one, who in sorted(orders.items())),
-        *(Guard(GuardKind.REREAD, one, actors=tuple(sorted(who))) for one, who in sorted(rereads.items())),
+        *(
+            Guard(kind, *one, actors=tuple(sorted(who)))
+            for kind in (GuardKind.MATCH, GuardKind.ORDER, GuardKind.REREAD)
+            for one, who in sorted(found[kind].items())
+        ),
     ]
 
 
+def orders(told: Sequence[Asked]) -> Iterator[tuple[str, str]]:
+    """Yield each two writes that one call of shipped code makes one after the other, and that may matter."""
+    writes = [one for one in told if is_write(one.request) and one.place != "nowhere"]
+    for one, other in pairwise(writes):
+        if one.operation == other.operation and one.name != other.name:
+            yield one.name, other.name
+
+
+def is_write(request: Request) -> bool:
+    """Tell whether a request may change what others can see: a deletion of no key does not, nor a part of an upload."""
+    return request.writes and request.method not in UNSEEN and request.args != ((),)
+
+
+def rereads(told: Sequence[Asked]) -> Iterator[str]:
+    """Yield what one call of shipped code reads again, unless its transaction requires what it read.
+
+    After a race that was lost, everything is read again. That is no guard: the transaction that follows is refused
+    unless the head is the one that was read, whatever was read of the log after it.
+    """
+    known: set[tuple[int, Request]] = set()
+    for number, one in enumerate(told):
+        if one.request.writes or one.request.part > Part.BUCKET or one.place == "nowhere":
+            continue
+        at = one.operation, one.request
+        if at in known and not _is_required(told, number):
+            yield one.name
+        known.add(at)
+
+
+def _is_required(told: Sequence[Asked], number: int) -> bool:
+    """Tell whether the write that comes next is a transaction on the head that was read there, or last before."""
+    one = told[number]
+    if one.request.part is not Part.LOG:
+        return False
+    heads = [had for had in told[: number + 1] if had.request.method == "head" and had.operation == one.operation]
+    following = (had for had in told[number + 1 :] if is_write(had.request))
+    write = next(following, None)
+    if write is None or write.request.method != "apply" or not heads or heads[-1].answer is None:
+        return False
+    change: Any = write.request.args[0]
+    return bool(change.head.revision == heads[-1].answer.revision + 1)
+
+
 def checks() -> list[str]:
-    """Return the functions `check_…` that shipped code of a stream's life calls, each by the module that calls it."""
+    """Return the functions `check_…` that shipped code of a stream's life calls, each by the module that calls it.
+
+    Those that look at nothing but a text that they are given are no guards: they refuse what somebody typed.
+    """
     found = set()
     for package in CHECKING:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -210,6 +210,11 @@ def checks() -> list[str]:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                     name = node.func.id
-                    if name.startswith("check_"):
+                    if name.startswith("check_") and not _is_of_text(module, name):
                         found.add(f"{module}.{name}")
-    return sorted(found)
+    return sorted(found - set(OF_BYTES))
+
+
+def _is_of_text(module: str, name: str) -> bool:
+    function = getattr(import_module(f"coldstream.{module}"), name)
+    return all(one.annotation == "str" for one in signature(function).parameters.values())

@@ -6,19 +6,21 @@ They take plain values, and raise Violation. What has to be at the end, when all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from coldstream.errors import UnavailableError
 from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.cluster import Cluster
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.holding import held
 from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.state import ManifestState
 from coldstream.resolve.places import exact_place
+from coldstream.store.control import FloorNote
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.parsed_keys import KeyKind
 from coldstream.units import Offset
@@ -185,6 +187,14 @@ def _others(state: ManifestState, entry: FragmentEntry) -> list[FragmentEntry]:
     return [one for one in state.entries.values() if one is not entry]
 
 
+def only_its_own_cluster(bound: Cluster, noted: Cluster, archived_by: Collection[str]) -> None:
+    """Hold 9 against an end: of two clusters that announce a stream only the one archives it that the names are bound
+    to, and the bucket says the same."""
+    with _telling(9):
+        assert {*archived_by} <= {bound}, f"bound to {bound!r}, and archived by {sorted(archived_by)}"
+        assert noted == bound, f"bound to {bound!r}, and the bucket says {noted!r}"
+
+
 def removed_stays_removed(before: ManifestState, after: ManifestState, past: Past, gone: frozenset[str]) -> None:
     """Hold 10 against a change: floor and fence never fall, and no key comes back that was buried or deleted."""
     with _telling(10):
@@ -209,6 +219,20 @@ def removed_stays_removed(before: ManifestState, after: ManifestState, past: Pas
                 if old_one.first_offset < one.next_offset and one.first_offset < old_one.next_offset
             )
             assert hit is None or not one.erased or was_erased, f"erased in spite of {hit}"
+
+
+def nothing_forgotten(
+    before: ManifestState, after: ManifestState, there: Collection[str], gone: frozenset[str]
+) -> None:
+    """Hold 10 against a change: a tombstone goes after its object has gone, unless an entry names that.
+
+    An object that is there again was made by a creator that had stalled: its key was deleted before, and is garbage.
+    """
+    with _telling(10):
+        named = {one.key for one in after.entries.values()}
+        left = {one.key for one in before.tombstones.values()} - {one.key for one in after.tombstones.values()}
+        forgotten = {key for key in left & set(there) if key not in named and key not in gone}
+        assert not forgotten, f"no tombstone is left of what is still there: {forgotten}"
 
 
 def journal_is_enough(before: ManifestState, change: Change, after: ManifestState) -> None:
@@ -236,12 +260,11 @@ def no_object_goes_too_soon(
                 assert protecting is None, f"{key} is deleted in spite of {protecting}"
 
 
-def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object, *, by_halves: bool) -> None:
+def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNote | None) -> None:
     """Hold 7 against a deletion: before an object goes, the bucket knows of the removal or the fence that lets it go.
 
     It need not know of what came later, as a deletion whose note is still to be written: of that no object goes. Nor of
-    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others. While a purge's
-    own transaction shows by half, a second sweep may be earlier than its note: docs/proof.md.
+    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others.
     """
     parsed = KEYS.parse(key)
     if parsed is None or parsed.kind is not KeyKind.FRAGMENT:
@@ -254,17 +277,14 @@ def bucket_knows_first(key: str, state: ManifestState, past: Past, note: object,
                 assert note is not None, "garbage goes before the bucket knows of any fence"
                 assert note.generation >= needed, "the bucket knows of a lower fence than garbage needs"
             return
-        if by_halves and why.purge_began_at is not None:
-            return
         if why.floor or why.generation:
             assert note is not None, "an object goes before the bucket knows why"
             assert note.floor >= why.floor, "the bucket knows of a lower floor"
-            # Nothing is committed any more to a stream whose purge has begun, whatever the fence.
-            is_fenced = note.generation >= min(why.generation, needed) or note.purge_began_at is not None
-            assert is_fenced, "the bucket knows of a lower fence"
+            assert note.generation >= min(why.generation, needed), "the bucket knows of a lower fence"
         if why.purge_began_at is not None:
             assert note is not None, "an object goes before the bucket knows that it was purged"
             assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"
+            assert note.purge_began_at is not None, "the bucket does not know that the purge began"
 
 
 def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[ManifestState]) -> None:
@@ -276,9 +296,12 @@ def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[Ma
 
 
 def rebuild_has_what_stayed(
-    found: tuple[frozenset[int], frozenset[str], bool], states: Sequence[ManifestState]
+    found: tuple[frozenset[int], frozenset[str], bool], states: Sequence[ManifestState], went: frozenset[str]
 ) -> None:
-    """Hold 7 against a rebuild beside writers: it has all that was archived all the while, or tells the object."""
+    """Hold 7 against a rebuild beside writers: it has all that was archived all the while, or tells the object.
+
+    `went` are the objects that were deleted meanwhile: of what they held, nothing is asked.
+    """
     offsets, doubtful, is_unreadable = found
     if is_unreadable:
         return
@@ -286,7 +309,7 @@ def rebuild_has_what_stayed(
         offset
         for state in states
         for one in state.entries.values()
-        if one.key in doubtful
+        if one.key in doubtful or one.key in went
         for offset in range(one.first_offset, one.next_offset)
     }
     with _telling(7):

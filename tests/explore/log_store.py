@@ -3,13 +3,16 @@
 Its number stands for all changes so far, in order, as the journal has them. While a transaction is being written, which
 is until its writer goes on, others may see any part of it, in any order: such a request has several outcomes. A state
 is then a partition, and the items of which an earlier state may still show.
+
+If the index by time lags, each of its items shows any state that it has had since time passed last, also an older one
+after a newer one, and nothing while it moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from coldstream.errors import ColdstreamError, LostRaceError
@@ -25,6 +28,7 @@ from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
 from tests.explore.interning import Numbered
 from tests.explore.requests import YIELDING, Refusal, Request
+from tests.explore.table_pages import PAGES
 
 ALL_SUBSETS = 3
 """Up to so many items that are being written show in any combination; of more, none, all, each alone, all but each."""
@@ -54,13 +58,16 @@ class HalfShown:
 
     partition: int
     pending: tuple[tuple[str, int, int], ...] = ()
+    indexed: int = -1
+    """The number of the earliest partition of which the index may still show something, -1 if it does not lag."""
 
 
 class _Choice:
-    """Shows the chosen items as they are, and the others as they were."""
+    """Shows the chosen items as they are, and the others as they were; of those in the index, the states picked."""
 
     def __init__(self) -> None:
         self.shown: frozenset[str] = frozenset()
+        self.in_index: Mapping[str, int] = {}
         self.asked: set[str] = set()
 
     def pick(self, key: str, states: int) -> int:
@@ -68,6 +75,8 @@ class _Choice:
         if states == 1:
             return 0
         plain = key.removeprefix(BY_TIME)
+        if key.startswith(BY_TIME) and plain in self.in_index:
+            return self.in_index[plain]
         self.asked.add(plain)
         return states - 1 if plain in self.shown else 0
 
@@ -75,8 +84,11 @@ class _Choice:
 class LogStore:
     """Numbers the states of a partition, and remembers what a request made of which."""
 
-    def __init__(self, stream: StreamId, answers: Numbered, on_change: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, stream: StreamId, answers: Numbered, on_change: Callable[[int, int], None], *, index_lags: bool = False
+    ) -> None:
         self._stream, self._answers, self._on_change = stream, answers, on_change
+        self._index_lags = index_lags
         self._plain = MemoryTable()
         self._choice = _Choice()
         self._weak = MemoryTable(self._choice)
@@ -89,7 +101,8 @@ class LogStore:
     def begin(self, state: ManifestState, changes: int, earlier: Mapping[int, bytes]) -> int:
         """Return the number of the first state; `earlier` are the changes up to it, as the journal has them."""
         self._earlier = dict(earlier)
-        return self._number(self.partitions.number_as(("base",), LogState(state, changes)))
+        first = self.partitions.number_as(("base",), LogState(state, changes))
+        return self._number(first, indexed=first if self._index_lags else -1)
 
     def partition_of(self, number: int) -> int:
         """Return the number of the partition of a state: all that was written."""
@@ -124,7 +137,9 @@ class LogStore:
         if found is None:
             half: HalfShown = self._states.values[number]  # type: ignore[assignment]
             left = tuple(one for one in half.pending if writer not in {one[2], -1})
-            found = self._settled[number, writer] = self._number(half.partition, left)
+            # Time passes only if nobody writes: the index catches up.
+            indexed = half.partition if self._index_lags and writer == -1 else half.indexed
+            found = self._settled[number, writer] = self._number(half.partition, left, indexed)
         return found
 
     def carry_out(
@@ -142,8 +157,8 @@ class LogStore:
             found = self._known[key] = tuple(dict.fromkeys(outcomes))
         return found
 
-    def _number(self, partition: int, pending: Sequence[tuple[str, int, int]] = ()) -> int:
-        half = HalfShown(partition, tuple(sorted(pending)))
+    def _number(self, partition: int, pending: Sequence[tuple[str, int, int]] = (), indexed: int = -1) -> int:
+        half = HalfShown(partition, tuple(sorted(pending)), indexed)
         return self._states.number(half)
 
     def _apply(self, half: HalfShown, state: int, change: Change, now: TimestampMs, writer: int) -> Iterator[Outcome]:
@@ -161,7 +176,7 @@ class LogStore:
             self._on_change(half.partition, number)
         done = self._answers.number(None)
         if writer < 0:
-            yield self._number(number), done
+            yield self._number(number, indexed=half.indexed), done
             return
         items = items_of(before.state), items_of(self.partition(number).state)
         keys = set(changed(*items))
@@ -170,9 +185,12 @@ class LogStore:
             refused = LostRaceError(f"transaction conflict: {min(clash)} is being written")
             yield state, self._answers.number(Refusal.of(refused))
         left = [one for one in half.pending if one[0] not in keys]
-        yield self._number(number, [*left, *((key, half.partition, writer) for key in keys)]), done
+        yield self._number(number, [*left, *((key, half.partition, writer) for key in keys)], half.indexed), done
 
     def _read(self, half: HalfShown, state: int, request: Request) -> Iterator[Outcome]:
+        if half.indexed not in {-1, half.partition} and request.method == "log_from_timestamp":
+            yield from self._read_index(half, state, request)
+            return
         if not half.pending:
             yield state, self._answers.number(self._answer(self._plain, half.partition, request))
             return
@@ -180,7 +198,29 @@ class LogStore:
             self._show(half, shown)
             answer = self._answers.number(self._answer(self._weak, half.partition, request))
             seen = self._choice.asked & shown  # what was seen, everybody sees from now on
-            yield self._number(half.partition, [one for one in half.pending if one[0] not in seen]), answer
+            left = [one for one in half.pending if one[0] not in seen]
+            yield self._number(half.partition, left, half.indexed), answer
+
+    def _read_index(self, half: HalfShown, state: int, request: Request) -> Iterator[Outcome]:
+        """Read the index while it lags: what it shows says nothing of what the table shows, nor of its next answer."""
+        first, *later = reversed(self.between(half.indexed, half.partition))
+        index: dict[str, list[Any]] = {key: _in_index(item) for key, item in items_of(first, "log").items()}
+        for partition in later:
+            items = items_of(partition, "log")
+            for key in index.keys() | items.keys():
+                states = index.setdefault(key, [None])
+                (place,) = _in_index(items.get(key))
+                if states[-1] is not None and place is not None and states[-1][0] != place[0]:
+                    states.append(None)  # it is at neither place
+                if states[-1] != place:
+                    states.append(place)
+        for picked in _picks({key: len(states) for key, states in index.items() if len(states) > 1}):
+            self._show(half, frozenset())
+            shown = self._weak._visible[self._stream.incarnation]
+            shown._index = index
+            self._choice.in_index = picked
+            yield state, self._answers.number(self._answer(self._weak, half.partition, request))
+            self._choice.in_index = {}
 
     def _show(self, half: HalfShown, shown: frozenset[str]) -> None:
         newest = items_of(self.partition(half.partition).state)
@@ -200,9 +240,11 @@ class LogStore:
             names = self._stream.vhost, self._stream.name
             key = registry_key(*names, incarnation)
             double._registry, double._newest = {key: self._stream}, {names_key(*names): key}
-        if request.method == "recorded_changes":
+        if request.method in {"recorded_changes", "recorded_page"}:
             double._recorded = {incarnation: self.recorded_until(number)}
         try:
+            if request.method in PAGES:
+                return PAGES[request.method](double, *request.args)
             answer: Any = getattr(double, request.method)(*request.args, **dict(request.options))
             return _plain(tuple(answer) if request.method in YIELDING else answer)
         except ColdstreamError as err:
@@ -224,6 +266,21 @@ def _choices(keys: Sequence[str]) -> Iterator[frozenset[str]]:
         return
     for some in (keys, (), *((key,) for key in keys), *(tuple(set(keys) - {key}) for key in keys)):
         yield frozenset(some)
+
+
+def _picks(states: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+    """Yield which state of each item in the index shows: all ways of a few items, else all alike but one."""
+    if len(states) <= ALL_SUBSETS:
+        for some in product(*(range(count) for count in states.values())):
+            yield dict(zip(states, some, strict=True))
+        return
+    oldest, newest = dict.fromkeys(states, 0), {key: count - 1 for key, count in states.items()}
+    yield oldest
+    yield newest
+    for key, count in states.items():
+        for one in range(count):
+            yield oldest | {key: one}
+            yield newest | {key: one}
 
 
 def _in_index(*states: object) -> list[Any]:

@@ -20,13 +20,18 @@ from tests.explore.programs import Programs
 from tests.explore.requests import Part, Refusal, Request
 from tests.explore.runs import End, How
 from tests.explore.schedules import Fate, Move
+from tests.explore.site import Surroundings
 from tests.explore.world import World
 
 State = tuple[int, ...]
 LOG, NAMES, BUCKET, TOLD, NOW, FAULTS, NODES = range(7)
 
-_CRASHES, _LOSSES, _REFUSALS = 1, 8, 64
+_CRASHES, _LOSSES, _REFUSALS, _PARTS, _STEPS = 1, 8, 64, 512, 4096
 """What one of each counts in the faults that are left."""
+
+STEPS_MS = -3 * 24 * 3_600_000, 3 * 24 * 3_600_000
+"""How far a host's clock steps: back or forth, by more than any grace or event lasts. Its next reading is right again,
+which is the step back."""
 
 
 class Violation(AssertionError):  # noqa: N818  what is found, not what failed
@@ -89,11 +94,12 @@ class Machine:
         self.world = world
         self.answers = Numbered()
         self.told = Numbered()
-        self.log = LogStore(world.stream, self.answers, self._changed)
+        self.log = LogStore(world.stream, self.answers, self._changed, index_lags=world.faults.index_lags)
         self.names = NamesStore(self.answers)
         self.buckets = Numbered()
-        self.bucket = BucketStore(self.buckets, self.answers, versioned=world.versioned)
-        self.programs = Programs(world.roles, self.answers, page=world.page)
+        self.bucket = BucketStore(self.buckets, self.answers, versioned=world.faults.is_versioned)
+        surroundings = Surroundings(world.faults.page, world.faults.is_versioned)
+        self.programs = Programs(world.roles, self.answers, surroundings)
         self.watch: Watch | None = None
         self.trying = Move(0)
         self.asking: RequestFacts | None = None
@@ -109,6 +115,7 @@ class Machine:
         """The first state."""
         world, faults = self.world, self.world.faults
         left = faults.crashes * _CRASHES + faults.losses * _LOSSES + faults.refusals * _REFUSALS
+        left += faults.partial_deletions * _PARTS + faults.clock_steps * _STEPS
         return (
             self.log.begin(world.log, world.log.head.revision if world.log.head else 0, world.recorded),
             self.names.number(world.names),
@@ -155,15 +162,44 @@ class Machine:
             yield Move(actor), self._wait(state, actor, facts.request)
             return
         left = state[FAULTS]
+        if facts.part is Part.HOST_CLOCK:
+            yield from self._read_host_clock(state, actor)
+            return
         for outcome, (after, answer) in enumerate(self._carry_out(state, actor, facts)):
             self.trying = Move(actor, outcome=outcome)
             yield self.trying, self._go(after, actor, answer)
             if left and facts.writes and after[:TOLD] != state[:TOLD]:
                 yield from self._fail(after, actor, outcome, is_object=facts.part is Part.BUCKET)
-        if left >= _REFUSALS:
+        yield from self._fall_short(state, actor, facts)
+
+    def _fall_short(self, state: State, actor: int, facts: RequestFacts) -> Iterator[tuple[Move, State]]:
+        """Yield what becomes of a request that is not carried out, or not all of it."""
+        left = state[FAULTS]
+        if left % _STEPS >= _PARTS and facts.request.is_of_several:
+            yield from self._do_a_part(state, actor, facts)
+        if left % _PARTS >= _REFUSALS:
             self.trying = Move(actor, Fate.IS_REFUSED)
             refused = (*state[:FAULTS], left - _REFUSALS, *state[NODES:])
             yield self.trying, self._go(refused, actor, self._refused)
+
+    def _read_host_clock(self, state: State, actor: int) -> Iterator[tuple[Move, State]]:
+        """Yield what a host's clock may say: the time, or it has stepped."""
+        now = state[NOW] + self.world.host_ahead_ms
+        self.trying = Move(actor)
+        yield self.trying, self._go(state, actor, self.answers.number(TimestampMs(now)))
+        stepped = (*state[:FAULTS], state[FAULTS] - _STEPS, *state[NODES:])
+        for outcome, step in enumerate(STEPS_MS):
+            self.trying = Move(actor, Fate.CLOCK_STEPPED, outcome)
+            yield self.trying, self._go(stepped, actor, self.answers.number(TimestampMs(now + step)))
+
+    def _do_a_part(self, state: State, actor: int, facts: RequestFacts) -> Iterator[tuple[Move, State]]:
+        """Yield what may come of a deletion of several objects of which only some go."""
+        number = self.programs.request[state[NODES + actor]]
+        ways = self.bucket.carry_out_partly(state[BUCKET], number, facts.request, TimestampMs(state[NOW]))
+        for outcome, (bucket, answer) in enumerate(ways):
+            self.trying = Move(actor, Fate.DOES_A_PART, outcome)
+            after = self._with_bucket(state, bucket)
+            yield self.trying, self._go((*after[:FAULTS], after[FAULTS] - _PARTS, *after[NODES:]), actor, answer)
 
     def _fail(self, after: State, actor: int, outcome: int, *, is_object: bool) -> Iterator[tuple[Move, State]]:
         """Yield what may befall an actor whose request was carried out.
@@ -200,16 +236,18 @@ class Machine:
                 yield self._looked_at(state, (log, *state[1:])), answer
         elif facts.part is Part.BUCKET:
             bucket, answer = self.bucket.carry_out(state[BUCKET], number, facts.request, now)
-            if bucket == state[BUCKET]:
-                yield state, answer
-                return
-            keys = self.bucket.deleted.get((state[BUCKET], bucket))
-            if keys is not None:
-                self._check_deletion(keys, state)
-            yield self._looked_at(state, (*state[:BUCKET], bucket, *state[TOLD:])), answer
+            yield self._with_bucket(state, bucket), answer
         else:
             names, answer = self.names.carry_out(state[NAMES], number, facts.request)
             yield (state[LOG], names, *state[BUCKET:]), answer
+
+    def _with_bucket(self, state: State, bucket: int) -> State:
+        if bucket == state[BUCKET]:
+            return state
+        keys = self.bucket.deleted.get((state[BUCKET], bucket))
+        if keys is not None:
+            self._check_deletion(keys, state)
+        return self._looked_at(state, (*state[:BUCKET], bucket, *state[TOLD:]))
 
     def _go(self, state: State, actor: int, answer: int) -> State:
         """Give an actor its answer; what it asks then that is answered at once, is."""
@@ -224,6 +262,8 @@ class Machine:
         while programs.request[node := state[at]] >= 0 and (facts := self.facts(node)).part >= Part.CLOCK:
             if facts.request.method == "begins" and not may_begin:
                 break
+            if facts.part is Part.HOST_CLOCK and state[FAULTS] >= _STEPS:
+                break  # it may have stepped
             state, answer = self._silent(state, actor, facts.request)
             following = programs.after(node, answer)
             state = self._at(state, actor, following)

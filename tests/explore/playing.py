@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from tests.explore.actors import world
-from tests.explore.direct import DIRECT, Promises, direct_world
 from tests.explore.machine import Machine, State, Violation
 from tests.explore.patches import reproducible
 from tests.explore.requests import Request
 from tests.explore.schedules import Move, moves_of, text_of
-from tests.explore.watching import Invariants
+from tests.explore.searching import watched
 from tests.explore.world import Faults
 
 
@@ -24,10 +22,7 @@ def play(text: str) -> int:
     place, _, moves = text.partition(":")
     names, _, faults = place.partition("/")
     with reproducible():
-        actors = names.split("+")
-        is_direct = actors[0].partition(".")[0] in DIRECT
-        machine = Machine((direct_world if is_direct else world)(actors, faults=faults or "0c0l0r"))
-        (Promises if is_direct else Invariants)(machine)
+        machine = watched(names, faults or "0c0l0r")
         try:
             follow(machine, moves_of(moves))
         except Violation as err:

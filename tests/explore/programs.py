@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tests.explore.interning import Numbered
 from tests.explore.requests import Request
 from tests.explore.runs import End, Role, Run
+from tests.explore.site import Surroundings
 
 WAITING_RUNS = 400
 """Runs that wait for an answer, each in a thread. The one that waited longest is given up for one more."""
@@ -21,12 +22,12 @@ WAITING_RUNS = 400
 class Programs:
     """The trees of all actors. `request` and `ends` tell what comes at a node: a number of `requests`, or an end."""
 
-    def __init__(self, roles: Sequence[Role], answers: Numbered, *, page: int = 1000) -> None:
+    def __init__(self, roles: Sequence[Role], answers: Numbered, surroundings: Surroundings) -> None:
         self.requests = Numbered()
         self.request: list[int] = []
         self.ends: list[End | None] = []
         self.runs = self.steps = 0
-        self._roles, self._answers, self._page = roles, answers, page
+        self._roles, self._answers, self._surroundings = roles, answers, surroundings
         self._actor: list[int] = []
         self._before: list[tuple[int, int]] = []
         self._after: list[dict[int, int]] = []
@@ -53,7 +54,7 @@ class Programs:
 
     def _begin(self, actor: int) -> int:
         self.runs += 1
-        run = Run(self._roles[actor], self._page, ())
+        run = Run(self._roles[actor], self._surroundings)
         return self._new(actor, (-1, -1), run, run.first())
 
     def _run_to(self, node: int) -> Run:
@@ -64,7 +65,7 @@ class Programs:
         while self._before[at][0] >= 0:
             at, answer = self._before[at]
             earlier.append((self._request(at), self._answers.values[answer]))
-        return Run(self._roles[actor], self._page, earlier[::-1])
+        return Run(self._roles[actor], self._surroundings, earlier[::-1])
 
     def _request(self, node: int) -> Request:
         return self.requests.values[self.request[node]]  # type: ignore[return-value]

@@ -32,7 +32,7 @@ READS = frozenset({
     "tombstones", "journal", "recorded_changes", "holds", "erasures", "rows", "incarnation_of", "bound_cluster",
     "streams", "grants", "policies", "cursor", "state_item", "state_items", "get_range", "uploads", "uploads_under",
     "unfinished_uploads", "parts", "info", "keys", "listed", "versions", "capabilities", "legal_hold", "restore_state",
-    "presign_get",
+    "presign_get", "page", "recorded_page",
 })  # fmt: skip
 """Calls of the ports that change nothing."""
 
@@ -62,6 +62,11 @@ class Request:
     def is_deletion(self) -> bool:
         """Whether objects may go."""
         return self.part is Part.BUCKET and self.method in DELETIONS
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether it deletes several objects, of which some may stay."""
+        return self.part is Part.BUCKET and self.method in {"delete_many", "delete_versions"} and self.args != ((),)
 
     @property
     def touches(self) -> tuple[str, bool]:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from tests.explore.requests import Refusal, Request
-from tests.explore.site import Ask, Site
+from tests.explore.site import Ask, Site, Surroundings
 
 PATIENCE_S = 60.0
 """How long an actor may act without coming to a request, or to its end. Each does so within milliseconds."""
@@ -61,16 +61,13 @@ class Role:
     work: Work
     refusals: tuple[type[BaseException], ...]
     transient: tuple[type[BaseException], ...]
-    versioned: bool = False
-    """Whether the bucket keeps versions, as this process knows it."""
-
     alter: Callable[[Ask], Any] | None = None
     """Puts something between the actor and its stores; `finish` of that is called after its work."""
 
-    def play(self, ask: Ask, page: int) -> End:
+    def play(self, ask: Ask, surroundings: Surroundings) -> End:
         """Do all of it. Raises GivenUp."""
         altered = ask if self.alter is None else self.alter(ask)
-        site = Site(altered, page=page, versioned=self.versioned)
+        site = Site(altered, surroundings)
         RUNNING.set(site)
         try:
             said = self.work(site)
@@ -88,9 +85,9 @@ class Role:
 class Run:
     """One run, up to the first request that has no answer yet."""
 
-    def __init__(self, role: Role, page: int, earlier: Sequence[tuple[Request, object]]) -> None:
+    def __init__(self, role: Role, surroundings: Surroundings, earlier: Sequence[tuple[Request, object]] = ()) -> None:
         """Begin it. `earlier` are the requests that it has made, with their answers."""
-        self._role, self._page, self._earlier = role, page, earlier
+        self._role, self._surroundings, self._earlier = role, surroundings, earlier
         self._at = 0
         self._go, self._back = allocate_lock(), allocate_lock()
         self._go.acquire()
@@ -131,7 +128,7 @@ class Run:
 
     def _run(self) -> None:
         try:
-            self._told = self._role.play(self._ask, self._page)
+            self._told = self._role.play(self._ask, self._surroundings)
         except GivenUp:
             self._told = None
         except BaseException as err:  # noqa: BLE001  raised where the run is awaited

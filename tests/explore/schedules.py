@@ -2,6 +2,8 @@
 
     upload+delete/0c0l0r:a3b2!a        3 steps of the upload; 2 of the deletion, which dies after the second
     upload+delete/0c1l0rh:a3?b%1       the answer to the upload's third is lost; the deletion sees half of a change
+    cut+sweep/0c0l0r1d1s:a2@b5^%1      the truncation finds its host's clock stepped; the second of several ways in
+                                       which only some of the objects go that the sweep deletes
 
 An actor that died is started again by its next step. What a schedule leaves open is not played.
 """
@@ -14,7 +16,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import NamedTuple
 
-_STEP = re.compile(r"([a-z])(\d*)([!?~]|%\d+)?")
+_STEP = re.compile(r"([a-z])(\d*)([!?~^@]?)(?:%(\d+))?")
 
 
 class Fate(IntEnum):
@@ -24,13 +26,23 @@ class Fate(IntEnum):
     DIES = 1
     HEARS_NOTHING = 2
     IS_REFUSED = 3
+    DOES_A_PART = 4
+    CLOCK_STEPPED = 5
 
 
-SIGNS = {Fate.DIES: "!", Fate.HEARS_NOTHING: "?", Fate.IS_REFUSED: "~"}
+SIGNS = {
+    Fate.GOES_ON: "",
+    Fate.DIES: "!",
+    Fate.HEARS_NOTHING: "?",
+    Fate.IS_REFUSED: "~",
+    Fate.DOES_A_PART: "^",
+    Fate.CLOCK_STEPPED: "@",
+}
+_FATES = {sign: fate for fate, sign in SIGNS.items()}
 
 
 class Move(NamedTuple):
-    """One request of an actor; `outcome` is which of several, if it saw half of a change."""
+    """One request of an actor; `outcome` is which of several, as if it saw half of a change."""
 
     actor: int
     fate: Fate = Fate.GOES_ON
@@ -39,7 +51,7 @@ class Move(NamedTuple):
     @property
     def sign(self) -> str:
         """How its end is written."""
-        return SIGNS.get(self.fate, f"%{self.outcome}" if self.outcome else "")
+        return f"{SIGNS[self.fate]}{f'%{self.outcome}' if self.outcome else ''}"
 
 
 def text_of(moves: Iterable[Move]) -> str:
@@ -65,12 +77,9 @@ def moves_of(text: str) -> Iterator[Move]:
         if found is None:
             raise ValueError(f"no step at {text[at:]!r}")
         at = found.end()
-        actor, count, sign = ord(found[1]) - ord("a"), int(found[2] or "1"), found[3] or ""
+        actor, count = ord(found[1]) - ord("a"), int(found[2] or "1")
         yield from (Move(actor) for _ in range(count - 1))
-        if sign.startswith("%"):
-            yield Move(actor, outcome=int(sign[1:]))
-        else:
-            yield Move(actor, next((fate for fate, known in SIGNS.items() if known == sign), Fate.GOES_ON))
+        yield Move(actor, _FATES[found[3]], int(found[4] or "0"))
 
 
 def _step(actor: int, count: int, sign: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from coldstream.store.object_values import ListedObject
+from coldstream.store.object_values import ListedObject, ObjectVersion
 from coldstream.units import ByteRange, TimestampMs
 from tests.explore.requests import YIELDING, Part, Request, hashable
+from tests.explore.table_pages import PAGED, TablePages
 
 Ask = Callable[[Request], Any]
 
@@ -20,13 +22,26 @@ OF_NAMES = frozenset({
 MAPPINGS = frozenset({"heads", "items_at_once"})
 
 
-class SiteTable:
-    """The port to the table: each method is one request."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is the same for all processes: how many objects or items come at a time, and what the bucket keeps."""
 
-    def __init__(self, ask: Ask) -> None:
+    page: int | None = None
+    """None for a thousand, by which all comes at once here."""
+
+    versioned: bool = False
+
+
+class SiteTable:
+    """The port to the table: each method is one request, unless it reads page by page."""
+
+    def __init__(self, ask: Ask, page: int | None) -> None:
         self._ask = ask
+        self._pages = None if page is None else TablePages(ask, page)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if self._pages is not None and name in PAGED:
+            return getattr(self._pages, name)  # type: ignore[no-any-return]
         part = Part.NAMES if name in OF_NAMES else Part.LOG
 
         def call(*args: Any, **options: Any) -> Any:
@@ -47,9 +62,9 @@ class SiteObjects:
 
     bucket = "memory"
 
-    def __init__(self, ask: Ask, clock: Callable[[], TimestampMs], page: int) -> None:
+    def __init__(self, ask: Ask, clock: Callable[[], TimestampMs], page: int | None) -> None:
         self._ask = ask
-        self._page = page
+        self._page = page or 1000
         self.clock = clock
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -78,8 +93,14 @@ class SiteObjects:
                 return
             after = page[-1].key
 
-    def versions(self, prefix: str) -> Iterator[Any]:
-        yield from self._ask(Request(Part.BUCKET, "versions", (prefix,)))
+    def versions(self, prefix: str) -> Iterator[ObjectVersion]:
+        after: tuple[str, str] | None = None
+        while True:
+            page = self._ask(Request(Part.BUCKET, "versions", (prefix,), (("after", after), ("limit", self._page))))
+            yield from page
+            if len(page) < self._page:
+                return
+            after = page[-1].key, page[-1].version_id
 
     def unfinished_uploads(self, prefix: str) -> Iterator[Any]:
         yield from self._ask(Request(Part.BUCKET, "unfinished_uploads", (prefix,)))
@@ -88,11 +109,11 @@ class SiteObjects:
 class Site:
     """All that one process has. `tell` says what somebody was told from now on: invariants hold the world to it."""
 
-    def __init__(self, ask: Ask, *, page: int = 1000, versioned: bool = False) -> None:
+    def __init__(self, ask: Ask, surroundings: Surroundings) -> None:
         self._ask = ask
-        self.is_versioned = versioned
-        self.table = SiteTable(ask)
-        self.objects = SiteObjects(ask, self.clock, page)
+        self.is_versioned = surroundings.versioned
+        self.table = SiteTable(ask, surroundings.page)
+        self.objects = SiteObjects(ask, self.clock, surroundings.page)
 
     def clock(self) -> TimestampMs:
         """Ask AWS's clock."""

@@ -15,6 +15,7 @@ from tests.explore.patches import reproducible
 from tests.explore.playing import follow
 from tests.explore.runs import GivenUp, Role, Run, Stuck
 from tests.explore.schedules import Fate, Move, moves_of, text_of
+from tests.explore.site import Surroundings
 from tests.explore.watching import Invariants
 from tests.explore.world import Faults, World
 
@@ -121,12 +122,18 @@ def test_a_broken_invariant_is_found_and_its_text_plays_again(patch: pytest.Monk
 
 def test_texts_of_schedules_can_be_read_back() -> None:
     moves = [Move(0), Move(0), Move(1, Fate.DIES), Move(1), Move(2, Fate.HEARS_NOTHING), Move(0, outcome=12), Move(0)]
-    assert text_of(moves) == "a2b!bc?a%12a"
+    moves += [Move(1, Fate.DOES_A_PART, 2), Move(1, Fate.DIES, 1), Move(0, Fate.CLOCK_STEPPED)]
+    assert text_of(moves) == "a2b!bc?a%12ab^%2b!%1a@"
     assert list(moves_of(text_of(moves))) == moves
 
 
 def test_faults_are_read_back() -> None:
-    for faults in (Faults(), Faults(2, 1, 0), Faults(1, 0, 3, by_halves=True)):
+    for faults in (
+        Faults(),
+        Faults(2, 1, 0),
+        Faults(1, 0, 3, by_halves=True),
+        Faults(1, 0, 0, 2, 1, index_lags=True, by_pages=True),
+    ):
         assert Faults.parse(str(faults)) == faults
 
 
@@ -166,12 +173,12 @@ def test_an_actor_that_does_another_thing_after_the_same_answers_is_named() -> N
         site.table.head("x")
 
     role = Role("fickle", work, (), ())
-    first = Run(role, 1000, ())
+    first = Run(role, Surroundings())
     asked = first.first()
     first.give_up()
     next(times)
     with pytest.raises(Stuck, match="fickle asks"):
-        Run(role, 1000, [(asked, None)]).first()
+        Run(role, Surroundings(), [(asked, None)]).first()
 
 
 def test_which_of_several_merged_fragments_is_committed_first_is_no_chance() -> None:
@@ -192,7 +199,7 @@ def test_a_run_that_is_given_up_ends_even_if_it_catches_all_errors() -> None:
         finally:
             ended.append("over")
 
-    run = Run(Role("stubborn", work, (), (UnavailableError,)), 1000, ())
+    run = Run(Role("stubborn", work, (), (UnavailableError,)), Surroundings())
     run.first()
     run.give_up()
     assert ended == ["over"]

@@ -20,7 +20,7 @@ from coldstream.manifest.floors import check_generation, check_not_deleted
 from coldstream.manifest.stream import Incarnation
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
-from tests.explore.guards import Guard, GuardKind, all_guards, checks, heard
+from tests.explore.guards import Guards, all_guards, checks, heard
 from tests.explore.loose import conditions
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
@@ -40,13 +40,6 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def guard_of(text: str) -> Guard:
-    """Read a guard from its text."""
-    kind, _, name = text.partition(": ")
-    name, _, then = name.partition(", then ")
-    return Guard(GuardKind(kind), name, then)
-
-
 def played(text: str, alter: Callable[..., Any] | None = None) -> None:
     """Play a schedule. Raises Violation."""
     place, _, moves = text.partition(":")
@@ -62,13 +55,13 @@ def played(text: str, alter: Callable[..., Any] | None = None) -> None:
 
 @pytest.mark.parametrize(("guard", "text", "told"), SHOWN, ids=[one[0] for one in SHOWN])
 def test_without_it_its_schedule_ends_badly(guard: str, text: str, told: str) -> None:
-    with guard_of(guard).taken_away() as alter, pytest.raises(Violation, match=told):
+    with Guards.parse(guard).taken_away() as alter, pytest.raises(Violation, match=told):
         played(text, alter)
 
 
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
-    listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold"]))}
-    assert {one for one, _, _ in SHOWN} <= listed
+    listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
+    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed
     assert len(conditions()) == 21
     assert "manifest.commit.check_floors" in checks()
 

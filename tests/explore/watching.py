@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
+from coldstream.manifest.cluster import NO_CLUSTER
 from coldstream.manifest.state import ManifestState
 from coldstream.store.control import ControlObjects
 from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
 from tests.explore import invariants
-from tests.explore.base import INCARNATION, KEYS
+from tests.explore.base import INCARNATION, KEYS, STREAM
 from tests.explore.ends import End, check_end, is_known_end
 from tests.explore.invariants import Past
-from tests.explore.machine import BUCKET, LOG, NODES, NOW, TOLD, Machine, State, Told
+from tests.explore.machine import BUCKET, LOG, NAMES, NODES, NOW, TOLD, Machine, State, Told
 
 
 class Invariants:
@@ -25,7 +28,7 @@ class Invariants:
         self._secrets: dict[Hashable, frozenset[int]] = {}
         self._ends: set[Hashable] = set()
         self._found: set[Hashable] = set()
-        self._is_half = machine.world.faults.by_halves
+        self._bound: set[Hashable] = set()
         machine.watch = self
 
     def changed(self, before: int, after: int) -> None:
@@ -46,7 +49,7 @@ class Invariants:
         note = ControlObjects(self.objects(bucket), KEYS).latest_floor(INCARNATION)
         for key in keys:
             invariants.no_object_goes_too_soon(key, state, past, now, answered)
-            invariants.bucket_knows_first(key, state, past, note, by_halves=self._is_half)
+            invariants.bucket_knows_first(key, state, past, note)
 
     def look(self, partition: int, bucket: int, told: int) -> int:
         """Hold a partition against its bucket; return what was told and seen by now."""
@@ -55,6 +58,7 @@ class Invariants:
         if log.before >= 0:
             before = self._machine.log.partition(log.before).state
             invariants.removed_stays_removed(before, state, self._past_of(partition), there.gone)
+            invariants.nothing_forgotten(before, state, there.objects, there.gone)
         if state.head is None:
             return told
         named = tuple(sorted((one.key, one.crc32, one.next_offset) for one in state.entries.values()))
@@ -87,9 +91,10 @@ class Invariants:
         states = self._machine.log.between(begun[0], now[0])
         if what == "look up":
             invariants.answers_are_of_a_moment(found, states)  # type: ignore[arg-type]
-        elif self._machine.bucket.state(begun[1]).gone == self._machine.bucket.state(now[1]).gone:
+        else:
             # What a sweep deletes between the listing and the reading is in neither.
-            invariants.rebuild_has_what_stayed(found, states)  # type: ignore[arg-type]
+            went = self._machine.bucket.state(now[1]).gone - self._machine.bucket.state(begun[1]).gone
+            invariants.rebuild_has_what_stayed(found, states, went)  # type: ignore[arg-type]
         self._found.add(key)
 
     def ended(self, state: State) -> None:
@@ -97,15 +102,33 @@ class Invariants:
         machine, number = self._machine, self._machine.log.partition_of(state[LOG])
         partition, bucket = machine.log.partition(number).state, machine.bucket.state(state[BUCKET])
         said = tuple(sorted(str(end.told) for node in state[NODES:] if (end := machine.end(node)) and end.told))
-        known = is_known_end(partition, bucket, said, self._told(state[TOLD]))
+        self._bound_as_noted(state)
+        names = machine.names.state(state[NAMES])
+        known = is_known_end(partition, bucket, names, said, self._told(state[TOLD]))
         if known not in self._ends:
             objects, recorded = self.objects(state[BUCKET]), machine.log.recorded_until(number)
-            check_end(End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded), machine.world, said)
+            check_end(
+                End(machine.world, partition, objects, TimestampMs(state[NOW]), recorded=recorded, names=names),
+                machine.world,
+                said,
+            )
             self._ends.add(known)
+
+    def _bound_as_noted(self, state: State) -> None:
+        key = state[NAMES], state[BUCKET], state[TOLD]
+        if key in self._bound:
+            return
+        table = MemoryTable()
+        self._machine.names.state(state[NAMES]).copy_into(table)
+        notes = list(ControlObjects(self.objects(state[BUCKET]), KEYS).clusters())
+        noted = notes[0].cluster if notes else NO_CLUSTER
+        by = {fact for what, fact in self._told(state[TOLD]).facts if what == "archived by"}
+        invariants.only_its_own_cluster(table.bound_cluster(STREAM.vhost, STREAM.name), noted, by)
+        self._bound.add(key)
 
     def objects(self, bucket: int) -> MemoryObjects:
         """Return a double that holds the bucket of a number."""
-        double = MemoryObjects(clock=lambda: TimestampMs(0), versioned=self._machine.world.versioned)
+        double = MemoryObjects(clock=lambda: TimestampMs(0), versioned=self._machine.world.faults.is_versioned)
         self._machine.bucket.state(bucket).copy_into(double)
         return double
 
@@ -125,13 +148,14 @@ def essence_of(state: ManifestState) -> Hashable:
     """Return what lookups depend on, and totals, links and gaps."""
     head = state.head
     assert head is not None
-    entries = tuple(
-        (one.key, one.crc32, one.next_offset, one.prior_offset, one.prior_timestamp)
-        for _, one in sorted(state.entries.items())
-    )
+    # Whole entries: an upload that comes second may have the same key and end, and other counts.
+    entries = tuple(entry for _, entry in sorted(state.entries.items()))
     missing = tuple(
         sorted((str(type(one)), one.first_offset, one.next_offset, one.reason) for one in state.missing.values())
     )
     gaps = tuple(sorted(state.gaps.values(), key=lambda one: one.first_offset))
     others = len(state.events) - head.revision, len(state.holds), len(state.erasures), missing, gaps
-    return entries, others, head.floor, head.deleted_at is None, head.compacting, head.next_offset, head.messages
+    # All of the head that follows from the items; not what each change makes anew.
+    new = {"deleted_at": None, "purge_at": None, "purge_began_at": None, "purged_at": None}
+    counted = replace(head, revision=0, claims=(), generation=0, **new)
+    return entries, others, counted, head.is_deleted

@@ -15,16 +15,27 @@ WHOLE = (
     ("upload+garbage", "0c0l0r"),
     ("slice+other", "1c1l0r"),
     ("late+cut", "2c1l0r"),
+    ("late+cut", "1c1l0r2s"),
+    ("late+erase", "0c0l0rv"),
     ("hold+cut", "1c0l0r"),
-    ("fold+hold", "1c0l0r"),
-    ("cut+sweep", "1c0l0r"),
+    ("fold+hold", "0c0l0r1d"),
+    ("cut+sweep", "1c0l0r2d"),
     ("purge+regret", "0c0l0r"),
     ("delete+undelete", "0c0l1rh"),
     ("garbage+sweep", "1c0l0r"),
     ("bad+lose", "0c0l0r"),
     ("purge+hold+late", "0c0l0r"),
     ("upload+rival", "0c0l0r"),
+    ("erase+cut", "0c0l0rv"),
+    ("north+south", "1c1l0r"),
     ("rebuild+sweep+cut", "0c0l0r"),
+    ("rebuild+upload", "0c0l0rp"),
+    ("cut+garbage", "0c0l0rp"),
+    ("read+upload", "0c0l0rhi"),
+    ("upload+lose", "0c0l2r1s"),
+    ("expire+hold", "0c0l0r1dpv"),
+    ("slice+twice+lose", "0c0l0r"),
+    ("slice+late+cut", "1c0l0r"),
 )
 
 NEAREST = (
@@ -39,6 +50,10 @@ NEAREST = (
     ("erase+compact+sweep", "1c0l0r"),
     ("bad+lose+upload+cut", "0c0l0rh"),
     ("upload+rebuild+fold+garbage", "0c0l1r"),
+    ("erase+cut+sweep", "1c0l0r1dpv"),
+    ("slice+other+cut", "1c0l0rp"),
+    ("read+slice+fold", "0c0l0rhi"),
+    ("upload+lose+hold+cut", "1c1l1r1s"),
 )
 
 DIRECT = (
@@ -57,10 +72,26 @@ DIRECT_FURTHER = (
 ACTORS = (*PLAIN, *STAGED, "rival")
 
 
+EXTRAS = ("1c1l1r", "0c0l2r", "1c0l0r1dv", "0c0l0rp", "1c0l0r1s", "0c1l0rhi")
+"""What befalls each pair besides two crashes, and halves."""
+
+TWO_SEGMENTS = {"upload", "twice", "slice", "other", "outrun", "rival", "bad", "lose"}
+"""Actors to whom the second segment matters."""
+
+
 def all_worlds() -> list[tuple[str, str]]:
-    """Return every world of `make prove`: those above, each pair of actors with two crashes, each three without any."""
+    """Return every world of `make prove`: those above, each pair of actors with two crashes, by halves and otherwise,
+    each three without faults, and those about both segments with a crash and pages, and by halves while the index lags.
+    """
     pairs = [(f"{one}+{two}", "2c1l0r") for one, two in combinations(ACTORS, 2)]
-    twins = [(f"{one}+{one}.2", "1c0l0r") for one in PLAIN]
+    twins = [(f"{one}+{one}.2", faults) for one in PLAIN for faults in ("1c0l0r", "0c0l0rh", "0c0l0r1dpv")]
     halves = [(f"{one}+{two}", "0c0l0rh") for one, two in combinations(ACTORS, 2)]
-    threes = [("+".join(three), "0c0l0r") for three in combinations(ACTORS, 3)]
-    return [*WHOLE, *NEAREST, *pairs, *twins, *halves, *threes]
+    extras = [(f"{one}+{two}", faults) for one, two in combinations(ACTORS, 2) for faults in EXTRAS]
+    threes = ["+".join(three) for three in combinations(ACTORS, 3)]
+    both = ["+".join(three) for three in combinations(ACTORS, 3) if TWO_SEGMENTS & {*three}]
+    found = [
+        *(*WHOLE, *NEAREST, *pairs, *twins, *halves, *extras),
+        *((three, "0c0l0r") for three in threes),
+        *((three, faults) for three in both for faults in ("1c0l0rp", "0c0l0rhi")),
+    ]
+    return list(dict.fromkeys(found))

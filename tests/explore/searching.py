@@ -1,0 +1,44 @@
+"""Searches of one world, from its text on: what CI, `make prove` and whoever asks at a prompt have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.explore.actors import world
+from tests.explore.direct import DIRECT, Promises, direct_world
+from tests.explore.explorer import Explorer, Findings
+from tests.explore.machine import Machine, Violation
+from tests.explore.nearest import search_nearest
+from tests.explore.schedules import text_of
+from tests.explore.watching import Invariants
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a search ends early: after so many states, or so much processor time; None for never."""
+
+    max_states: int | None = None
+    until_s: float | None = None
+
+
+def watched(names: str, faults: str) -> Machine:
+    """Return the machine of a world, of a broker's stream or a direct one, with its invariants."""
+    actors = names.split("+")
+    is_direct = actors[0].partition(".")[0] in DIRECT
+    machine = Machine((direct_world if is_direct else world)(actors, faults=faults))
+    (Promises if is_direct else Invariants)(machine)
+    return machine
+
+
+def search(names: str, faults: str, bounds: Bounds | None = None, *, is_near: bool = False) -> Findings:
+    """Search a world. Raises Violation, which says how to play it again."""
+    machine = watched(names, faults)
+    bounds = bounds or Bounds()
+    limits = {"max_states": bounds.max_states, "until_s": bounds.until_s}
+    try:
+        return search_nearest(machine, **limits) if is_near else Explorer(machine).search(**limits)  # type: ignore[arg-type]
+    except Violation as err:
+        err.add_note(f"python -m tests.explore '{names}/{faults}:{text_of(err.moves)}'")
+        raise
+    finally:
+        machine.programs.close()
