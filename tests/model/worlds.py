@@ -77,14 +77,10 @@ class ModelWorld:
 
 WORLDS = {
     "histories": ModelWorld(
-        (*UPLOADS, *QUARANTINE),
-        chunks=2,
-        copies=((0, 2, 1), (0, 2, 2), (0, 1, 1)),
-        cuts=((0, 1), (1, 2)),
-        fences=0,
-        spare=1,
-        overwrites=1,
-        is_live=True,
+        (*UPLOADS, *QUARANTINE), chunks=2, copies=((0, 2, 1), (0, 2, 2)), cuts=((0, 1), (1, 2)), fences=0, overwrites=1
+    ),
+    "announced": ModelWorld(
+        (*UPLOADS, *QUARANTINE), copies=((0, 1, 1), (0, 1, 2)), fences=0, spare=1, overwrites=2, is_live=True
     ),
     "losses": ModelWorld(
         (*UPLOADS, *QUARANTINE, "Lose", "Remove", "Delete"),
@@ -122,7 +118,8 @@ WORLDS = {
 """CI's: each TLC looks through to its end."""
 
 LARGER = {
-    "histories": replace(WORLDS["histories"], overwrites=2, spare=2),
+    "histories": replace(WORLDS["histories"], copies=((0, 2, 1), (0, 2, 2), (0, 1, 1)), overwrites=2, spare=1),
+    "announced": replace(WORLDS["announced"], does=(*UPLOADS, *QUARANTINE, *GARBAGE, "Discard"), fences=2),
     "losses": replace(WORLDS["losses"], fences=2),
     "garbage": replace(WORLDS["garbage"], chunks=2, copies=((0, 2, 1), (0, 1, 1)), cuts=((0, 1), (1, 2))),
     "compaction": replace(WORLDS["compaction"], fences=2, ids=(1, 2)),
