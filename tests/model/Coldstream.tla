@@ -180,7 +180,7 @@ Remove(P, due) ==
     /\ due => life /= "there" /\ Keys(P) \intersect urls = {}
     /\ entries' = entries \ P
     /\ floor' = IF Without = "floor rises" THEN floor ELSE Max({e.n : e \in P})
-    /\ gen' = IF Without = "removal raises" THEN gen ELSE Max({gen} \union {e.g + 1 : e \in P})
+    /\ gen' = Max({gen} \union {e.g + 1 : e \in P})  \* the floor stands before it
     /\ life' = IF life = "deleted" THEN "purging" ELSE life
     /\ tombs' = tombs \union Tombs(P, due)
     /\ UNCHANGED <<missing, claims, asleep, held, objects, copies>>
@@ -262,7 +262,7 @@ Sweep(K) ==
     LET doomed == IF Without = "claim" THEN {Bare(t) : t \in {x \in tombs : x.due}}
                   ELSE asleep \union UNION {c.doomed : c \in claims} IN
     /\ K /= {} /\ Keys(K) \subseteq Keys(doomed)
-    /\ On("sweep looks at the log", Keys(K) \intersect Keys(entries) = {})
+    /\ Keys(K) \intersect Keys(entries) = {}  \* what has a tombstone is never named, so this stands behind all else
     /\ objects' = objects \ K
     /\ UNCHANGED <<log, missing, graves, held, copies>>
 
@@ -273,7 +273,7 @@ EndClaim(c) ==
 \* manifest.compaction.plan_sweep
 Bury(T) ==
     /\ T /= {} /\ \A t \in T : t.due
-    /\ On("objects first", Keys(T) \intersect (Keys(objects) \ Keys(entries)) = {})
+    /\ Keys(T) \intersect (Keys(objects) \ Keys(entries)) = {}  \* else an object is left to garbage, which is no harm
     /\ tombs' = tombs \ T
     /\ UNCHANGED <<log, missing, claims, asleep, held, objects, copies>>
 

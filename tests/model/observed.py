@@ -93,9 +93,7 @@ class Observer:
                 for one in state.tombstones.values()
             ),
             "claims": set_of(
-                _span(
-                    one.first_offset, one.next_offset, id=f'"{one.revision}"', doomed=set_of(self._doomed(log, one))
-                )
+                _span(one.first_offset, one.next_offset, id=f'"{one.revision}"', doomed=set_of(self._doomed(log, one)))
                 for one in claims
             ),
             "holds": set_of(
@@ -123,7 +121,8 @@ class Observer:
         holds = list(log.state.holds.values())
         for one in log.state.tombstones.values():
             is_held = any(
-                hold.first_offset < one.next_offset and (hold.next_offset is None or one.first_offset < hold.next_offset)
+                hold.first_offset < one.next_offset
+                and (hold.next_offset is None or one.first_offset < hold.next_offset)
                 for hold in holds
             )
             is_within = claim.first_offset <= one.first_offset and one.next_offset <= claim.next_offset

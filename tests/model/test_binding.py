@@ -22,7 +22,7 @@ UNSEEN = {"BeginPurge", "Forget", "EndPurge", "Release", "Unkeep"}
 
 
 @pytest.fixture(autouse=True)
-def _patches() -> Iterator[pytest.MonkeyPatch]:
+def code() -> Iterator[pytest.MonkeyPatch]:
     if find_tlc() is None:
         do_without("TLC", REMEDY)
     with reproducible() as patch:
@@ -40,9 +40,9 @@ def test_the_model_allows_each_step_of_the_shipped_code(tmp_path: Path) -> None:
 
 
 def test_code_that_commits_to_a_deleted_stream_makes_a_step_that_the_model_forbids(
-    _patches: pytest.MonkeyPatch, tmp_path: Path
+    code: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    _patches.setattr("coldstream.manifest.commit.check_floors", lambda *_: None)
+    code.setattr("coldstream.manifest.commit.check_floors", lambda *_: None)
     found = Transitions()
     found.explore("upload+delete", "0c0l0r")
     (step, *_) = compare(tmp_path, found).forbidden

@@ -14,6 +14,26 @@ from tests.support.fixtures import do_without
 
 SHOWN = {
     "If-None-Match": ("compaction", "Inv2_EntriesHaveObjects"),
+    "claim": ("holds", "Inv10_HeldStays"),
+    "claim looks at holds": ("holds", "Inv10_HeldStays"),
+    "discard raises": ("garbage", "Inv10_BuriedStayBuried"),
+    "fence": ("garbage", "Inv2_EntriesHaveObjects"),
+    "floor": ("garbage", "Inv10_NothingBelowFloor"),
+    "floor rises": ("garbage", "Inv1_ArchivedStays"),
+    "garbage looks at the log": ("deletion", "Inv2_EntriesHaveObjects"),
+    "garbage looks at tombstones": ("garbage", "Inv5_UrlsWork"),
+    "generation": ("garbage", "Inv10_BuriedStayBuried"),
+    "grace": ("holds", "Inv5_UrlsWork"),
+    "history": ("histories", "Inv3_OneHistory"),
+    "hold waits": ("holds", "Inv10_HeldStays"),
+    "holds": ("holds", "Inv10_HeldStays"),
+    "kept first": ("losses", "Inv1_QuarantineHasCopies"),
+    "new generation": ("compaction", "Inv10_BuriedStayBuried"),
+    "not deleted": ("losses", "Inv8_DeletedIsDeleted"),
+    "overlap": ("garbage", "Inv5_NoOverlap"),
+    "purge is final": ("deletion", "Inv10_NeverFalls"),
+    "settled": ("announced", "Inv1_CopiesStay"),
+    "signature": ("holds", "Inv10_HeldStays"),
 }
 """By guard: the world that shows it, and what then does not hold."""
 

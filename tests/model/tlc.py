@@ -34,7 +34,10 @@ class ModelError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run said. `broken` is the property that does not hold, None if all do; `is_whole` tells if all was seen."""
+    """What a run says. `broken` is a property that does not hold, None if all do.
+
+    `is_whole` tells whether all was seen, or the time was over before.
+    """
 
     broken: str | None
     distinct_states: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from coldstream.store.grace import MARGIN_MS
 from tests.explore.actors import world
@@ -60,7 +61,7 @@ class Transitions:
             # What somebody tells follows what he did: a step of its own.
             between = (*after[:2], before[2], after[3])
             numbers = [self._number(observer, one) for one in (before, between, after)]
-            for step in zip(numbers, numbers[1:], strict=False):
+            for step in pairwise(numbers):
                 if step[0] != step[1]:
                     self.steps.setdefault(step, f"{names}/{faults}: {told}")
 
