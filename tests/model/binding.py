@@ -1,4 +1,4 @@
-"""The binding of model and code: a module with all transitions that the code made, of which TLC tells what it allows."""
+"""The binding of model and code: a module with all steps that the code made, of which TLC tells those it allows."""
 
 from __future__ import annotations
 
