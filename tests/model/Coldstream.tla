@@ -92,14 +92,17 @@ Stage(s) ==
     /\ UNCHANGED <<log, missing, graves, held, objects, kept>>
 
 \* FragmentWriter.put, compact.write, erase: If-None-Match, or the next key if other bytes are there. What an upload
-\* puts it read earlier, so the copy may be gone; it takes an object that has the very bytes already.
+\* puts it read earlier, so the copy may be gone; it takes an object that has the very bytes already, which those
+\* of another slice differ from. What is merged or erased was read earlier, too: its entries may be removed by now.
 Put(o) ==
     LET highest == Max({gen} \union {e.g : e \in objects}) IN
     /\ objects' = {p \in objects : Key(p) /= Key(o)} \union {o}
     /\ o.h \in {1, 2} /\ (o.h = 2 => o.n > Split)
     /\ \/ /\ \E s \in Copies : Within(o, s) /\ o.h = (IF s.h = 0 THEN 1 ELSE s.h)
-          /\ ~\E p \in objects : p.f = o.f /\ p.n = o.n /\ p.h = o.h /\ p.g \in gen .. (o.g - 1)
-       \/ "Replace" \in Does /\ o.f .. (o.n - 1) \subseteq Covered(entries) /\ o.h = Max({e.h : e \in {x \in entries : Meet(x, o)}})
+          /\ Cardinality({s \in Copies : Within(o, s) /\ s.h \in {0, o.h}}) > 1
+             \/ ~\E p \in objects : p.f = o.f /\ p.n = o.n /\ p.h = o.h /\ p.g \in gen .. (o.g - 1)
+       \/ /\ "Replace" \in Does /\ o.f .. (o.n - 1) \subseteq Covered(objects \union dead)
+          /\ \E p \in objects \union dead : Meet(p, o) /\ p.h = o.h
     /\ o.g >= gen - Stale /\ o.g <= highest + 1
     /\ On("If-None-Match", Key(o) \notin Keys(objects))
     /\ UNCHANGED <<log, missing, graves, held, copies>>
@@ -159,7 +162,7 @@ Lose(span) ==
 (********************************************* Compaction and erasure *********************************************)
 
 \* manifest.compaction.plan_replacement, manifest.erasing: one entry in the place of those that it covers.
-Replace(o) ==
+Replace(o, raises) ==
     LET group == {e \in entries : Within(e, o)} IN
     /\ o \in objects \union dead
     /\ group /= {} /\ Covered(group) = o.f .. (o.n - 1)
@@ -168,7 +171,8 @@ Replace(o) ==
     /\ On("generation", o.g >= gen)
     /\ entries' = (entries \ group) \union {o}
     /\ tombs' = tombs \union Tombs(group, FALSE)
-    /\ UNCHANGED <<floor, gen, life, missing, claims, asleep, held, objects, copies>>
+    /\ gen' = IF raises THEN Max({gen} \union {e.g + 1 : e \in group}) ELSE gen  \* An erasure raises it
+    /\ UNCHANGED <<floor, life, missing, claims, asleep, held, objects, copies>>
 
 (************************************************ Removal and deletion ************************************************)
 
@@ -311,7 +315,7 @@ Doing(action) ==
     \/ action = "Record" /\ \E s \in Copies : Record(s)
     \/ action = "Unkeep" /\ \E s \in Copies : Unkeep(s)
     \/ action = "Lose" /\ \E span \in Spans \ losses : Lose(span)
-    \/ action = "Replace" /\ \E o \in MayCommit : Replace(o)
+    \/ action = "Replace" /\ \E o \in MayCommit, raises \in {FALSE, MayFence} : Replace(o, raises)
     \/ action = "Remove" /\ UNCHANGED <<objects, claims>> /\ MayFence /\ \E P \in SUBSET entries, due \in BOOLEAN : Remove(P, due)
     \/ action = "Delete" /\ MayFence /\ Delete
     \/ action = "Undelete" /\ MayFence /\ Undelete
