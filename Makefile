@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
+.PHONY: help setup tools pin sbom wheel broker newer-brokers sam docker lambda-image emulators stream-client gateway-clients history-checker tlc durable-streams browser demo demo-console demo-gateway axe screenshots check test test-parts test-oldest-spark test-localstack soak prove lint format bench generate sam-build sam-local localstack java spark-package spark-local clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,6 +49,9 @@ gateway-clients: stream-client  ## Build or fetch the stock clients for Go, Rust
 history-checker:  ## Build the checker of histories, which is Porcupine, with Go
 	@scripts/history-checker/build
 
+tlc: java  ## Fetch TLC, which checks the model of a stream's life
+	@scripts/tlc/fetch
+
 durable-streams:  ## Fetch the conformance suite of the protocol that coldstream serve speaks
 	@scripts/fetch-durable-streams
 
@@ -93,7 +96,7 @@ LOCALSTACK_TESTS := tests/conformance $(addprefix tests/store/test_,object_store
 # Compilers go on beside what is fetched and installed. Both need Java, and two installations at once wait for each other.
 test-parts: java
 	@$(MAKE) --no-print-directory history-checker gateway-clients & compiling=$$!; trap 'kill $$compiling 2>/dev/null || true' EXIT; \
-	$(MAKE) --no-print-directory setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers sam docker emulators durable-streams browser axe; \
+	$(MAKE) --no-print-directory setup tools .venv-spark40/.ready .venv-fuzz/.ready broker newer-brokers sam docker emulators tlc durable-streams browser axe; \
 	wait $$compiling
 
 test: test-parts  ## Run the tests; with COLDSTREAM_REQUIRE=all, a missing real part is a failure
@@ -116,7 +119,7 @@ soak: setup broker newer-brokers stream-client gateway-clients emulators  ## Run
 	@$(BIN)/python -m tests.gateway.faults.soak --weeks $(or $(WEEKS),20) $(if $(SEED),--seed $(SEED))
 	@for release in host 4.0 4.3; do $(BIN)/python -m tests.gateway.faults.moving_soak --release $$release --minutes $(or $(MOVES),5) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
-prove: setup history-checker .venv-fuzz/.ready  ## Run all long checks for HOURS=8 in all, or PARTS="explorer parsers", from SEED on; their figures go to docs/proof.md
+prove: setup history-checker tlc .venv-fuzz/.ready  ## Run all long checks for HOURS=8 in all, or PARTS="explorer parsers", from SEED on; their figures go to docs/proof.md
 	@$(BIN)/python -m tests.prove $(PARTS) --hours $(or $(HOURS),8) $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## Check with ruff and mypy, both strict

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from coldstream.archive.missing import record_missing
 from coldstream.errors import UnavailableError
 from coldstream.ingest import announcer as announcer_module
 from coldstream.ingest.announcer import Announcement, Announcer, SliceOutcome
 from coldstream.ingest.slice import SegmentSlice
 from coldstream.ingest.stage import find_rolled
+from coldstream.manifest.change import Change
+from coldstream.manifest.deletion import plan_delete, plan_undelete
+from coldstream.manifest.entry import Head, Loss
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectInfo
+from coldstream.units import Offset, TimestampMs
 from tests.support.rig import Bus
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
@@ -29,6 +35,11 @@ class Scene:
 
     def announce(self, *, is_contested: bool = False) -> Announcement:
         return self.announcer.put(self.announcer.stage(self.slice, STREAM), is_contested=is_contested)
+
+    def change(self, plan: Callable[[Head], Change]) -> None:
+        head = self.archive.table.head(STREAM.incarnation)
+        assert head is not None
+        self.archive.table.apply(plan(head))
 
     def damage(self) -> None:
         content = bytearray(self.slice.path.read_bytes())
@@ -101,6 +112,28 @@ def test_a_contested_slice_is_pending_though_its_offsets_are_covered(scene: Scen
     assert scene.announcer.outcome(contested) is SliceOutcome.PENDING
     scene.bus.handle()
     assert scene.announcer.outcome(contested) is SliceOutcome.ARCHIVED
+
+
+@pytest.mark.parametrize("is_archived", [True, False])
+def test_a_contested_slice_that_was_dropped_while_the_stream_was_deleted_stays_pending(
+    scene: Scene, is_archived: bool
+) -> None:
+    if is_archived:  # Then its offsets are covered, but nobody has compared this copy with what covers them.
+        scene.announce()
+        scene.bus.handle()
+    else:
+        table = scene.archive.table
+        record_missing(table, STREAM, Loss(Offset(0), Offset(1), "the first change of the stream", TimestampMs(0)))
+    contested = scene.announce(is_contested=True)
+    scene.change(lambda head: plan_delete(head, TimestampMs(1), TimestampMs(9), "ann"))
+    scene.bus.handle()
+    assert not scene.announcer._is_staged(contested.rolled)
+    assert scene.announcer.outcome(contested) is SliceOutcome.PENDING
+    scene.change(lambda head: plan_undelete(head, TimestampMs(2), "ann"))
+    assert scene.announcer.outcome(contested) is SliceOutcome.PENDING
+    again = scene.announce(is_contested=True)
+    scene.bus.handle()
+    assert scene.announcer.outcome(again) is SliceOutcome.ARCHIVED
 
 
 def test_a_wait_that_brings_nothing_names_the_first_segment(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

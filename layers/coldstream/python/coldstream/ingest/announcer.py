@@ -65,12 +65,14 @@ class Announcement:
     """A slice whose event is on the bus.
 
     `is_contested` says that the archive may have another history of its offsets. `quarantined_before` is what the
-    manifest said, before the event, of the copy of these offsets that went to quarantine last.
+    manifest said, before the event, of the copy of these offsets that went to quarantine last. `generation` is that of
+    the head before the event, of a contested slice alone: each deletion of the stream raises it.
     """
 
     rolled: SegmentRolled
     is_contested: bool
     quarantined_before: Quarantine | None
+    generation: int = 0
 
 
 @dataclass(slots=True)
@@ -149,16 +151,18 @@ class Announcer:
         return stage(slice_, stream, self.objects, self.keys, cut_every_ms=cut_every_ms, on_bytes=on_bytes)
 
     def put(self, rolled: SegmentRolled, *, is_contested: bool = False) -> Announcement:
-        """Put the event of a staged slice. Cost: a GetItem and one PutEvents."""
+        """Put the event of a staged slice. Cost: a GetItem, two for a contested one, and one PutEvents."""
         # Read before the event: an entry that is there now is of an earlier copy, and says nothing about this one.
-        announcement = Announcement(rolled, is_contested, read_quarantine(self.table, rolled))
+        generation = self._generation(rolled.stream) if is_contested else 0
+        announcement = Announcement(rolled, is_contested, read_quarantine(self.table, rolled), generation)
         self.bus.put(source=source_of(rolled.cluster), detail_type=DETAIL_TYPE, detail=detail_of(rolled))
         return announcement
 
     def outcome(self, announcement: Announcement) -> SliceOutcome:
         """Look once what became of an announced slice.
 
-        Cost: a Query and a GetItem while it is pending, and a HEAD more at the end; for a contested one, a HEAD.
+        Cost: a Query and a GetItem while it is pending, and a HEAD more at the end; for a contested one, a HEAD while it
+        is pending, and two GetItems and a Query at the end.
         """
         rolled = announcement.rolled
         if announcement.is_contested:
@@ -166,7 +170,13 @@ class Announcer:
             # that is gone, what the manifest says is about this slice; read the other way round, it might not be yet.
             if self._is_staged(rolled):
                 return SliceOutcome.PENDING
-            return SliceOutcome.QUARANTINED if self._is_put_aside(announcement) else SliceOutcome.ARCHIVED
+            if self._is_put_aside(announcement):
+                return SliceOutcome.QUARANTINED
+            # Of a deleted stream the function drops the copy without a look at it. The stream may be back by now.
+            is_judged = self._generation(rolled.stream) == announcement.generation
+            return (
+                SliceOutcome.ARCHIVED if is_judged and self.is_covered(rolled, rolled.stream) else SliceOutcome.PENDING
+            )
         if self.is_covered(rolled, rolled.stream):
             return SliceOutcome.ARCHIVED
         # The same bytes may have been in quarantine before: then the entry is this copy's only after the function has
@@ -250,6 +260,10 @@ class Announcer:
         advance(segment.size_bytes - sent_bytes)  # the parts that were there already
         report.pending.append(self.put(rolled))
         return rolled
+
+    def _generation(self, stream: StreamId) -> int:
+        head = self.table.head(stream.incarnation)
+        return 0 if head is None else head.generation
 
     def _is_staged(self, rolled: SegmentRolled) -> bool:
         return self.objects.info(rolled.staged_key) is not None

