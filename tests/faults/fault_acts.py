@@ -12,6 +12,7 @@ from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
+from coldstream.api import serving
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
@@ -80,6 +81,7 @@ def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {
 
 def _tell_here(name: str, log: io.StringIO) -> ModuleType:
     """Load a function, and have its logger write where a new process's does: loggers outlive what writes to them."""
+    serving.served.cache_clear()  # it lies in a module of the layer, which a cold start loads anew as well
     loaded = load_function(name)
     for known in list(logging.root.manager.loggerDict):
         for handler in logging.getLogger(known).handlers if known.startswith("coldstream-") else ():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.units import Offset
 from tests.faults.direct_acts import append, find_appended
@@ -32,7 +34,9 @@ class FaultScenario:
 
 
 def _announce(world: FaultyWorld) -> Outcome:
-    return command("announce", str(segments_directory()))(world)  # written anew once worlds were closed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLDSTREAM_EVENT_BUS", "default")  # not for all: doctor would look for its rules
+        return command("announce", str(segments_directory()))(world)
 
 
 _LOST = SegmentLost(ORDERS, Offset(5000), Offset(5001), "the disk was full")

@@ -130,7 +130,6 @@ def environment() -> Iterator[None]:
         "COLDSTREAM_BUCKET": BUCKET,
         "COLDSTREAM_PREFIX": PREFIX,
         "COLDSTREAM_RESOLVER_URL": f"http://{RESOLVER_HOST}",
-        "COLDSTREAM_EVENT_BUS": "default",
         "COLDSTREAM_JOBS_QUEUE": JOBS_QUEUE,
         "COLDSTREAM_FRAGMENT_BYTES": str(FRAGMENT_BYTES),
         "COLDSTREAM_URL_EXPIRY_S": "900",

@@ -13,7 +13,7 @@ from tests.faults.call_sites import Coverage, call_site
 from tests.faults.fault_acts import Outcome, command
 from tests.faults.fault_kinds import FaultKind
 from tests.faults.fault_scenarios import SCENARIOS, FaultScenario
-from tests.faults.faulty_world import BUCKET, ORDERS, REBUILT, TABLE, FaultyWorld, Worlds
+from tests.faults.faulty_world import BUCKET, JOBS_QUEUE, ORDERS, REBUILT, TABLE, FaultyWorld, Worlds
 from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
 
@@ -25,6 +25,8 @@ _PLACES = (
     ORDERS.name,
     ORDERS.incarnation,
     RESOLVER_HOST,
+    JOBS_QUEUE,
+    "event bus default",
     "manifest",
     "list of",
     "clock",
