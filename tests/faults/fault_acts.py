@@ -20,6 +20,7 @@ from coldstream.cli.main import app
 from coldstream.errors import ColdstreamError
 from coldstream.local.http_api import http_event
 from coldstream.local.http_exchange import Request
+from coldstream.runtime import resolving
 from tests.faults.faulty_world import FaultyWorld
 from tests.support.asked_api import bearer
 from tests.support.functions import FunctionContext, load_function
@@ -81,7 +82,8 @@ def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {
 
 def _tell_here(name: str, log: io.StringIO) -> ModuleType:
     """Load a function, and have its logger write where a new process's does: loggers outlive what writes to them."""
-    serving.served.cache_clear()  # it lies in a module of the layer, which a cold start loads anew as well
+    for opened in (serving.served, resolving.resolver):
+        opened.cache_clear()  # in modules of the layer, which a cold start loads anew as well
     loaded = load_function(name)
     for known in list(logging.root.manager.loggerDict):
         for handler in logging.getLogger(known).handlers if known.startswith("coldstream-") else ():
