@@ -15,7 +15,6 @@ import boto3
 import pytest
 from moto.core.base_backend import BackendDict
 
-from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
 from coldstream.ingest.stage import find_rolled, stage
@@ -34,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 ORDERS = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
 TABLE, REBUILT, BUCKET, PREFIX = "table-of-7f3a", "rebuilt-7f3a", "bucket-of-7f3a", "here/"
 """Names that stand nowhere else: an error that has one names its place."""
+JOBS_QUEUE = f"{URL}/123456789012/jobs-of-7f3a"
 KEYS = Keys(PREFIX)
 FRAGMENT_BYTES = 65_536
 _REGION = "eu-central-1"
@@ -43,8 +43,8 @@ _REGION = "eu-central-1"
 def segments_directory() -> Path:
     """Return a directory with a stream of a few segments, which lives as long as this process."""
     directory = Path(tempfile.mkdtemp(prefix="coldstream-faults-"))
-    write_stream(directory / ORDERS.name, chunks=100, max_segment_bytes=30_000)
-    return directory / ORDERS.name
+    write_stream(directory / ORDERS.incarnation, chunks=100, max_segment_bytes=30_000)
+    return directory / ORDERS.incarnation
 
 
 @cache
@@ -54,12 +54,16 @@ def _table_parameters() -> dict[str, object]:
 
 @dataclass
 class FaultyWorld:
-    """The archive of one run. `staged` are events whose segments are staged and not uploaded."""
+    """The archive of one run.
+
+    `staged` are events whose segments are staged and not uploaded, `acknowledged` what a direct stream took, by offset.
+    """
 
     network: MemoryNetwork
     table: DynamoTable
     objects: S3Objects
     staged: list[SegmentRolled] = field(default_factory=list)
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
 
     def upload(self, count: int) -> None:
         """Stage all segments, and upload the first ones."""
@@ -82,13 +86,6 @@ class FaultyWorld:
             else:
                 found.update(repr(step).encode())
         return found.hexdigest()
-
-
-def body_of(event: SegmentRolled) -> str:
-    """Return an event as SQS brings it."""
-    import json  # noqa: PLC0415
-
-    return json.dumps({"source": SOURCE, "detail-type": DETAIL_TYPE, "detail": json.loads(detail_of(event))})
 
 
 class Worlds:
@@ -133,6 +130,7 @@ def environment() -> Iterator[None]:
         "COLDSTREAM_BUCKET": BUCKET,
         "COLDSTREAM_PREFIX": PREFIX,
         "COLDSTREAM_RESOLVER_URL": f"http://{RESOLVER_HOST}",
+        "COLDSTREAM_JOBS_QUEUE": JOBS_QUEUE,
         "COLDSTREAM_FRAGMENT_BYTES": str(FRAGMENT_BYTES),
         "COLDSTREAM_URL_EXPIRY_S": "900",
         "POWERTOOLS_SERVICE_NAME": "test",

@@ -6,11 +6,14 @@ A run is right if no wrong byte was shown, no offset was lost, and an error name
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.faults.call_sites import Coverage, call_site
+from tests.faults.fault_acts import Outcome, command
 from tests.faults.fault_kinds import FaultKind
-from tests.faults.fault_scenarios import SCENARIOS, FaultScenario, Outcome, command
-from tests.faults.faulty_world import BUCKET, ORDERS, REBUILT, TABLE, FaultyWorld, Worlds
+from tests.faults.fault_scenarios import SCENARIOS, FaultScenario
+from tests.faults.faulty_world import BUCKET, JOBS_QUEUE, ORDERS, REBUILT, TABLE, FaultyWorld, Worlds
 from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
 
@@ -22,6 +25,8 @@ _PLACES = (
     ORDERS.name,
     ORDERS.incarnation,
     RESOLVER_HOST,
+    JOBS_QUEUE,
+    "event bus default",
     "manifest",
     "list of",
     "clock",
@@ -42,10 +47,11 @@ class FaultyRunError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """From the request of a number on, what becomes of it: of that alone, or of all that ask the same."""
+    """What becomes of a request of a call site, the `nth` from 0 on: of it alone, or of all later that ask the same."""
 
     kind: FaultKind
-    number: int
+    site: str
+    nth: int
     lasts: bool
 
     def fate(self) -> FateOfOne:
@@ -55,24 +61,32 @@ class Faults:
 
 @dataclass(slots=True)
 class FateOfOne:
-    """Decides; it remembers which operation was struck."""
+    """Decides; it counts requests of the call site, and remembers which operation was struck.
+
+    It counts those of one site, as calls of several threads come in any order.
+    """
 
     faults: Faults
+    seen: int = 0
     operation: str | None = None
 
     def __call__(self, request: HttpRequest, number: int) -> FaultKind | None:
-        if number == self.faults.number:
+        if self.operation is None:
+            if call_site(request) != self.faults.site:
+                return None
+            self.seen += 1
+            if self.seen <= self.faults.nth:
+                return None
             self.operation = request.operation
             return self.faults.kind
-        is_struck = self.faults.lasts and number > self.faults.number and request.operation == self.operation
-        return self.faults.kind if is_struck else None
+        return self.faults.kind if self.faults.lasts and request.operation == self.operation else None
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a scenario gives without faults: requests, what it shows, and what is archived afterwards."""
+    """What a scenario gives without faults: requests of each call site, what it shows, and what is archived then."""
 
-    requests: int
+    sites: Counter[str]
     shown: bytes
     archived: str
 
@@ -82,6 +96,7 @@ class FaultJudge:
     """Plays runs, and judges them."""
 
     worlds: Worlds
+    coverage: Coverage = field(default_factory=Coverage)
     _expected: dict[str, Expected] = field(default_factory=dict)
 
     def expected(self, scenario: FaultScenario) -> Expected:
@@ -92,8 +107,8 @@ class FaultJudge:
                 outcome = scenario.act(world)
                 if outcome.problem is not None:
                     raise FaultyRunError(f"{scenario.name} fails without faults: {outcome}")
-                requests = len(world.network.requests)
-                self._expected[scenario.name] = Expected(requests, outcome.shown, _archived(scenario, world))
+                sites = Counter(map(call_site, world.network.requests))
+                self._expected[scenario.name] = Expected(sites, outcome.shown, _archived(scenario, world))
         return self._expected[scenario.name]
 
     def play(self, scenario: FaultScenario, faults: Faults) -> bool:
@@ -105,10 +120,17 @@ class FaultJudge:
             world.network.begin(faults.fate())
             outcome = scenario.act(world)
             struck = list(world.network.struck)
+            self.coverage.add(scenario.name, expected.sites, faults.kind, (request for _, request in struck))
             world.network.begin(lambda request, number: None)
-            _judge(scenario, outcome, expected, f"{where}, {[(kind.value, one.operation) for kind, one in struck[:3]]}")
+            check_outcome(
+                scenario, outcome, expected, f"{where}, {[(kind.value, one.operation) for kind, one in struck[:3]]}"
+            )
             if outcome.problem is not None:
                 self._again(scenario, world, where)
+            for act in scenario.after:
+                found_lost = act(world)
+                if found_lost.problem is not None:
+                    raise FaultyRunError(f"{where}: {found_lost.problem}")
             found = _archived(scenario, world)
             if found != expected.archived:
                 raise FaultyRunError(f"{where}: another archive than without faults: {found} not {expected.archived}")
@@ -120,12 +142,16 @@ class FaultJudge:
         return self.play(*self.of_seed(seed))
 
     def of_seed(self, seed: int) -> tuple[FaultScenario, Faults]:
-        """Return the run of a seed: scenarios and kinds take turns, the rest is chance."""
+        """Return the run of a seed: scenarios, kinds and call sites take turns, the rest is chance."""
         rng = random.Random(seed)
         names, kinds = list(SCENARIOS), list(FaultKind)
-        scenario = SCENARIOS[names[seed % len(names)]]
-        kind = kinds[seed // len(names) % len(kinds)]
-        return scenario, Faults(kind, rng.randrange(self.expected(scenario).requests), rng.random() < 0.5)
+        of_name = seed % len(names)
+        turn, of_kind = divmod(seed // len(names), len(kinds))
+        scenario = SCENARIOS[names[of_name]]
+        sites = self.expected(scenario).sites
+        # Other seeds of a scenario and a kind go on to its next site, until it had all.
+        site = sorted(sites)[(of_name + of_kind + turn) % len(sites)]
+        return scenario, Faults(kinds[of_kind], site, rng.randrange(sites[site]), rng.random() < 0.5)
 
     def _prepare(self, scenario: FaultScenario, world: FaultyWorld) -> None:
         world.upload(scenario.uploaded)
@@ -144,7 +170,8 @@ class FaultJudge:
         raise FaultyRunError(f"{where}: afterwards, without faults: {outcome.problem}")
 
 
-def _judge(scenario: FaultScenario, outcome: Outcome, expected: Expected, where: str) -> None:
+def check_outcome(scenario: FaultScenario, outcome: Outcome, expected: Expected, where: str) -> None:
+    """Raise FaultyRunError if wrong bytes were shown, or an error is not typed or names no place."""
     if outcome.problem is None:
         if scenario.is_exact and outcome.shown != expected.shown:
             raise FaultyRunError(f"{where}: shows something else, and calls it success: {outcome.shown[:2000]!r}")

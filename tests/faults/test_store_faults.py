@@ -1,24 +1,25 @@
-"""Twelve ways in which a store misbehaves, at the requests of commands and functions: no wrong byte, no lost offset.
+"""Ways in which a store misbehaves, at the requests of commands and functions: no wrong byte, no lost offset.
 
-`make prove` plays COLDSTREAM_FAULT_RUNS of them; a failure names its run, and `python -m tests.faults.again SEED` plays
-it once more.
+CI plays a slice, `python -m tests.faults.prove` far more; a failure there names its seed, and `python -m
+tests.faults.again SEED` plays it once more.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter
+import json
 from collections.abc import Iterator
 
 import pytest
 
+from coldstream.store.table import DynamoTable
+from tests.faults.direct_acts import append, find_appended
+from tests.faults.fault_acts import Outcome
 from tests.faults.fault_kinds import FaultKind
-from tests.faults.fault_scenarios import SCENARIOS, Outcome
+from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.faulty_world import BUCKET, Worlds
-from tests.faults.judge import FaultJudge, Faults, FaultyRunError, _judge
-
-RUNS = int(os.environ.get("COLDSTREAM_FAULT_RUNS", "60"))
-FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
+from tests.faults.judge import FaultJudge, Faults, FaultyRunError, check_outcome
+from tests.faults.prove import main
+from tests.faults.slice import runs_of_slice
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +32,42 @@ def judge() -> Iterator[FaultJudge]:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_no_run_shows_a_wrong_byte_or_loses_an_offset_and_errors_name_the_place(judge):
-    struck = Counter()
-    for seed in range(FIRST_SEED, FIRST_SEED + RUNS):
-        _, faults = judge.of_seed(seed)
-        struck[faults.kind] += judge.play_seed(seed)
-    assert struck.total() == RUNS
+    kinds = set()
+    for scenario, faults in runs_of_slice(judge):
+        assert judge.play(scenario, faults), f"{faults} struck nothing"
+        kinds.add(faults.kind)
+    assert kinds == set(FaultKind)
 
 
-def test_seeds_come_to_every_scenario_and_every_kind():
-    seen = {(seed % len(SCENARIOS), seed // len(SCENARIOS) % len(FaultKind)) for seed in range(10_000)}
-    assert len(seen) == len(SCENARIOS) * len(FaultKind)
+def test_seeds_come_to_every_call_site_with_every_kind(judge, monkeypatch):
+    few = {name: SCENARIOS[name] for name in ("read", "upload")}
+    monkeypatch.setattr("tests.faults.judge.SCENARIOS", few)
+    most = max(len(judge.expected(scenario).sites) for scenario in few.values())
+    seeds = range(len(few) * len(FaultKind) * most)
+    runs = [judge.of_seed(seed) for seed in seeds]
+    assert {(scenario.name, faults.site, faults.kind) for scenario, faults in runs} == {
+        (name, site, kind)
+        for name, scenario in few.items()
+        for site in judge.expected(scenario).sites
+        for kind in FaultKind
+    }
+    assert runs == [judge.of_seed(seed) for seed in seeds]
+
+
+def test_a_proof_tells_what_it_struck_and_what_it_did_not(tmp_path, monkeypatch):
+    few = {"quarantine": SCENARIOS["quarantine"]}
+    for module in ("judge", "prove"):
+        monkeypatch.setattr(f"tests.faults.{module}.SCENARIOS", few)
+    monkeypatch.setattr("tests.faults.slice.SLICE", ("quarantine",))
+    assert main(["--runs", "2", "--figures", str(tmp_path / "figures")]) == 0
+    figures = json.loads((tmp_path / "figures").read_text())
+    sites = len(FaultKind) * figures["call sites"]
+    assert (figures["runs"], figures["call sites by kinds"], figures["call sites by kinds that were struck"]) == (
+        2,
+        sites,
+        2,
+    )
+    assert figures["operations that the slice in CI leaves out"] == []
 
 
 class _Anything(int):
@@ -60,8 +87,8 @@ def test_wrong_bytes_that_nobody_checks_are_found(judge, monkeypatch):
     read = SCENARIOS["read"]
 
     def play() -> None:
-        for number in range(judge.expected(read).requests):
-            judge.play(read, Faults(FaultKind.WRONG_BYTES, number, lasts=True))
+        for nth in range(judge.expected(read).sites["GET f"]):
+            judge.play(read, Faults(FaultKind.WRONG_BYTES, "GET f", nth, lasts=True))
 
     play()
     monkeypatch.setattr("coldstream.format.chunk.crc32", lambda data: _Anything())
@@ -69,15 +96,35 @@ def test_wrong_bytes_that_nobody_checks_are_found(judge, monkeypatch):
         play()
 
 
-@pytest.mark.parametrize(("name", "number"), [("read", 4), ("compact", 15)])
-def test_a_request_that_is_sent_elsewhere_may_be_made_again_later(judge, name, number):
-    assert judge.play(SCENARIOS[name], Faults(FaultKind.REDIRECT, number, lasts=True))
+@pytest.mark.parametrize(("name", "site"), [("read", "GET f"), ("read", "GET /ranges"), ("compact", "GetItem")])
+def test_a_request_that_is_sent_elsewhere_may_be_made_again_later(judge, name, site):
+    assert judge.play(SCENARIOS[name], Faults(FaultKind.REDIRECT, site, 0, lasts=True))
+
+
+def test_an_offset_that_an_upload_loses_is_found(judge, monkeypatch):
+    upload = SCENARIOS["upload"]
+    judge.expected(upload)
+    # Nothing is committed, and it is called done.
+    monkeypatch.setattr(DynamoTable, "apply", lambda table, change: None)
+    with pytest.raises(FaultyRunError):
+        judge.play(upload, Faults(FaultKind.SLOW, "Query", 0, lasts=False))
+
+
+def test_a_batch_that_was_acknowledged_and_is_not_there_is_found(judge):
+    with judge.worlds.world() as world:
+        assert append(world).problem is None
+        assert find_appended(world).problem is None
+        last = max(world.acknowledged)
+        world.acknowledged[last + 1] = b"acknowledged, and never written"
+        assert "never written" in (find_appended(world).problem or "")
+        world.acknowledged = {last: b"another body"}
+        assert "another body" in (find_appended(world).problem or "")
 
 
 def test_an_error_that_does_not_name_the_place_is_found(judge):
     scenario = SCENARIOS["read"]
     expected = judge.expected(scenario)
-    _judge(scenario, Outcome(b"", f"GET of {BUCKET}: no answer"), expected, "here")
+    check_outcome(scenario, Outcome(b"", f"GET of {BUCKET}: no answer"), expected, "here")
     for outcome in (
         Outcome(b"", "something went wrong"),
         Outcome(b"", f"KeyError: {BUCKET}", is_typed=False),
@@ -85,4 +132,4 @@ def test_an_error_that_does_not_name_the_place_is_found(judge):
         Outcome(b"another byte", f"GET of {BUCKET}: no answer"),
     ):
         with pytest.raises(FaultyRunError):
-            _judge(scenario, outcome, expected, "here")
+            check_outcome(scenario, outcome, expected, "here")

@@ -1,0 +1,138 @@
+"""What can be done on a small archive: a command is run, or a function is invoked."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import ModuleType
+from typing import Any
+
+from coldstream.api import serving
+from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
+from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.segment_rolled import SegmentRolled
+from coldstream.cli.main import app
+from coldstream.errors import ColdstreamError
+from coldstream.local.http_api import http_event
+from coldstream.local.http_exchange import Request
+from coldstream.runtime import resolving
+from tests.faults.faulty_world import FaultyWorld
+from tests.support.asked_api import bearer
+from tests.support.functions import FunctionContext, load_function
+
+UNEXPECTED = 1
+"""The exit code of a command that met what nobody thought of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ended: `problem` is what it says of an error, None for success. Of errors, ours are typed.
+
+    What is told in public, to callers of an API, does not name tables and buckets.
+    """
+
+    shown: bytes
+    problem: str | None = None
+    is_typed: bool = True
+    is_public: bool = False
+
+
+Act = Callable[[FaultyWorld], Outcome]
+
+
+def command(*arguments: str, unexpected: int = UNEXPECTED) -> Act:
+    """Run a command in this process."""
+
+    def act(_: FaultyWorld) -> Outcome:
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        code: Any = 0
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                app(list(arguments), prog_name="coldstream")
+            except SystemExit as ended:
+                code = ended.code
+        shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()
+        if not code:
+            return Outcome(shown)
+        return Outcome(shown, f"exit code {code}: {told}", code != unexpected)
+
+    return act
+
+
+def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}) -> Act:
+    """Invoke a function as a cold start does: its module is loaded anew."""
+
+    def act(world: FaultyWorld) -> Outcome:
+        with redirect_stdout(io.StringIO()) as log:
+            try:
+                answer = _tell_here(name, log).lambda_handler(event_of(world), FunctionContext(name))
+            except ColdstreamError as err:
+                return Outcome(b"", f"{type(err).__name__}: {err}")
+            except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
+                return Outcome(b"", f"{type(err).__name__}: {err}", is_typed=False)
+        return _outcome_of(answer, log.getvalue())
+
+    return act
+
+
+def _tell_here(name: str, log: io.StringIO) -> ModuleType:
+    """Load a function, and have its logger write where a new process's does: loggers outlive what writes to them."""
+    for opened in (serving.served, resolving.resolver):
+        opened.cache_clear()  # in modules of the layer, which a cold start loads anew as well
+    loaded = load_function(name)
+    for known in list(logging.root.manager.loggerDict):
+        for handler in logging.getLogger(known).handlers if known.startswith("coldstream-") else ():
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(log)
+    return loaded
+
+
+def _outcome_of(answer: Any, log: str) -> Outcome:
+    """Judge what a function returned: a batch may have failures, of which the log says more; an API has a status."""
+    shown = json.dumps(answer, sort_keys=True, default=str).encode()
+    if isinstance(answer, dict) and answer.get("batchItemFailures"):
+        return Outcome(shown, f"failed: {answer}, {log}")
+    status = answer.get("statusCode", 200) if isinstance(answer, dict) else 200
+    if status < HTTPStatus.BAD_REQUEST:
+        return Outcome(shown)
+    is_typed = status != HTTPStatus.INTERNAL_SERVER_ERROR
+    return Outcome(shown, f"{status}: {answer.get('body')}", is_typed, is_public=True)
+
+
+def upload_event(*events: SegmentRolled | SegmentLost) -> dict[str, Any]:
+    """Return what SQS brings the upload function of these events."""
+    record = {
+        "receiptHandle": "handle",
+        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "0"},
+        "messageAttributes": {},
+        "md5OfBody": "",
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:upload",
+        "awsRegion": "eu-central-1",
+    }
+    bodies = [
+        {
+            "source": SOURCE,
+            "detail-type": DETAIL_TYPE if isinstance(event, SegmentRolled) else "Segment Lost",
+            "detail": json.loads(detail_of(event)),
+        }
+        for event in events
+    ]
+    return {
+        "Records": [
+            {**record, "messageId": str(number), "body": json.dumps(body)} for number, body in enumerate(bodies)
+        ]
+    }
+
+
+def asked(target: str, scope: str | None = None) -> Callable[[FaultyWorld], dict[str, Any]]:
+    """Return the event of a GET, by the bearer of a token with these scopes; by nobody known without them."""
+    event = http_event(Request("GET", target, (("host", "api.test"),), b"", "127.0.0.1"))
+    if scope is not None:
+        event["requestContext"]["authorizer"] = bearer(scope)
+    return lambda world: event
