@@ -124,7 +124,7 @@ prove: setup history-checker .venv-fuzz/.ready  ## Explore all worlds for HOURS=
 	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
 	@COLDSTREAM_FAULT_RUNS=$(or $(FAULT_RUNS),100000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/faults --timeout 0
 	@$(BIN)/python -m tests.fuzz.prove --hours $(or $(HOURS),4) --runs $(or $(INPUTS),10000000) $(if $(SEED),--seed $(SEED))
-	@$(BIN)/python -m tests.mutation.run --hours $(or $(HOURS),4)
+	@$(BIN)/python -m tests.mutation.prove --hours $(or $(HOURS),4)
 
 lint: setup  ## Check with ruff and mypy, both strict
 	@$(BIN)/ruff format --check .

@@ -9,9 +9,9 @@ that survived also if any test has.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from tests.mutation.suite import ROOT, Verdict
@@ -57,8 +57,21 @@ def explained() -> dict[str, str]:
     return {name: reason.strip() for name, reason in pairs}
 
 
-def share_killed(verdicts: dict[str, Verdict]) -> float:
-    """Return the share of mutants that were noticed, without those that are explained."""
+def tally(verdicts: Mapping[str, Verdict]) -> dict[str, int | float]:
+    """Return how many mutants were tried, and what became of them. The share is of those that are not explained."""
     reasons = explained()
-    counted = Counter(verdict for name, verdict in verdicts.items() if name not in reasons)
-    return sum(counted[one] for one in NOTICED) / max(1, counted.total())
+    killed = sum(verdict in NOTICED for verdict in verdicts.values())
+    survived = [name for name, verdict in verdicts.items() if verdict not in NOTICED]
+    unexplained = sum(name not in reasons for name in survived)
+    return {
+        "tried": len(verdicts),
+        "killed": killed,
+        "explained": len(survived) - unexplained,
+        "unexplained": unexplained,
+        "share killed": round(killed / max(1, killed + unexplained), 4),
+    }
+
+
+def hash_of(paths: Iterable[Path]) -> str:
+    """Return a hash of the contents of files."""
+    return sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:16]
