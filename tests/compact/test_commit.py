@@ -365,3 +365,12 @@ def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeyp
     with pytest.raises(LostRaceError):
         finish(case.table, INCARNATION, lambda: NOW)
     assert log_of(case.table, INCARNATION) == case.group.entries
+
+
+def test_a_stream_that_is_not_there_takes_no_entry() -> None:
+    archive = ChunkArchive()
+    for number in range(2):
+        archive.add(number * 2, steady(2, number))
+    group = Group(log_of(archive.table, INCARNATION))
+    merged = Compaction(archive).store(group, Encoding.IDENTITY)
+    assert commit(MemoryTable(), INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.SUPERSEDED

@@ -35,7 +35,7 @@ ARGUMENTS = (
     "-p",
     "no:cacheprovider",
     "-m",
-    "not server and not slow",
+    "not server",
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 )
