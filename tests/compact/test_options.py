@@ -22,7 +22,9 @@ def test_units_are_understood() -> None:
     )
 
 
-@pytest.mark.parametrize(("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000)])
+@pytest.mark.parametrize(
+    ("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000), ("36500d", 3_153_600_000_000)]
+)
 def test_times_to_the_border_are_taken(older_than: str, milliseconds: int) -> None:
     assert CompactOptions.parse(**GIVEN | {"older_than": older_than}).older_than_ms == milliseconds  # type: ignore[arg-type]
 

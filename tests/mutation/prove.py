@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +27,7 @@ import pytest
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.patching import ModuleFunctions, changed_functions, compiled
 from tests.mutation.reached import statement_around
-from tests.mutation.results import Results, explained, hash_of, tally
+from tests.mutation.results import RESULTS, Results, explained, hash_of, tally
 from tests.mutation.suite import LIBRARY, EndAtFirstFailure, Suite, Verdict
 from tests.mutation.whole_module import ARGUMENTS, FreshProcess
 
@@ -84,7 +85,9 @@ class MutationRun:
     fresh: FreshProcess
     seed: int = 0
     only: str = ""
-    most: int = sys.maxsize
+    most: int | None = None
+    results: Path = RESULTS
+    tests: Sequence[str] = ()
     tried: dict[str, Verdict] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -100,7 +103,7 @@ class MutationRun:
         gc.collect()
         gc.freeze()  # a collection in a fork would copy all that it looks at
         codes, tests = codes_of(self.package), hash_of({item.path for item in session.items})
-        results = Results(self.package)
+        results = Results(self.package, self.results)
         known = results.known(codes, tests)
         began = time.monotonic()
         for module, mutant in mutants:
@@ -151,15 +154,17 @@ def codes_of(package: str) -> dict[str, str]:
 
 def run_package(run: MutationRun) -> None:
     """Run it within pytest. Raises RuntimeError if the tests fail without any mistake."""
-    arguments = [*ARGUMENTS, *(f"--ignore=tests/{path}" for path in SEEDED), *TESTS[run.package]]
+    arguments = [*ARGUMENTS, *(f"--ignore=tests/{path}" for path in SEEDED), *(run.tests or TESTS[run.package])]
     if pytest.main(arguments, plugins=[run, EndAtFirstFailure()]) != pytest.ExitCode.OK:
         raise RuntimeError(f"{run.package}: the tests could not be run")
 
 
-def figures_of(package: str) -> dict[str, int | float]:
+def figures_of(package: str, directory: Path = RESULTS) -> dict[str, int | float]:
     """Return what is known of a package by now, in plain words."""
     names = {one.name for name, path in modules_of(package).items() for one in mutants_of(name, path.read_text())}
-    known = {name: verdict for name, verdict in Results(package).known(codes_of(package)).items() if name in names}
+    known = {
+        name: verdict for name, verdict in Results(package, directory).known(codes_of(package)).items() if name in names
+    }
     return {"mutants": len(names), **tally(known)}
 
 
@@ -172,7 +177,9 @@ def _try_packages(packages: list[str], options: argparse.Namespace) -> None:
         child = os.fork()
         if not child:
             fresh = FreshProcess()
-            run = MutationRun(package, until, fresh, options.seed, options.only)
+            run = MutationRun(
+                package, until, fresh, options.seed, options.only, options.most, options.results, options.tests
+            )
             run_package(run)
             fresh.close()
             _tell(f"{package}: {len(run.tried)} in {run.seconds:.0f} s")
@@ -188,11 +195,14 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=8, help="for all packages together")
     parser.add_argument("--seed", type=int, default=0, help="of the order in which mutants are tried")
     parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--most", type=int, help="so many of each package")
+    parser.add_argument("--tests", nargs="*", default=(), help="these only, and not all of a package")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="a directory, for going on later")
     parser.add_argument("--figures", type=Path, help="a file for what is known by now, as JSON")
     options = parser.parse_args()
     packages = options.packages or list(TESTS)
     _try_packages(packages, options)
-    figures = {package: figures_of(package) for package in packages}
+    figures = {package: figures_of(package, options.results) for package in packages}
     text = json.dumps(figures, indent=2)
     _tell(text)
     if options.figures:

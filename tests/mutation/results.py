@@ -26,11 +26,12 @@ class Results:
     """The results of one package."""
 
     package: str
+    directory: Path = RESULTS
 
     @property
     def path(self) -> Path:
         """The file."""
-        return RESULTS / f"{self.package}.jsonl"
+        return self.directory / f"{self.package}.jsonl"
 
     def known(self, codes: Mapping[str, str], tests: str | None = None) -> dict[str, Verdict]:
         """Return what is known by name of modules as they are, by the hash of each; with `tests`, also of these."""
