@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,10 @@ from coldstream.manifest.change import (
 )
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.units import MIB
+from coldstream.store.ports import RangeRead
+from coldstream.units import MIB, ByteRange
 from tests.compact.samples import INCARNATION, KEYS, Fragments, of_sizes
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, log_of, options_of, run, stores_at
@@ -226,3 +229,20 @@ def test_savings_are_told_by_name() -> None:
 def test_savings_add_up_field_by_field() -> None:
     one, other = Savings(1, 2, 3, 4, 5, is_estimate=False, cost_usd=6.0), Savings(10, 20, 30, 40, 50, True, 60.0)
     assert one + other == other + one == Savings(11, 22, 33, 44, 55, is_estimate=True, cost_usd=66.0)
+
+
+def test_a_sample_is_two_mebibytes_from_the_middle_of_the_largest_fragment() -> None:
+    class Watched(MemoryObjects):
+        def get_range(self, key: str, byte_range: ByteRange, **options: Any) -> RangeRead:
+            asked.append((key, byte_range))
+            return super().get_range(key, byte_range, **options)
+
+    asked: list[tuple[str, ByteRange]] = []
+    made = Fragments([bytes(100_000)] * 3, [bytes(1 << 20)] * 7, [bytes(1 << 20)] * 2)
+    objects = Watched()
+    made.put_into(objects)
+    savings_of(objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE))
+    largest = made.group.entries[1]
+    start = largest.sparse.points[len(largest.sparse.points) // 2].position
+    assert 0 < largest.sparse.points[1].position < start
+    assert asked == [(largest.key, ByteRange(start, start + 2 * MIB))]
