@@ -88,3 +88,8 @@ def test_all_that_a_user_says_is_checked_and_kept() -> None:
         older_than="2s", target_size="1MiB", encoding="zstd-seekable", level=9, url_expiry="1s", dry_run=True
     )
     assert CompactOptions.of(said) == CompactOptions(2000, MIB, Encoding.ZSTD_SEEKABLE, 9, 3_601_000)
+
+
+def test_who_says_nothing_names_no_stream_and_means_it() -> None:
+    arguments = CompactArguments()
+    assert (arguments.every, arguments.dry_run) == (False, False)

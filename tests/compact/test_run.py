@@ -363,3 +363,20 @@ def test_a_report_of_nothing_is_all_zero() -> None:
     assert told["dry_run"] is False
     (stream,) = cast("list[dict[str, object]]", told["streams"])
     assert [value for value in (*told.values(), *stream.values()) if isinstance(value, int) and value] == []
+
+
+def test_a_run_finishes_what_an_earlier_one_began_though_nothing_else_is_to_do() -> None:
+    archive = archive_of(1)
+    for fragment in range(GROUP, 12):
+        archive.add(fragment * 2, steady(2, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coldstream.compact.commit.finish", lambda *_: None)
+        run_with(archive)
+    begun = archive.table.head(INCARNATION)
+    assert begun is not None
+    assert begun.compacting is not None
+    assert run_with(archive)["fragments_after"] == 0
+    finished = archive.table.head(INCARNATION)
+    assert finished is not None
+    assert finished.compacting is None
+    assert len(log_of(archive.table, INCARNATION)) == 1
