@@ -185,6 +185,9 @@ def test_an_empty_archive_saves_nothing() -> None:
     assert forecast.savings == Savings()
     told = json.loads(json.dumps(dry_run_summary([forecast, forecast])))
     assert (told["dry_run"], told["fragments"], len(told["streams"])) == (True, 0, 2)
+    stream = told["streams"][0]
+    assert (stream["due_objects"], stream["due_bytes"]) == (0, 0)
+    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", STREAM.incarnation)
 
 
 def test_a_compressed_object_is_sent_in_parts_of_a_size_the_last_one_begun(monkeypatch: pytest.MonkeyPatch) -> None:
