@@ -380,3 +380,20 @@ def test_a_run_finishes_what_an_earlier_one_began_though_nothing_else_is_to_do()
     assert finished is not None
     assert finished.compacting is None
     assert len(log_of(archive.table, INCARNATION)) == 1
+
+
+def test_a_failure_and_what_was_not_swept_are_told_by_name() -> None:
+    failure = GroupFailure.of(BadCrcError("key", 8, "CRC", expected=1, found=2))
+    told = run_summary([CompactionReport(STREAM, failures=[failure])], seconds=0.0)
+    (stream,) = cast("list[dict[str, object]]", told["streams"])
+    assert (told["failed"], stream["not_swept"]) == (1, [])
+    assert stream["failures"] == [
+        {
+            "error": "BadCrcError",
+            "message": failure.message,
+            "first_offset": None,
+            "next_offset": None,
+            "key": "key",
+            "position": 8,
+        }
+    ]
