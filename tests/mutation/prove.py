@@ -161,9 +161,12 @@ def run_package(run: MutationRun) -> None:
 
 def figures_of(package: str, directory: Path = RESULTS) -> dict[str, int | float]:
     """Return what is known of a package by now, in plain words."""
+    results = Results(package, directory)
     names = {one.name for name, path in modules_of(package).items() for one in mutants_of(name, path.read_text())}
     known = {
-        name: verdict for name, verdict in Results(package, directory).known(codes_of(package)).items() if name in names
+        name: verdict
+        for name, verdict in results.known(codes_of(package), results.newest_tests()).items()
+        if name in names
     }
     return {"mutants": len(names), **tally(known)}
 
