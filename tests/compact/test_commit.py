@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.compact.commit import CommitOutcome, commit
+from coldstream.compact.commit import CommitOutcome, _check_covers, commit
 from coldstream.errors import ColdstreamError, LostRaceError, OutcomeUnknownError, UnavailableError
 from coldstream.lifecycle.unfinished import finish
 from coldstream.manifest.commit import Change
@@ -365,3 +365,23 @@ def test_a_head_that_the_log_contradicts_is_an_error_and_changes_nothing(monkeyp
     with pytest.raises(LostRaceError):
         finish(case.table, INCARNATION, lambda: NOW)
     assert log_of(case.table, INCARNATION) == case.group.entries
+
+
+def test_a_stream_that_is_not_there_takes_no_entry() -> None:
+    archive = ChunkArchive()
+    for number in range(2):
+        archive.add(number * 2, steady(2, number))
+    group = Group(log_of(archive.table, INCARNATION))
+    merged = Compaction(archive).store(group, Encoding.IDENTITY)
+    assert commit(MemoryTable(), INCARNATION, group, merged, now=lambda: NOW) is CommitOutcome.SUPERSEDED
+
+
+@pytest.mark.parametrize("shown", [slice(0, 0), slice(1, None), slice(0, -1)])
+def test_entries_that_leave_offsets_of_the_group_out_are_half_of_a_change(shown: slice) -> None:
+    archive = ChunkArchive()
+    for number in range(3):
+        archive.add(number * 2, steady(2, number))
+    log = log_of(archive.table, INCARNATION)
+    _check_covers(log, Group(log))
+    with pytest.raises(LostRaceError, match="offsets 0 to 6 show half of a change"):
+        _check_covers(log[shown], Group(log))

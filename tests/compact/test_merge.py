@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coldstream.compact.merge import _FragmentReader
 from coldstream.compact.merge_plan import MAX_COPY_BYTES, PartPlan, plan_parts
 from coldstream.compact.part_upload import MIN_PART_BYTES
 from coldstream.compact.write import write_group
-from coldstream.errors import CorruptionError
+from coldstream.errors import CorruptionError, StoppedError
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
 from coldstream.store.keys import Keys
@@ -167,3 +168,12 @@ def test_a_merged_fragment_can_be_merged_again() -> None:
     )
     assert identity_of(made.objects, again.entry) == made.identity
     assert again.entry.generation == 2
+
+
+def test_each_read_asks_first_whether_to_stop() -> None:
+    made = of_sizes(100, 100)
+    made.objects.requests.clear()
+    reader = _FragmentReader(made.objects, made.group, lambda: True)
+    with pytest.raises(StoppedError):
+        reader.read_footer(made.group.entries[0])
+    assert not made.objects.requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coldstream.compact.arguments import CompactArguments
 from coldstream.compact.options import CompactOptions
 from coldstream.errors import InvalidSettingError
 from coldstream.manifest.entry import Encoding
@@ -21,7 +22,9 @@ def test_units_are_understood() -> None:
     )
 
 
-@pytest.mark.parametrize(("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000)])
+@pytest.mark.parametrize(
+    ("older_than", "milliseconds"), [("0s", 0), ("30d", 2_592_000_000), ("90", 90_000), ("36500d", 3_153_600_000_000)]
+)
 def test_times_to_the_border_are_taken(older_than: str, milliseconds: int) -> None:
     assert CompactOptions.parse(**GIVEN | {"older_than": older_than}).older_than_ms == milliseconds  # type: ignore[arg-type]
 
@@ -68,3 +71,25 @@ def test_what_cannot_be_is_refused_by_the_name_of_the_option(option: str, value:
     with pytest.raises(InvalidSettingError) as refused:
         CompactOptions.parse(**GIVEN | {option: value})  # type: ignore[arg-type]
     assert refused.value.field == f"--{option.replace('_', '-')}"
+
+
+@pytest.mark.parametrize("level", [1, 19])
+def test_levels_to_the_border_are_taken(level: int) -> None:
+    assert CompactOptions.parse(**GIVEN | {"level": level}).level == level  # type: ignore[arg-type]
+
+
+def test_who_says_nothing_gets_what_is_promised() -> None:
+    options = CompactOptions.of(CompactArguments())
+    assert options == CompactOptions(3_600_000, 512 * MIB, Encoding.IDENTITY, 3, 608_400_000)
+
+
+def test_all_that_a_user_says_is_checked_and_kept() -> None:
+    said = CompactArguments(
+        older_than="2s", target_size="1MiB", encoding="zstd-seekable", level=9, url_expiry="1s", dry_run=True
+    )
+    assert CompactOptions.of(said) == CompactOptions(2000, MIB, Encoding.ZSTD_SEEKABLE, 9, 3_601_000)
+
+
+def test_who_says_nothing_names_no_stream_and_means_it() -> None:
+    arguments = CompactArguments()
+    assert (arguments.every, arguments.dry_run) == (False, False)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Barrier, Event, Lock
 from zlib import crc32
 
 import pytest
 
 from coldstream.compact.part_upload import PARTS_AT_ONCE, PartUpload
-from coldstream.errors import ObjectExistsError, UnavailableError
+from coldstream.errors import ConflictError, ObjectExistsError, UnavailableError
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import UploadedPart
 
@@ -121,3 +122,31 @@ def test_a_failing_abort_does_not_hide_what_went_wrong() -> None:
 
     with pytest.raises(UnavailableError, match="first"):
         send(Out(), b"x")
+
+
+def test_parts_are_numbered_from_one_on_without_a_gap() -> None:
+    objects = MemoryObjects()
+    numbers: list[int] = []
+    with PartUpload(objects, KEY, lambda _: None) as upload:
+
+        def put(number: int) -> UploadedPart:
+            numbers.append(number)
+            return upload.put(number, b"x")
+
+        for _ in range(3 * PARTS_AT_ONCE):
+            upload.add(put)
+        upload.complete(crc32(b"x" * 3 * PARTS_AT_ONCE))
+    assert sorted(numbers) == list(range(1, 3 * PARTS_AT_ONCE + 1))
+
+
+@pytest.mark.parametrize("there", [None, b"other", b"others"])
+def test_an_upload_that_is_gone_made_the_object_only_if_it_is_what_was_sent(there: bytes | None) -> None:
+    class Gone(MemoryObjects):
+        def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+            self.abort_upload(key, upload_id)
+            if there is not None:
+                self.objects[key] = there
+            raise ConflictError("the upload is gone")
+
+    with pytest.raises(ConflictError, match="the upload is gone"):
+        send(Gone(), b"bytes")

@@ -6,19 +6,20 @@ import json
 import pickle
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 
 from coldstream.compact.options import CompactOptions
-from coldstream.compact.report import run_summary
+from coldstream.compact.report import CompactionReport, run_summary
 from coldstream.compact.run import GIVE_UP_AFTER, Compactor
 from coldstream.compact.task import CompactionTask, GroupFailure, write_task
 from coldstream.compact.write import MergedFragment
 from coldstream.errors import BadCrcError, ObjectNotFoundError, UnavailableError
-from coldstream.manifest.entry import Encoding
+from coldstream.manifest.entry import Encoding, Head
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
@@ -269,3 +270,130 @@ def test_time_is_asked_for() -> None:
     archive = archive_of(1)
     run(archive, options_of(), now=TimestampMs(NOW + 5))
     assert {event.at for event in archive.table.journal(INCARNATION)} >= {TimestampMs(NOW + 5)}
+
+
+def test_a_table_that_does_not_answer_at_commits_ends_the_run_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: object, **__: object) -> None:
+        raise UnavailableError("down")
+
+    monkeypatch.setattr("coldstream.compact.run.commit", down)
+    archive = archive_of(GIVE_UP_AFTER + 4)
+    assert run_with(archive, at_once=1)["failed"] == GIVE_UP_AFTER
+
+
+def test_a_stream_that_goes_while_its_groups_are_planned_ends_nothing() -> None:
+    archive = archive_of(1)
+    compactor = Compactor(archive.table, archive.objects, writer(archive.objects), at_once=1, now=lambda: NOW)
+    reports = {STREAM: CompactionReport(STREAM)}
+    tasks = compactor._plan(reports, options_of())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive.table, "head", heads_then_none(archive.table.head))
+        assert [task.generation for task in tasks] == [0]
+    assert reports[STREAM].failures == []
+
+
+def heads_then_none(head: Callable[[Incarnation], Head | None]) -> Callable[[Incarnation], Head | None]:
+    """Answer with the head while a plan begins, and with nothing once it asks for a group."""
+
+    def answer(incarnation: Incarnation) -> Head | None:
+        names = {frame.name for frame in traceback.extract_stack()}
+        return head(incarnation) if names & {"finish", "find_groups"} else None
+
+    return answer
+
+
+def test_one_more_is_planned_than_are_written_at_once() -> None:
+    all_planned = threading.Event()
+    planned: list[CompactionTask] = []
+    archive = archive_of(5)
+
+    def wait(task: CompactionTask) -> MergedFragment | GroupFailure:
+        assert all_planned.wait(10), "nothing more was planned while all writers were at work"
+        return GroupFailure.of(UnavailableError("down"), task.group)
+
+    compactor = Compactor(archive.table, archive.objects, wait, at_once=2, now=lambda: NOW)
+
+    def tasks() -> Iterator[CompactionTask]:
+        for task in compactor._plan({STREAM: CompactionReport(STREAM)}, options_of()):
+            planned.append(task)
+            if len(planned) == 3:
+                all_planned.set()
+            yield task
+
+    assert len(list(compactor._write_all(tasks()))) == 5
+
+
+def test_what_was_written_is_discarded_though_another_task_failed_or_never_began() -> None:
+    archive = archive_of(1)
+    compactor = Compactor(archive.table, archive.objects, writer(archive.objects), at_once=1, now=lambda: NOW)
+    (task,) = compactor._plan({STREAM: CompactionReport(STREAM)}, options_of())
+    written = write_task(archive.objects, Keys(), task)
+    assert isinstance(written, MergedFragment)
+    never, failed, done = Future[Any](), Future[Any](), Future[Any]()
+    failed.set_exception(ValueError("nobody foresaw it"))
+    done.set_result(written)
+    compactor._abandon(dict.fromkeys((never, failed, done), task))
+    assert never.cancelled()
+    found = archive.table.tombstones(INCARNATION, LONG_AFTER, 100)
+    assert [tombstone.key for tombstone in found] == [written.entry.key]
+
+
+def test_a_failure_outside_of_a_group_names_no_offsets_and_no_place() -> None:
+    failure = GroupFailure.of(UnavailableError("down"))
+    assert (failure.first_offset, failure.next_offset, failure.key, failure.position) == (None, None, None, None)
+    assert str(failure) == f"UnavailableError: {failure.message}"
+
+
+def test_a_report_counts_bytes_that_passed_also_for_what_was_not_committed() -> None:
+    archive = archive_of(1)
+    compactor = Compactor(archive.table, archive.objects, writer(archive.objects), at_once=1, now=lambda: NOW)
+    (task,) = compactor._plan({STREAM: CompactionReport(STREAM)}, options_of())
+    entry = task.group.entries[0]
+    report = CompactionReport(STREAM)
+    report.add(task, MergedFragment(entry, read_bytes=1, sent_bytes=20, copied_bytes=300), is_committed=False)
+    assert report == CompactionReport(STREAM, read_bytes=1, sent_bytes=20, copied_bytes=300, superseded=1)
+    report.add(task, MergedFragment(entry, read_bytes=1, sent_bytes=20, copied_bytes=300), is_committed=True)
+    assert (report.read_bytes, report.sent_bytes, report.copied_bytes, report.superseded) == (2, 40, 600, 1)
+    assert (report.fragments, report.fragments_after) == (GROUP, 1)
+    assert (report.object_bytes, report.object_bytes_after) == (task.group.object_bytes, entry.object_bytes)
+
+
+def test_a_report_of_nothing_is_all_zero() -> None:
+    told = run_summary([CompactionReport(STREAM)], seconds=0.0)
+    assert told["dry_run"] is False
+    (stream,) = cast("list[dict[str, object]]", told["streams"])
+    assert [value for value in (*told.values(), *stream.values()) if isinstance(value, int) and value] == []
+
+
+def test_a_run_finishes_what_an_earlier_one_began_though_nothing_else_is_to_do() -> None:
+    archive = archive_of(1)
+    for fragment in range(GROUP, 12):
+        archive.add(fragment * 2, steady(2, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coldstream.compact.commit.finish", lambda *_: None)
+        run_with(archive)
+    begun = archive.table.head(INCARNATION)
+    assert begun is not None
+    assert begun.compacting is not None
+    assert run_with(archive)["fragments_after"] == 0
+    finished = archive.table.head(INCARNATION)
+    assert finished is not None
+    assert finished.compacting is None
+    assert len(log_of(archive.table, INCARNATION)) == 1
+
+
+def test_a_failure_and_what_was_not_swept_are_told_by_name() -> None:
+    failure = GroupFailure.of(BadCrcError("key", 8, "CRC", expected=1, found=2))
+    told = run_summary([CompactionReport(STREAM, failures=[failure])], seconds=0.0)
+    (stream,) = cast("list[dict[str, object]]", told["streams"])
+    assert (told["failed"], stream["not_swept"]) == (1, [])
+    assert stream["failures"] == [
+        {
+            "error": "BadCrcError",
+            "message": failure.message,
+            "first_offset": None,
+            "next_offset": None,
+            "key": "key",
+            "position": 8,
+        }
+    ]

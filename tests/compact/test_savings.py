@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from coldstream.compact.part_upload import MIN_PART_BYTES as BORDER
 from coldstream.compact.savings import (
     EVENT_UNITS,
     HEAD_UNITS,
+    PUT_USD,
     Savings,
     dry_run_summary,
     forecast_of,
@@ -34,8 +37,10 @@ from coldstream.manifest.change import (
 )
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
+from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.units import MIB
+from coldstream.store.ports import RangeRead
+from coldstream.units import MIB, ByteRange
 from tests.compact.samples import INCARNATION, KEYS, Fragments, of_sizes
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 from tests.support.compacting import LONG_AFTER, log_of, options_of, run, stores_at
@@ -180,3 +185,67 @@ def test_an_empty_archive_saves_nothing() -> None:
     assert forecast.savings == Savings()
     told = json.loads(json.dumps(dry_run_summary([forecast, forecast])))
     assert (told["dry_run"], told["fragments"], len(told["streams"])) == (True, 0, 2)
+    stream = told["streams"][0]
+    assert (stream["due_objects"], stream["due_bytes"]) == (0, 0)
+    assert (stream["vhost"], stream["name"], stream["incarnation"]) == ("/", "orders", STREAM.incarnation)
+
+
+def test_a_compressed_object_is_sent_in_parts_of_a_size_the_last_one_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Fragments(*([random.Random(1).randbytes(3000)] for _ in range(4)))
+
+    def savings(part_bytes: int) -> Savings:
+        monkeypatch.setattr("coldstream.compact.savings.PART_BYTES", part_bytes)
+        return savings_of(made.objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE))
+
+    after = savings(PART_BYTES).object_bytes_after
+    one_part = savings(after).cost_usd
+    assert savings(PART_BYTES).cost_usd == one_part
+    assert savings(after - 1).cost_usd == pytest.approx(one_part + PUT_USD)
+    assert savings(-(-after // 10)).cost_usd == pytest.approx(one_part + 9 * PUT_USD)
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_an_items_next_kilobyte_begins_where_the_last_one_ends(*, is_compressed: bool) -> None:
+    made = Fragments([bytes(30_000)])
+    if is_compressed:
+        made.compress(0)
+    (entry,) = made.group.entries
+    rest = 1024 - 400 - len(entry.sparse.to_bytes()) - (len(entry.frames.to_bytes()) if entry.frames else 0)
+    units = [write_units(Group((replace(entry, key="k" * size),))) for size in (rest - 1, rest, rest + 1)]
+    # A unit for each kilobyte twice in the transaction, once in the index by time, and twice in the event.
+    assert units == [units[0], units[0], units[0] + 5]
+
+
+def test_savings_are_told_by_name() -> None:
+    told = Savings(9, 2, 1024**3, 0, 5, is_estimate=True, cost_usd=0.12345678).to_json()
+    assert told == {
+        "fragments": 9,
+        "fragments_after": 2,
+        "object_bytes": 1024**3,
+        "object_bytes_after": 0,
+        "is_estimate": True,
+        "saved_usd_a_month": 0.023,
+        "cost_usd": 0.123457,
+    }
+
+
+def test_savings_add_up_field_by_field() -> None:
+    one, other = Savings(1, 2, 3, 4, 5, is_estimate=False, cost_usd=6.0), Savings(10, 20, 30, 40, 50, True, 60.0)
+    assert one + other == other + one == Savings(11, 22, 33, 44, 55, is_estimate=True, cost_usd=66.0)
+
+
+def test_a_sample_is_two_mebibytes_from_the_middle_of_the_largest_fragment() -> None:
+    class Watched(MemoryObjects):
+        def get_range(self, key: str, byte_range: ByteRange, **options: Any) -> RangeRead:
+            asked.append((key, byte_range))
+            return super().get_range(key, byte_range, **options)
+
+    asked: list[tuple[str, ByteRange]] = []
+    made = Fragments([bytes(100_000)] * 3, [bytes(1 << 20)] * 7, [bytes(1 << 20)] * 2)
+    objects = Watched()
+    made.put_into(objects)
+    savings_of(objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE))
+    largest = made.group.entries[1]
+    start = largest.sparse.points[len(largest.sparse.points) // 2].position
+    assert 0 < largest.sparse.points[1].position < start
+    assert asked == [(largest.key, ByteRange(start, start + 2 * MIB))]

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from coldstream.compact.write import MergedFragment, write_group
+from coldstream.compact.write import MergedFragment, _note, write_group
 from coldstream.errors import (
     BadLengthError,
     ColdstreamError,
@@ -21,6 +21,7 @@ from coldstream.errors import (
 )
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import Group
+from coldstream.manifest.note import EntryNote
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectInfo, RangeRead, UploadedPart
 from coldstream.units import ByteRange
@@ -269,3 +270,11 @@ def test_one_alone_is_rewritten(encoding: Encoding) -> None:
     alone = Group(made.group.entries[1:2])
     entry = write_group(made.objects, KEYS, INCARNATION, alone, encoding).entry
     assert identity_of(made.objects, entry) == made.objects.objects[alone.entries[0].key]
+
+
+def test_only_the_note_of_an_identity_fragment_has_points_as_frames_tell_those_of_the_other() -> None:
+    group = with_points(4).group
+    ordinals = tuple(point.ordinal for point in group.sparse().points)
+    assert len(ordinals) > 1
+    points = [EntryNote.from_text(_note(group, encoding), source="note").points for encoding in Encoding]
+    assert dict(zip(Encoding, points, strict=True)) == {Encoding.IDENTITY: ordinals, Encoding.ZSTD_SEEKABLE: None}

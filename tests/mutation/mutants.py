@@ -210,7 +210,9 @@ def _is_left_out(node: ast.AST) -> bool:
             return True
         case ast.JoinedStr():  # words, and how numbers are shown in them
             return True
-        case ast.Import() | ast.ImportFrom() | ast.Assert():
+        case (
+            ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="help" | "metavar" | "thread_name_prefix")
+        ):
             return True
         case ast.Call(func=ast.Name(id="NewType" | "TypeVar" | "cast")):
             return True

@@ -5,17 +5,16 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 
 from tests.mutation.mutants import Mutant, mutated
 
 
-def compiled(module: ModuleType, source: str, mutant: Mutant | None) -> CodeType:
+def compiled(file: str, source: str, mutant: Mutant | None) -> CodeType:
     """Return the code of a module, with a mistake in it if one is given."""
-    assert module.__file__ is not None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a mutant may well look odd
-        return compile(source if mutant is None else mutated(source, mutant), module.__file__, "exec")
+        return compile(source if mutant is None else mutated(source, mutant), file, "exec")
 
 
 def changed_functions(own: CodeType, other: CodeType) -> list[tuple[CodeType, CodeType]] | None:
@@ -29,16 +28,24 @@ def changed_functions(own: CodeType, other: CodeType) -> list[tuple[CodeType, Co
     return pairs
 
 
-def patch(module: ModuleType, pairs: list[tuple[CodeType, CodeType]]) -> int:
-    """Give all functions of a module that have the one code the other; return how many there are."""
-    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and _file(one) == module.__file__]
-    changed = 0
-    for own, other in pairs:
-        for function in functions:
-            if _is_same_place(function.__code__, own):
-                function.__code__ = other
-                changed += 1
-    return changed
+class ModuleFunctions:
+    """The functions of a file that are there now. Looking for them takes long, so it is done once for all mutants."""
+
+    def __init__(self, file: str) -> None:
+        self._functions = [
+            one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file
+        ]
+
+    def count(self, pairs: list[tuple[CodeType, CodeType]]) -> int:
+        """Return how many functions have one of the codes that differ."""
+        return sum(_is_same_place(function.__code__, own) for own, _ in pairs for function in self._functions)
+
+    def patch(self, pairs: list[tuple[CodeType, CodeType]]) -> None:
+        """Give all that have the one code the other."""
+        for own, other in pairs:
+            for function in self._functions:
+                if _is_same_place(function.__code__, own):
+                    function.__code__ = other
 
 
 def _pairs(own: CodeType, other: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
@@ -73,7 +80,3 @@ def _is_function(code: CodeType) -> bool:
 
 def _is_same_place(one: CodeType, other: CodeType) -> bool:
     return (one.co_qualname, one.co_firstlineno) == (other.co_qualname, other.co_firstlineno)
-
-
-def _file(function: FunctionType) -> str:
-    return function.__code__.co_filename

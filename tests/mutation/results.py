@@ -9,9 +9,9 @@ that survived also if any test has.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from tests.mutation.suite import ROOT, Verdict
@@ -26,11 +26,12 @@ class Results:
     """The results of one package."""
 
     package: str
+    directory: Path = RESULTS
 
     @property
     def path(self) -> Path:
         """The file."""
-        return RESULTS / f"{self.package}.jsonl"
+        return self.directory / f"{self.package}.jsonl"
 
     def known(self, codes: Mapping[str, str], tests: str | None = None) -> dict[str, Verdict]:
         """Return what is known by name of modules as they are, by the hash of each; with `tests`, also of these."""
@@ -42,6 +43,11 @@ class Results:
             if codes.get(one["name"].partition(":")[0]) == one["code"] and is_of_these:
                 found[one["name"]] = verdict
         return found
+
+    def newest_tests(self) -> str | None:
+        """Return the hash of the tests of the newest result. What survived other tests counts as not tried."""
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return json.loads(lines[-1])["tests"] if lines else None
 
     def add(self, name: str, verdict: Verdict, code: str, tests: str) -> None:
         """Write a result."""
@@ -57,8 +63,21 @@ def explained() -> dict[str, str]:
     return {name: reason.strip() for name, reason in pairs}
 
 
-def share_killed(verdicts: dict[str, Verdict]) -> float:
-    """Return the share of mutants that were noticed, without those that are explained."""
+def tally(verdicts: Mapping[str, Verdict]) -> dict[str, int | float]:
+    """Return how many mutants were tried, and what became of them. The share is of those that are not explained."""
     reasons = explained()
-    counted = Counter(verdict for name, verdict in verdicts.items() if name not in reasons)
-    return sum(counted[one] for one in NOTICED) / max(1, counted.total())
+    killed = sum(verdict in NOTICED for verdict in verdicts.values())
+    survived = [name for name, verdict in verdicts.items() if verdict not in NOTICED]
+    unexplained = sum(name not in reasons for name in survived)
+    return {
+        "tried": len(verdicts),
+        "killed": killed,
+        "explained": len(survived) - unexplained,
+        "unexplained": unexplained,
+        "share killed": round(killed / max(1, killed + unexplained), 4),
+    }
+
+
+def hash_of(paths: Iterable[Path]) -> str:
+    """Return a hash of the contents of files."""
+    return sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:16]

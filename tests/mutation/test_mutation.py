@@ -8,10 +8,10 @@ from types import ModuleType
 import pytest
 
 from tests.mutation.mutants import mutants_of, mutated
-from tests.mutation.patching import changed_functions, compiled, patch
-from tests.mutation.results import explained, share_killed
-from tests.mutation.run import TESTS as PACKAGES
-from tests.mutation.run import modules_of
+from tests.mutation.patching import ModuleFunctions, changed_functions, compiled
+from tests.mutation.prove import TESTS as PACKAGES
+from tests.mutation.prove import modules_of
+from tests.mutation.results import explained, tally
 from tests.mutation.suite import Verdict
 
 SOURCE = '''
@@ -30,7 +30,7 @@ def within(number: int, most: int = LIMIT) -> bool:
 def made(source: str = SOURCE) -> ModuleType:
     module = ModuleType("made")
     module.__file__ = "made.py"
-    exec(compiled(module, source, None), vars(module))
+    exec(compiled("made.py", source, None), vars(module))
     return module
 
 
@@ -66,20 +66,24 @@ def test_a_function_that_is_there_gets_the_code_of_a_mutant(told, answer):
     kept = module.within
     assert kept(4, 3)
     (mutant,) = (one for one in mutants_of("made", SMALL) if one.told.endswith(told))
-    pairs = changed_functions(compiled(module, SMALL, None), compiled(module, SMALL, mutant))
+    pairs = changed_functions(compiled("made.py", SMALL, None), compiled("made.py", SMALL, mutant))
     assert pairs
-    assert patch(module, pairs)
+    functions = ModuleFunctions("made.py")
+    assert functions.count(pairs)
+    functions.patch(pairs)
     assert kept(4, 3) is answer
 
 
 def test_what_is_done_while_a_module_is_imported_needs_another_import():
-    module = made()
     mutant = next(one for one in mutants_of("made", SOURCE) if one.name == "made::constant:1")
-    assert changed_functions(compiled(module, SOURCE, None), compiled(module, SOURCE, mutant)) is None
+    assert changed_functions(compiled("made.py", SOURCE, None), compiled("made.py", SOURCE, mutant)) is None
 
 
 def test_the_share_is_of_what_is_not_explained():
-    assert share_killed({"a": Verdict.KILLED, "b": Verdict.HANGS, "c": Verdict.SURVIVED, "d": Verdict.UNREACHED}) == 0.5
+    name = next(iter(explained()))
+    verdicts = {"a": Verdict.KILLED, "b": Verdict.HANGS, "c": Verdict.SURVIVED, "d": Verdict.UNREACHED}
+    figures = {"tried": 5, "killed": 2, "explained": 1, "unexplained": 2, "share killed": 0.5}
+    assert tally({**verdicts, name: Verdict.SURVIVED}) == figures
 
 
 def test_only_mutants_that_exist_are_explained():

@@ -1,22 +1,46 @@
-"""Try a mutant of what is done while a module is imported, in a process of its own: it ends with 1 if a test fails.
+"""Mutants of what is done while a module is imported: constants, fields, defaults. No function can be changed for them.
 
-    python -m tests.mutation.whole_module MUTANT TEST…
-
-The module's source is another one before anything has imported it.
+A process that has imported libraries, but nothing of ours, waits for them. It tries each in a fork, in which the
+module's source is another one before anything imports it.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
+import os
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 
 from tests.mutation.mutants import mutants_of, mutated
+from tests.mutation.suite import (
+    ROOT,
+    EndAtFirstFailure,
+    Verdict,
+    bound_processor_time,
+    in_fork,
+)
+
+ARGUMENTS = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-m",
+    "not server",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+)
+UNSEEN = ("coldstream", "tests", "functions", "conftest", "coldstream_spark", "_pytest", "pytest", "hypothesis")
+"""What is not imported before: what a mutant may change, and what pytest wants to import itself."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -48,13 +72,78 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, found.origin, loader=loader)
 
 
-def main() -> None:
-    """Run the tests."""
-    mutant, *tests = sys.argv[1:]
-    sys.meta_path.insert(0, _Finder(mutant))
-    arguments = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not server and not slow", *tests]
-    sys.exit(int(pytest.main(arguments) != 0))
+class _Chosen:
+    """A plugin of pytest: runs these tests alone, in this order, to the first that fails."""
+
+    def __init__(self, chosen: list[str]) -> None:
+        self._places = {name: place for place, name in enumerate(chosen)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (one for one in items if one.nodeid in self._places), key=lambda one: self._places[one.nodeid]
+        )
 
 
-if __name__ == "__main__":
-    main()
+class FreshProcess:
+    """The process that waits. It has to be made before anything of ours is imported."""
+
+    def __init__(self) -> None:
+        asked, asking = os.pipe()
+        answering, answered = os.pipe()
+        self._child = os.fork()
+        if not self._child:
+            os.close(asking)
+            os.close(answering)
+            _serve(asked, answered)
+        os.close(asked)
+        os.close(answered)
+        self._asking, self._answers = os.fdopen(asking, "w"), os.fdopen(answering)
+
+    def prepare(self) -> None:
+        """Have it import the libraries that this process has imported."""
+        names = [name for name in sys.modules if name.split(".")[0] not in UNSEEN and not name.startswith("_")]
+        self._ask({"libraries": names})
+
+    def try_out(self, mutant: str | None, tests: Iterable[pytest.Item], usual_s: float) -> Verdict:
+        """Run tests with a mutant, or without any."""
+        chosen = list(tests)
+        files = list(dict.fromkeys(str(item.path) for item in chosen))
+        names = [item.nodeid for item in chosen]
+        return Verdict(self._ask({"mutant": mutant, "files": files, "tests": names, "usual_s": usual_s}))
+
+    def close(self) -> None:
+        """End it."""
+        self._asking.close()
+        self._answers.close()
+        os.waitpid(self._child, 0)
+
+    def _ask(self, what: dict[str, Any]) -> str:
+        self._asking.write(json.dumps(what) + "\n")
+        self._asking.flush()
+        return self._answers.readline().strip()
+
+
+def _serve(asked: int, answered: int) -> None:
+    with os.fdopen(asked) as questions, os.fdopen(answered, "w") as answers:
+        for line in questions:
+            answers.write(f"{_answer(json.loads(line))}\n")
+            answers.flush()
+    os._exit(0)
+
+
+def _answer(asked: dict[str, Any]) -> str:
+    if "libraries" in asked:
+        for name in asked["libraries"]:
+            with suppress(Exception):
+                importlib.import_module(name)
+        return "done"
+    return in_fork(lambda: _passes(asked), asked["usual_s"])
+
+
+def _passes(asked: dict[str, Any]) -> bool:
+    bound_processor_time(10 + asked["usual_s"])  # their collection, too
+    if asked["mutant"] is not None:
+        sys.meta_path.insert(0, _Finder(asked["mutant"]))
+    os.chdir(ROOT)
+    plugins = [_Chosen(asked["tests"]), EndAtFirstFailure(os.getppid())]
+    return pytest.main([*ARGUMENTS, "-x", *asked["files"]], plugins=plugins) == pytest.ExitCode.OK

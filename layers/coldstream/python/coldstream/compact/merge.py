@@ -55,7 +55,7 @@ def merge(
             return b"".join(map_ahead(pool, fragments.read, part.pieces, max_calls=READS_AT_ONCE))
 
         # Footers first: a copy is conditioned on the ETag under which the footer was read and checked.
-        read_whole = {piece.key for part in plan for piece in part.pieces if piece.is_whole and not part.is_copied}
+        read_whole = {piece.key for part in plan for piece in part.pieces if piece.is_whole}
         others = (entry for entry in group.entries if entry.key not in read_whole)
         for _ in map_ahead(pool, fragments.read_footer, others, max_calls=READS_AT_ONCE):
             pass

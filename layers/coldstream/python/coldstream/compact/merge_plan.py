@@ -21,7 +21,7 @@ class Piece:
     key: str
     byte_range: ByteRange
     is_whole: bool = False
-    """All chunks of the fragment: one read brings them and the footer, which comes right after them."""
+    """All chunks of the fragment, gathered: one read brings them and the footer, which comes right after them."""
 
 
 @dataclass(frozen=True, slots=True)
