@@ -30,6 +30,8 @@ from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
 from tests.support.compacting import Inline
 
 NAME = "orders"
+LOOK_S = 20.0
+"""How long a node lets a consumer wait that has all of it."""
 
 
 class InlinePool:
@@ -91,7 +93,7 @@ class NodeFeed:
                 if chunk.header.type is ChunkType.USER:
                     self.next_offset = Offset(chunk.header.next_offset)
                     return delivered(chunk)
-            await asyncio.sleep(5)
+            await asyncio.sleep(LOOK_S)
 
 
 class NodeSource:
@@ -146,7 +148,10 @@ class NodeSource:
         here = self._replica.confirmed
         match spec:
             case AtOffset(offset):
-                return min(max(here.start, bisect_left(self._replica.ids, offset + 1) - 1), here.stop)
+                at = max(here.start, bisect_left(self._replica.ids, offset + 1) - 1)
+                if at < here.stop and self._replica.log[at].header.next_offset <= offset:
+                    at += 1  # past the end
+                return min(at, here.stop)
             case AtEnd("first"):
                 return here.start
             case AtEnd("next"):
@@ -222,21 +227,22 @@ class SimulatedReader:
             self.position = max(self.position, item.gap.next_offset)
         elif isinstance(item, ChunkBatch):
             for chunk in item.chunks:
-                self._check(chunk)
+                if chunk.header.type is ChunkType.USER:
+                    self._check(chunk)
 
     def _check(self, chunk: Chunk) -> None:
         ids, log = self._stream.ids, self._stream.log
         at = bisect_left(ids, self.position + 1) - 1 if self.position else 0
-        while at < len(log) and (log[at].header.next_offset <= self.position or not _is_user(log[at])):
+        while at < len(log) and (
+            log[at].header.next_offset <= self.position or log[at].header.type is not ChunkType.USER
+        ):
             at += 1
         assert at < len(log), f"{self.name} is given {chunk.header.chunk_id}, which nobody confirmed"
         expected = log[at]
-        told = f"{self.name} is given {chunk.header.chunk_id} of epoch {chunk.header.epoch} in place of {expected.header}"
+        told = (
+            f"{self.name} is given {chunk.header.chunk_id} of epoch {chunk.header.epoch} in place of {expected.header}"
+        )
         assert chunk.header == expected.header, told
         assert expected.raw.endswith(bytes(chunk.data)), f"{self.name}: other bytes at {chunk.header.chunk_id}"
         self.position = Offset(chunk.header.next_offset)
         self.chunks += 1
-
-
-def _is_user(chunk: Any) -> bool:
-    return chunk.header.type is ChunkType.USER

@@ -17,10 +17,18 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from coldstream.agent.losses import Losses
+from coldstream.archive import staged_segment, upload
+from coldstream.compact import blocks, frame_sink, merge, part_upload, run
+from coldstream.ingest import multipart
+from coldstream.lifecycle import deletes
 from coldstream.units import TimestampMs
 from tests.gateway.faults.virtual_time import VirtualLoop
+from tests.support.compacting import Inline
 
 T = TypeVar("T")
+
+THREADED = (upload, staged_segment, multipart, run, blocks, frame_sink, merge, part_upload, deletes)
+"""Modules with threads of their own: what these do is done at once, so that a play follows from its seed."""
 
 EPOCH_S = 1_763_700_000
 LATENCY_S = (0.005, 0.2)
@@ -81,6 +89,8 @@ def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
     with ExitStack() as patches:
         for name, clock in clocks.items():
             patches.enter_context(patch.object(time, name, clock))
+        for module in THREADED:
+            patches.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
         # A default that was taken when the class was made.
         patches.enter_context(patch.dict(Losses.__init__.__kwdefaults__, clock=loop.time))
         yield
