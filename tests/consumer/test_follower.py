@@ -37,6 +37,30 @@ async def test_jumps_that_arrived_together_cost_one_question(world: World) -> No
 
 
 @in_a_world
+async def test_what_one_node_has_left_out_is_read_though_the_next_node_that_is_asked_still_has_it(world: World) -> None:
+    chunks(world, 2)
+    reading = Following(world)
+    await reading.settled(6)
+    world.archive(2)
+    world.publish(3)
+    world.archive(3)
+    delivered = list(world.subscriptions)
+    for subscription in delivered:
+        subscription.leave_out()
+    world.publish(3)
+
+    async def another_node(stream: str) -> Offset:
+        for subscription in delivered:
+            subscription.end(UnavailableError("the connection is lost"))
+        return Offset(0)
+
+    reading.broker.first_offset = another_node  # type: ignore[method-assign]
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets == world.messages()
+
+
+@in_a_world
 async def test_the_takeover_costs_no_question_if_nothing_is_left_out(world: World) -> None:
     chunks(world, 20)
     world.archive(12)

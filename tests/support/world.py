@@ -200,6 +200,15 @@ class Subscription:
                 self.next_offset = chunk.header.next_offset
         self._changed.set()
 
+    def leave_out(self) -> None:
+        """Go on after the last chunk, as a node does that has deleted the others."""
+        self._cursor = len(self._world.log)
+        self._arrived.clear()
+
+    @property
+    def is_over(self) -> bool:
+        return self._error is not None
+
     def end(self, error: Exception) -> None:
         self._error = self._error or error
         self._changed.set()

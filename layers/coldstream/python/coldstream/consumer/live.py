@@ -71,6 +71,10 @@ class LiveReader:
                 received_to = chunks.next_offset
                 if not await self._broker.reaches_back_to(position.expected):
                     return
+                if chunks.is_over:
+                    # Looked at after the answer, which another node may have given: that one may still have what the
+                    # node that delivered the chunk has deleted.
+                    raise UnavailableError(f"stream {position.stream!r}: the connection is lost")
                 proven_to = received_to
             if not is_continued:
                 if not await self._check_first(relation, header):

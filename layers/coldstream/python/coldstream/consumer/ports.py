@@ -21,6 +21,11 @@ class ChunkFeed(Protocol):
         """The offset after the last chunk that has arrived, whether or not it was taken; 0 before the first."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing arrives any more. What has arrived comes all the same; another node may answer questions."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[Chunk]: ...
 
 

@@ -197,6 +197,11 @@ class Subscription:
         """The offset after the last chunk that has arrived, asked for or not; 0 before the first."""
         return self._next_offset
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no chunk arrives any more, though some may wait."""
+        return self._ended
+
     async def __anext__(self) -> Chunk:
         if self._error is not None:
             raise self._error
