@@ -123,6 +123,7 @@ prove: setup history-checker .venv-fuzz/.ready  ## Explore all worlds for HOURS=
 	@schedules=$(or $(SCHEDULES),1000000); COLDSTREAM_FAST_SCHEDULES=$$schedules COLDSTREAM_SHARD_SCHEDULES=$$((schedules / 200)) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/shards/test_fast_simulation.py tests/shards/test_simulation.py --timeout 0
 	@COLDSTREAM_STREAM_HISTORIES=$(or $(STREAM_HISTORIES),10000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q -s tests/linearizability --timeout 0
 	@COLDSTREAM_FAULT_RUNS=$(or $(FAULT_RUNS),100000) COLDSTREAM_FIRST_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/faults --timeout 0
+	@$(BIN)/python -m tests.simulation.prove --hours $(or $(HOURS),1) --first $(or $(SEED),0) --figures build/simulation.json
 	@$(BIN)/python -m tests.fuzz.prove --hours $(or $(HOURS),4) --runs $(or $(INPUTS),10000000) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.mutation.run --hours $(or $(HOURS),4)
 

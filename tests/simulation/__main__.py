@@ -14,8 +14,8 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=HOURS, help="of virtual time")
     arguments = parser.parse_args()
     played = play(arguments.seed, arguments.hours)
-    print("\n".join(played.told))
-    print(played.figures)
+    print("\n".join(played.told))  # noqa: T201
+    print(played.figures)  # noqa: T201
 
 
 main()

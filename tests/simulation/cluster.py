@@ -17,7 +17,6 @@ from coldstream.units import Offset
 from tests.explore.base import INCARNATION
 from tests.support.replica import Replica, Written
 
-
 NODES = 3
 NOTHING = memoryview(b"")
 

@@ -35,14 +35,12 @@ def is_safe(world: SimulatedWorld, replica: ClusterReplica, path: Path) -> bool:
 
 
 def may_skip(world: SimulatedWorld, gap: Any) -> bool:
-    """Tell whether a consumer may be told of a gap now: it may come to losses, and the archive has none of it.
+    """Tell whether a consumer may be told of a gap: only where it may come to losses.
 
-    A gap need not have a reason: a consumer waits for one for `consumer.catchup.GAP_WAIT_S`, and functions that are
-    out for longer record none.
+    A gap need not have a reason: a consumer waits for one for `consumer.catchup.GAP_WAIT_S`, and functions that are out
+    for longer record none. Nor does it stay one: another node's agent may fill it later.
     """
-    entries = world.stores.table.state.entries.values()
-    is_archived = any(one.first_offset < gap.next_offset and gap.first_offset < one.next_offset for one in entries)
-    return world.loses and not is_archived
+    return world.loses and gap.first_offset < gap.next_offset
 
 
 def is_settled(world: SimulatedWorld) -> bool:

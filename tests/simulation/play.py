@@ -75,8 +75,8 @@ class SimulatedWorld:
         self.loses = rng.random() < 0.3
         """Whether retention deletes what nobody has pinned or archived."""
         self.removes = rng.random() < 0.5
-        self.pace_s = rng.choice([30.0, 60.0, 120.0])
-        self.stream = ReplicatedStream(directory, rng, rng.choice([700, 2000]))
+        self.pace_s = rng.choice([60.0, 120.0])
+        self.stream = ReplicatedStream(directory, rng, rng.choice([1000, 3000]))
         self.stores = SimulatedStores(loop.wall_ms, rng.choice([500, 1500, 8000]))
         functions = Trouble(rng)
         self.troubles = [functions]
@@ -152,6 +152,7 @@ class SimulatedWorld:
             (1.0 * hour, self.upkeep.sweep),
             (1.0 * hour, self._remove),
             (1.5 * hour, self._drift),
+            (1.0 * hour, self._leave_alone),
         ]
         return [self._every(mean_s, do) for mean_s, do in plans]
 
@@ -250,6 +251,17 @@ class SimulatedWorld:
             await asyncio.sleep(self.rng.choice([1, 60, 1800]))
             if not agent.replica.is_down:
                 agent.start()
+
+    async def _leave_alone(self) -> None:
+        """Have no agent anywhere for a while, in worlds that may lose."""
+        if self.loses:
+            self.say("all agents are killed")
+            for agent in self.agents:
+                await agent.kill()
+            await asyncio.sleep(self.rng.choice([600, 1800]))
+            for agent in self.agents:
+                if not agent.replica.is_down:
+                    agent.start()
 
     async def _kill_reader(self) -> None:
         reader = self.rng.choice(self.readers)

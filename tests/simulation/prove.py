@@ -1,6 +1,6 @@
 """Play seeds for as long as there is time, and say what happened in them.
 
-    python -m tests.simulation.prove --hours 1 --figures build/simulation.json
+python -m tests.simulation.prove --hours 1 --figures build/simulation.json
 """
 
 from __future__ import annotations

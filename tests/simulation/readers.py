@@ -76,14 +76,18 @@ class NodeFeed:
         self._replica = replica
         self._at = at
         self.next_offset = Offset(0)
-        self.is_over = False
+        self.is_left = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._replica.is_down or self.is_left
 
     def __aiter__(self) -> NodeFeed:
         return self
 
     async def __anext__(self) -> Chunk:
         while True:
-            if self._replica.is_down or self.is_over:
+            if self.is_over:
                 raise UnavailableError("the connection is lost")
             here = self._replica.confirmed
             self._at = max(self._at, here.start)  # in silence, as the broker does
@@ -109,7 +113,7 @@ class NodeSource:
         """Lose the connection, and be sent to another node."""
         self._replica = self._rng.choice(self._stream.replicas)
         for feed in self._feeds:
-            feed.is_over = True
+            feed.is_left = True
 
     @asynccontextmanager
     async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:

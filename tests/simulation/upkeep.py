@@ -1,4 +1,4 @@
-"""Maintenance of the archive, by workers that die: compaction, retention, and the sweep, each begun again by another."""
+"""Maintenance of the archive, by workers that die: compaction, retention, sweep, each begun again by another."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ class Upkeep:
         with suppress(Killed, ColdstreamError):
             work()
             outcome = "done"
-        kind = f"{name.split()[0]} {outcome}"
+        kind = name.partition(" ")[0] + f" {outcome}"
         self.done[kind] = self.done.get(kind, 0) + 1
         self._say(f"{name}: {outcome}")

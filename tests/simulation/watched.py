@@ -97,6 +97,8 @@ class SimulatedStores:
         for entry in sorted(self.table.state.entries.values(), key=lambda one: one.first_offset):
             data = identity_of(self.objects, entry)
             body = data[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes]
-            for chunk in iter_chunks(body, source=entry.key, position=0):
-                found.append((chunk, body[chunk.position : chunk.position + chunk.header.total_bytes]))
+            found += [
+                (chunk, body[chunk.position : chunk.position + chunk.header.total_bytes])
+                for chunk in iter_chunks(body, source=entry.key, position=0)
+            ]
         return found
