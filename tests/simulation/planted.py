@@ -16,7 +16,6 @@ from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.position import ReadPosition
 from coldstream.lifecycle.stores import LifecycleStores
-from tests.simulation import bus
 
 Planted = Callable[[], AbstractContextManager[Any]]
 
@@ -51,6 +50,5 @@ PLANTED: dict[str, Planted] = {
     "an agent skips slices": _instead(SliceDelivery, "deliver", _skip_some),
     "a consumer trusts a node that has lost what comes next": _instead(BrokerLog, "reaches_back_to", _reach_back),
     "a consumer forgets how far it is": _instead(ReadPosition, "advance", _stand_still),
-    "a loss is not recorded": _instead(bus, "record_loss", lambda *_: False),
     "objects go without a grace": _instead(LifecycleStores, "due_at", lambda _, removed_at: removed_at),
 }
