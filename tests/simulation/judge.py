@@ -1,0 +1,90 @@
+"""What has to be true of a play at its end, and what may happen in it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.cluster import ClusterReplica
+
+if TYPE_CHECKING:
+    from tests.simulation.play import SimulatedWorld
+
+
+def is_safe(world: SimulatedWorld, replica: ClusterReplica, path: Path) -> bool:
+    """Tell whether retention may delete a file without anything being lost: it is archived, or this agent has it."""
+    after = next((int(one.stem) for one in replica.segments if int(one.stem) > int(path.stem)), None)
+    if after is None or after > replica.next_offset:
+        return False
+    covered = int(path.stem)
+    for entry in sorted(world.stores.table.state.entries.values(), key=lambda one: one.next_offset):
+        if entry.first_offset <= covered:
+            covered = max(covered, entry.next_offset)
+    head = world.stores.head
+    if after <= max(covered, 0 if head is None else head.floor):
+        return True
+    pins = world.agents[replica.number].pins
+    for before, later in pairwise(replica.on_disk):
+        if path in {before.path, later.path} and before.chunks[-1].header.epoch != later.chunks[0].header.epoch:
+            last, first = before.chunks[-1].header, later.chunks[0].header
+            if not (pins / f"{first.chunk_id:020}-{last.epoch}-{first.epoch}.succession").exists():
+                return False
+    pin = pins / path.name
+    return pin.exists() and pin.samefile(path)
+
+
+def may_skip(world: SimulatedWorld, gap: Any) -> bool:
+    """Tell whether a consumer may be told of a gap: only where it may come to losses.
+
+    A gap need not have a reason: a consumer waits for one for `consumer.catchup.GAP_WAIT_S`, and functions that are out
+    for longer record none. Nor does it stay one: another node's agent may fill it later.
+    """
+    return world.loses and gap.first_offset < gap.next_offset
+
+
+def is_settled(world: SimulatedWorld) -> bool:
+    """Tell whether nothing is left to do."""
+    return not unsettled(world)
+
+
+def unsettled(world: SimulatedWorld) -> str:
+    """Say what is left to do."""
+    head = world.stores.head
+    leader = world.stream.leader
+    assert leader is not None
+    rolled = int(leader.segments[-1].stem)
+    if head is None or head.next_offset is None or head.next_offset < rolled:
+        return f"archived to {head and head.next_offset}, rolled to {rolled}"
+    if not world.queue.is_empty:
+        return "events are on their way"
+    for agent in world.agents:
+        if not agent.has_told_all:
+            return f"agent {agent.replica.number} suspects losses"
+    for reader in world.readers:
+        if reader.lacks:
+            return f"{reader.name} is at {reader.position} of {world.stream.next_offset}"
+    return ""
+
+
+def judge(world: SimulatedWorld) -> None:
+    """Hold the archive against what was confirmed, and consumers against both."""
+    head = world.stores.head
+    assert head is not None
+    assert not world.queue.quarantined, f"in quarantine: {world.queue.quarantined}"
+    found = {chunk.header.chunk_id: raw for chunk, raw in world.stores.chunks()}
+    missing = [(one.first_offset, one.next_offset) for one in world.stores.table.state.missing.values()]
+    confirmed = {chunk.header.chunk_id: chunk for chunk in world.stream.log}
+    for chunk_id, raw in found.items():
+        assert chunk_id in confirmed, f"{chunk_id} is archived, and nobody confirmed it"
+        assert confirmed[chunk_id].raw == raw, f"{chunk_id} is archived with other bytes"
+    end = head.next_offset
+    assert end is not None
+    for chunk_id, chunk in confirmed.items():
+        if chunk_id in found or chunk_id < head.floor or chunk_id >= end:
+            continue
+        told = f"{chunk_id} to {chunk.header.next_offset}, epoch {chunk.header.epoch}, is not archived"
+        assert world.loses, told
+        assert any(first <= chunk_id and chunk.header.next_offset <= last for first, last in missing), f"{told}, untold"
+    for reader in world.readers:
+        assert world.loses or not reader.skipped, f"{reader.name} skipped {reader.skipped}"

@@ -1,0 +1,252 @@
+"""Consumers: shipped code that reads the archive, then a node, and the archive again; killed, and sent to other nodes.
+
+The archive is the shipped resolver and reader; a range is read from the bucket without HTTP. What a consumer gives is
+held against what was confirmed as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from coldstream.consumer.batch import BatchItem, ChunkBatch, SkippedGap
+from coldstream.consumer.follower import StreamFollower
+from coldstream.errors import UnavailableError
+from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.manifest.entry import Gap
+from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
+from coldstream.manifest.stream import Incarnation
+from coldstream.read.aio import AsyncReader
+from coldstream.read.chunkrange import chunks_in
+from coldstream.read.fetch import RangeBatch
+from coldstream.resolve.resolver import Resolver
+from coldstream.units import Offset
+from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
+from tests.support.compacting import Inline
+
+NAME = "orders"
+LOOK_S = 20.0
+"""How long a node lets a consumer wait that has all of it."""
+
+
+class InlinePool:
+    """What a reader fetches with: at once, from the bucket."""
+
+    def __init__(self, objects: Any) -> None:
+        self.fetcher = self
+        self._objects = objects
+
+    def fetch(self, part: Any, good_until: float | None) -> RangeBatch:
+        return RangeBatch(part, chunks_in(part, self._objects.get_range(part.key, part.byte_range).data))
+
+    def share(self) -> Inline:
+        return Inline()
+
+
+@dataclass
+class SimulatedArchive:
+    """Implements `ArchiveSource` by the shipped resolver and reader."""
+
+    resolver: Resolver
+    pool: InlinePool
+    range_bytes: int
+
+    def read(self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False) -> AsyncReader:
+        return AsyncReader(
+            self.resolver,  # type: ignore[arg-type]  # a client's `ranges` is a resolver's
+            "/",
+            NAME,
+            start,
+            incarnation=incarnation,
+            prefetch_bytes=1 if chunk else 4 * self.range_bytes,
+            range_bytes=self.range_bytes,
+            fetch_pool=self.pool,  # type: ignore[arg-type]
+        )
+
+
+class NodeFeed:
+    """The chunks that one node delivers, until it is down, or the consumer is sent to another node."""
+
+    def __init__(self, replica: ClusterReplica, at: int) -> None:
+        self._replica = replica
+        self._at = at
+        self.next_offset = Offset(0)
+        self.is_left = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._replica.is_down or self.is_left
+
+    def __aiter__(self) -> NodeFeed:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while True:
+            if self.is_over:
+                raise UnavailableError("the connection is lost")
+            here = self._replica.confirmed
+            self._at = max(self._at, here.start)  # in silence, as the broker does
+            while self._at < here.stop:
+                chunk = self._replica.log[self._at]
+                self._at += 1
+                if chunk.header.type is ChunkType.USER:
+                    self.next_offset = Offset(chunk.header.next_offset)
+                    return delivered(chunk)
+            await asyncio.sleep(LOOK_S)
+
+
+class NodeSource:
+    """Implements `BrokerSource` by one node at a time, which `renew` changes."""
+
+    def __init__(self, stream: ReplicatedStream, rng: random.Random) -> None:
+        self._stream = stream
+        self._rng = rng
+        self._replica = rng.choice(stream.replicas)
+        self._feeds: list[NodeFeed] = []
+
+    def hop(self) -> None:
+        """Lose the connection, and be sent to another node."""
+        self._replica = self._rng.choice(self._stream.replicas)
+        for feed in self._feeds:
+            feed.is_left = True
+
+    @asynccontextmanager
+    async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:
+        await self._answer()
+        feed = NodeFeed(self._replica, self._attach(spec))
+        self._feeds.append(feed)
+        try:
+            yield feed
+        finally:
+            self._feeds.remove(feed)
+
+    async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
+        await self._answer()
+        at, here = self._attach(spec), self._replica.confirmed
+        users = (one for one in self._replica.log[at : here.stop] if one.header.type is ChunkType.USER)
+        found = next(users, None)
+        return None if found is None else delivered(found)
+
+    async def first_offset(self, stream: str) -> Offset | None:
+        await self._answer()
+        here = self._replica.confirmed
+        return Offset(self._replica.log[here.start].header.chunk_id) if here else None
+
+    async def query_offset(self, stream: str, reference: str) -> Offset | None:
+        raise NotImplementedError
+
+    async def renew(self) -> None:
+        self.hop()
+
+    async def _answer(self) -> None:
+        await asyncio.sleep(self._rng.uniform(0.001, 0.1))
+        if self._replica.is_down:
+            raise UnavailableError("no broker to connect to")
+
+    def _attach(self, spec: OffsetSpec) -> int:
+        here = self._replica.confirmed
+        match spec:
+            case AtOffset(offset):
+                at = max(here.start, bisect_left(self._replica.ids, offset + 1) - 1)
+                if at < here.stop and self._replica.log[at].header.next_offset <= offset:
+                    at += 1  # past the end
+                return min(at, here.stop)
+            case AtEnd("first"):
+                return here.start
+            case AtEnd("next"):
+                return here.stop
+            case _:
+                raise NotImplementedError(spec)
+
+
+class SimulatedReader:
+    """A consumer, and what it was given: each confirmed message once, in order, byte for byte, or this raises.
+
+    `position` is the offset after the last chunk, from which it goes on after it was killed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: ReplicatedStream,
+        archive: SimulatedArchive,
+        rng: random.Random,
+        may_skip: Callable[[Gap], bool],
+    ) -> None:
+        self.name = name
+        self.position = Offset(0)
+        self.skipped: list[Gap] = []
+        self.chunks = 0
+        self.source = NodeSource(stream, rng)
+        self._stream = stream
+        self._archive = archive
+        self._rng = rng
+        self._may_skip = may_skip
+        self._task: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        """Start, or go on at its position."""
+        if self._task is None:
+            follower = StreamFollower(
+                NAME,
+                AtOffset(self.position) if self.position else FIRST,
+                broker=self.source,
+                archive=self._archive,
+                give=self._take,
+                on_gap="skip",
+                archive_wait_s=1e9,
+            )
+            self._task = asyncio.create_task(follower.run())
+
+    async def kill(self) -> None:
+        """End, in the midst of anything."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def check(self) -> None:
+        """Raise what ended it, if anything did."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    @property
+    def lacks(self) -> int:
+        """How many offsets are left to give."""
+        users = [one for one in self._stream.log[-20:] if one.header.type is ChunkType.USER]
+        return max(0, (users[-1].header.next_offset if users else 0) - self.position)
+
+    async def _take(self, item: BatchItem) -> None:
+        if self._rng.random() < 0.1:
+            await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
+        if isinstance(item, SkippedGap):
+            assert self._may_skip(item.gap), f"{self.name} is told of a gap that is none: {item.gap}"
+            self.skipped.append(item.gap)
+            self.position = max(self.position, item.gap.next_offset)
+        elif isinstance(item, ChunkBatch):
+            for chunk in item.chunks:
+                if chunk.header.type is ChunkType.USER:
+                    self._check(chunk)
+
+    def _check(self, chunk: Chunk) -> None:
+        ids, log = self._stream.ids, self._stream.log
+        at = bisect_left(ids, self.position + 1) - 1 if self.position else 0
+        while at < len(log) and (
+            log[at].header.next_offset <= self.position or log[at].header.type is not ChunkType.USER
+        ):
+            at += 1
+        assert at < len(log), f"{self.name} is given {chunk.header.chunk_id}, which nobody confirmed"
+        expected = log[at]
+        told = (
+            f"{self.name} is given {chunk.header.chunk_id} of epoch {chunk.header.epoch} in place of {expected.header}"
+        )
+        assert chunk.header == expected.header, told
+        assert expected.raw.endswith(bytes(chunk.data)), f"{self.name}: other bytes at {chunk.header.chunk_id}"
+        self.position = Offset(chunk.header.next_offset)
+        self.chunks += 1

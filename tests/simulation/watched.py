@@ -1,0 +1,104 @@
+"""The archive in memory, each change and deletion of which is held against the invariants of docs/design.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coldstream.archive.upload import Uploader
+from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.segment import SEGMENT_HEADER_BYTES
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.manifest.change import Change
+from coldstream.manifest.entry import Head
+from coldstream.manifest.state import ManifestState
+from coldstream.store.control import ControlObjects
+from coldstream.store.grace import grace_ms
+from coldstream.store.memory.objects import MemoryObjects
+from coldstream.store.memory.table import MemoryTable
+from coldstream.units import TimestampMs
+from tests.explore import invariants
+from tests.explore.base import INCARNATION, KEYS, URL_EXPIRY_S
+from tests.support.compaction import identity_of
+
+
+class WatchedTable(MemoryTable):
+    """The table. `past` is what invariants need to know of earlier states."""
+
+    def __init__(self, now: Callable[[], TimestampMs], is_deleted: Callable[[], frozenset[str]]) -> None:
+        super().__init__()
+        self._now = now
+        self._is_deleted = is_deleted
+        self.past = invariants.Past()
+        self.changes = 0
+
+    @property
+    def state(self) -> ManifestState:
+        """What it holds of the stream."""
+        return self._partitions.get(INCARNATION, ManifestState())
+
+    def apply(self, change: Change) -> None:
+        before = self.state
+        super().apply(change)
+        after = self.state
+        self.changes += 1
+        invariants.nothing_lost(before, after)
+        invariants.no_silent_gap(after)
+        invariants.removed_stays_removed(before, after, self.past, self._is_deleted())
+        invariants.journal_is_enough(before, change, after)
+        self.past = self.past.after(before, change, after, self._now())
+
+
+class WatchedObjects(MemoryObjects):
+    """The bucket."""
+
+    def __init__(self, now: Callable[[], TimestampMs]) -> None:
+        super().__init__(clock=now)
+        self.table: WatchedTable | None = None
+        self.deleted: set[str] = set()
+
+    def _remove(self, key: str, *arguments: Any, **named: Any) -> Any:
+        table = self.table
+        assert table is not None
+        if key in self.objects and key.endswith(".fragment"):
+            note = ControlObjects(self, KEYS).latest_floor(INCARNATION)
+            invariants.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
+            invariants.bucket_knows_first(key, table.state, table.past, note, by_halves=False)
+            self.deleted.add(key)
+        return super()._remove(key, *arguments, **named)
+
+
+class SimulatedStores:
+    """The archive. `fragment_bytes` is the size of fragments."""
+
+    def __init__(self, now: Callable[[], TimestampMs], fragment_bytes: int) -> None:
+        self.objects = WatchedObjects(now)
+        self.table = WatchedTable(now, lambda: frozenset(self.objects.deleted))
+        self.objects.table = self.table
+        self.fragment_bytes = fragment_bytes
+        self.now = now
+
+    def uploader(self, table: Any, objects: Any) -> Uploader:
+        """Make the upload function's."""
+        return Uploader(table, objects, KEYS, self.fragment_bytes, now=self.now)
+
+    def lifecycle(self, table: Any, objects: Any) -> LifecycleStores:
+        """Open the archive for jobs."""
+        return LifecycleStores.open(table, objects, KEYS, grace_ms=grace_ms(URL_EXPIRY_S))
+
+    @property
+    def head(self) -> Head | None:
+        """The stream's head."""
+        return self.table.state.head
+
+    def chunks(self) -> list[tuple[Chunk, bytes]]:
+        """Return all archived chunks in order, with their bytes."""
+        found = []
+        for entry in sorted(self.table.state.entries.values(), key=lambda one: one.first_offset):
+            data = identity_of(self.objects, entry)
+            body = data[SEGMENT_HEADER_BYTES : SEGMENT_HEADER_BYTES + entry.data_bytes]
+            found += [
+                (chunk, body[chunk.position : chunk.position + chunk.header.total_bytes])
+                for chunk in iter_chunks(body, source=entry.key, position=0)
+            ]
+        return found
