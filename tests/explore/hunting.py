@@ -5,10 +5,13 @@ python -m tests.explore.hunting [SECONDS] [KIND]      writes the table of docs/p
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tests.explore.actors import PLAIN, STAGED, world
 from tests.explore.guards import Guard, GuardKind, all_guards, heard
@@ -134,19 +137,26 @@ def grounds_of(guard: Guard) -> Iterator[tuple[str, str]]:
             yield "+".join(names), faults
 
 
-def main(seconds: float, kinds: Sequence[str]) -> None:
-    """Hunt for all, and tell."""
+def main() -> None:
+    """Hunt for all, or those of some kinds, each for its share of the time, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kinds", nargs="*", choices=[*map(str, GuardKind), []], help="all without any")
+    parser.add_argument("--hours", type=float, default=0.5)
+    parser.add_argument("--figures", type=Path, help="a file for the figures, as JSON")
+    options = parser.parse_args()
     with reproducible():
-        guards = [one for one in all_guards(heard(ACTORS)) if not kinds or one.kind in kinds]
+        guards = [one for one in all_guards(heard(ACTORS)) if not options.kinds or str(one.kind) in options.kinds]
         shown = 0
         for guard in guards:
-            found = hunt(guard, list(grounds_of(guard)), seconds=seconds)
+            found = hunt(guard, list(grounds_of(guard)), seconds=options.hours * 3600 / len(guards))
             shown += found is not None
             told = f"`{found.text}` | {found.told}" if found else "- | none found"
             sys.stdout.write(f"| {guard} | {told} |\n")
             sys.stdout.flush()
-        sys.stdout.write(f"{shown} of {len(guards)} shown\n")
+    sys.stdout.write(f"{shown} of {len(guards)} shown\n")
+    if options.figures is not None:
+        options.figures.write_text(json.dumps({"guards": len(guards), "found anew": shown}))
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 20.0, sys.argv[2:] and [GuardKind(one) for one in sys.argv[2:]])
+    main()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parents[2] / "docs/proof.md"
 BEGIN = "<!-- Figures: `make prove` writes what follows. -->\n"
@@ -14,10 +15,10 @@ END = "<!-- End of the figures. -->\n"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a part ended. Its figures are numbers or words, by what they count or tell."""
+    """How a part ended. Its figures are numbers or words, or more of them, by what they count or tell."""
 
     name: str
-    figures: Mapping[str, int | float | str]
+    figures: Mapping[str, Any]
     failed: bool
     elapsed_s: float
 
@@ -41,7 +42,11 @@ def written(page: str, text: str) -> str:
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
-def _told(figures: Mapping[str, int | float | str]) -> str:
-    return ", ".join(
-        f"{what}: {value}" if isinstance(value, str) else f"{what} {value:,}" for what, value in figures.items()
-    )
+def _told(figures: Mapping[str, Any]) -> str:
+    return ", ".join(_one(what, value) for what, value in figures.items())
+
+
+def _one(what: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{what} ({_told(value)})"
+    return f"{what} {value:,}" if isinstance(value, int | float) else f"{what}: {value}"
