@@ -88,8 +88,9 @@ class SimulatedWorld:
         self.agents = [self._agent(directory, replica, every_ms) for replica in self.stream.replicas]
         resolver = Resolver(self.stores.table, self.stores.objects, URL_EXPIRY_S)
         archive = SimulatedArchive(resolver, InlinePool(self.stores.objects), rng.choice([400, 4000]))
+        may_skip = self._may_skip if self.loses else None
         self.readers = [
-            SimulatedReader(f"reader {number}", self.stream, archive, rng, self._may_skip) for number in range(READERS)
+            SimulatedReader(f"reader {number}", self.stream, archive, rng, may_skip) for number in range(READERS)
         ]
         workers = Trouble(rng)
         self.troubles.append(workers)

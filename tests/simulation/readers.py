@@ -16,7 +16,7 @@ from typing import Any
 
 from coldstream.consumer.batch import BatchItem, ChunkBatch, SkippedGap
 from coldstream.consumer.follower import StreamFollower
-from coldstream.errors import UnavailableError
+from coldstream.errors import GapError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
@@ -167,7 +167,11 @@ class NodeSource:
 class SimulatedReader:
     """A consumer, and what it was given: each confirmed message once, in order, byte for byte, or this raises.
 
-    `position` is the offset after the last chunk, from which it goes on after it was killed.
+    `may_skip` tells whether a gap is one; without it nothing may be lost, and a gap ends the consumer.
+
+    `position` is the offset after the last chunk, from which it goes on after it was killed. One that starts while
+    nothing of the stream is archived begins with the first chunk that its node has: neither it nor the archive can know
+    that what the node has deleted is still to be archived. `began_later` counts these.
     """
 
     def __init__(
@@ -176,12 +180,14 @@ class SimulatedReader:
         stream: ReplicatedStream,
         archive: SimulatedArchive,
         rng: random.Random,
-        may_skip: Callable[[Gap], bool],
+        may_skip: Callable[[Gap], bool] | None,
     ) -> None:
         self.name = name
         self.position = Offset(0)
         self.skipped: list[Gap] = []
         self.chunks = 0
+        self.began_later = 0
+        self._begins_anywhere = False
         self.source = NodeSource(stream, rng)
         self._stream = stream
         self._archive = archive
@@ -192,13 +198,14 @@ class SimulatedReader:
     def start(self) -> None:
         """Start, or go on at its position."""
         if self._task is None:
+            self._begins_anywhere = self._archive.resolver.table.incarnation_of("/", NAME) is None
             follower = StreamFollower(
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
                 broker=self.source,
                 archive=self._archive,
                 give=self._take,
-                on_gap="skip",
+                on_gap="raise" if self._may_skip is None else "skip",
                 archive_wait_s=1e9,
             )
             self._task = asyncio.create_task(follower.run())
@@ -212,9 +219,15 @@ class SimulatedReader:
                 await task
 
     def check(self) -> None:
-        """Raise what ended it, if anything did."""
+        """Raise what ended it, if anything did. A gap that has no reason yet, it tries again, as its user would."""
         if self._task is not None and self._task.done():
-            self._task.result()
+            try:
+                self._task.result()
+            except GapError as err:
+                if err.reason is not None or self._may_skip is not None:
+                    raise
+                self._task = None
+                self.start()
 
     @property
     def lacks(self) -> int:
@@ -226,6 +239,7 @@ class SimulatedReader:
         if self._rng.random() < 0.1:
             await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
         if isinstance(item, SkippedGap):
+            assert self._may_skip is not None
             assert self._may_skip(item.gap), f"{self.name} is told of a gap that is none: {item.gap}"
             self.skipped.append(item.gap)
             self.position = max(self.position, item.gap.next_offset)
@@ -236,6 +250,10 @@ class SimulatedReader:
 
     def _check(self, chunk: Chunk) -> None:
         ids, log = self._stream.ids, self._stream.log
+        if self._begins_anywhere and chunk.header.chunk_id > self.position:
+            self.began_later += 1
+            self.position = Offset(chunk.header.chunk_id)
+        self._begins_anywhere = False
         at = bisect_left(ids, self.position + 1) - 1 if self.position else 0
         while at < len(log) and (
             log[at].header.next_offset <= self.position or log[at].header.type is not ChunkType.USER

@@ -63,7 +63,7 @@ class WatchedObjects(MemoryObjects):
         if key in self.objects and key.endswith(".fragment"):
             note = ControlObjects(self, KEYS).latest_floor(INCARNATION)
             invariants.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
-            invariants.bucket_knows_first(key, table.state, table.past, note, by_halves=False)
+            invariants.bucket_knows_first(key, table.state, table.past, note)
             self.deleted.add(key)
         return super()._remove(key, *arguments, **named)
 

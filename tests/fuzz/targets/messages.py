@@ -10,7 +10,7 @@ from coldstream.errors import CorruptionError
 from coldstream.format.amqp.json import to_json
 from coldstream.format.amqp.sections import body_section, locate, read_body, read_section
 from coldstream.format.amqp.typed import typed_elements, typed_value
-from coldstream.format.amqp.values import decode, decode_prefix, skip
+from coldstream.format.amqp.values import MAX_EMPTY_ELEMENTS, decode, decode_prefix, skip
 from coldstream.format.compression import Compression, compress
 from coldstream.format.entry import SubBatch, simple_entry
 from coldstream.queues.fields import BasicFields
@@ -107,7 +107,7 @@ def _basic_seeds() -> Iterator[bytes]:
 
 TARGETS = (
     FuzzTarget("sub-batches", _sub_batch, _sub_batch_seeds, CORRUPT, memory_bytes=4 << 20, lines_a_byte=200),
-    FuzzTarget("amqp-value", _value, _value_seeds, CORRUPT, memory_factor=400),
+    FuzzTarget("amqp-value", _value, _value_seeds, CORRUPT, memory_factor=400, lines=20 * MAX_EMPTY_ELEMENTS),
     FuzzTarget("amqp-message", _message, _message_seeds, CORRUPT, memory_factor=400),
     FuzzTarget("amqp-0-9-1-fields", _basic, _basic_seeds, CORRUPT),
 )
