@@ -26,7 +26,7 @@ from coldstream.store.memory.table import MemoryTable
 from coldstream.store.memory.visibility import BY_TIME, ShownPartition, changed
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
-from tests.explore.index_lag import in_index, picks
+from tests.explore.index_lag import in_index, picks, states_in_index
 from tests.explore.interning import Numbered
 from tests.explore.requests import YIELDING, Refusal, Request
 from tests.explore.table_pages import PAGES
