@@ -28,6 +28,7 @@ from coldstream.errors import (
     OtherCopiesError,
     OutcomeUnknownError,
     RemovedError,
+    StreamNotFoundError,
     UnavailableError,
 )
 from coldstream.garbage.options import GarbageOptions
@@ -333,34 +334,38 @@ STAGED: dict[str, tuple[Callable[[SegmentRolled, Site], object], tuple[int, int]
 
 def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base | None = None) -> World:
     """Return a world with these actors; `name.2` is a second one of a kind. Raises KeyError."""
-    base = archived() if base is None else base
+    faults = Faults.parse(faults) if isinstance(faults, str) else faults
+    if base is None:
+        base = archived((), orphan=False) if faults.is_new else archived()
+    # Of a stream of which nothing is archived yet nobody knows.
+    refusals = (*REFUSED, StreamNotFoundError) if faults.is_new else REFUSED
     roles = []
-    announced = set(range(8))
+    announced = set() if faults.is_new else set(range(8))
     for name in names:
         kind = name.partition(".")[0]
         if kind == "rival":
             event = base.stage(8, 16)
             announced |= set(range(8, 16))
-            roles.append(Role(name, partial(stage_rival, event), REFUSED, TRANSIENT))
+            roles.append(Role(name, partial(stage_rival, event), refusals, TRANSIENT))
         elif kind in STAGED:
             work, span = STAGED[kind]
             data = segment(*span)[:-1] + b"?" if kind == "bad" else None
             event = base.stage(*span, data=data, cluster=Cluster(kind) if kind in CLUSTERS else NO_CLUSTER)
             announced |= set(range(*span))
             options = {"has_rival": True} if work in {upload, upload_of_cluster} and "rival" in names else {}
-            roles.append(Role(name, partial(work, event, **options), REFUSED, TRANSIENT))
+            roles.append(Role(name, partial(work, event, **options), refusals, TRANSIENT))
         else:
-            roles.append(Role(name, PLAIN[kind], REFUSED, TRANSIENT))
+            roles.append(Role(name, PLAIN[kind], refusals, TRANSIENT))
     base.table._policies[POLICY.name] = POLICY
     return World(
         stream=STREAM,
-        log=base.table._partitions[INCARNATION],
-        recorded=base.table._recorded[INCARNATION],
+        log=base.table._partitions.get(INCARNATION, ManifestState()),
+        recorded=base.table._recorded.get(INCARNATION, {}),
         names=NamesState.of(base.table),
         bucket=base.bucket,
         now=NOW,
         roles=roles,
         announced=frozenset(announced),
         rival=segment(8, 16, epoch=2) if "rival" in names else None,
-        faults=Faults.parse(faults) if isinstance(faults, str) else faults,
+        faults=faults,
     )

@@ -130,7 +130,7 @@ def check_end(end: End, world: World, said: Sequence[str]) -> None:
         order_makes_no_difference(end.state, world.announced, *_said(world, said))
         bucket_has_just_that(end, said)
         erased_is_gone(end)
-        bucket_is_enough(end)
+        bucket_is_enough(end, said)
         replayed = replay(end.table.recorded_changes(INCARNATION))
         assert replayed == end.state, "the journal gives another table"
     except Violation:
@@ -220,16 +220,18 @@ def every_version(objects: MemoryObjects) -> list[StoredVersion]:
     return found
 
 
-def bucket_is_enough(end: End) -> None:
+def bucket_is_enough(end: End, said: Sequence[str]) -> None:
     """Hold 7: a rebuild from the bucket alone gives the table.
 
-    What protects is written to the bucket first, and taken away last: who dies between leaves a hold, and of a loss
-    that came too late, below the floor by then, the note stays. And a fence whose maker died before its note is low in
-    the bucket: nothing goes by it, as each deletion shows. Of two who end a purge at once, either may leave its note.
+    What protects is written to the bucket first, and taken away last: who dies between leaves a hold; and the note of a
+    loss stays that came too late, below the floor by then, or whose agent died, and is refused by now as the stream is
+    a cluster's. And a fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion
+    shows. Of two who end a purge at once, either may leave its note.
     """
     floor = end.state.head.floor if end.state.head else 0
     found = list(differences(end.table, end.rebuilt(), INCARNATION))
-    late = [one for one in found if isinstance(one.other, Loss) and one.one is None and one.other.next_offset <= floor]
+    unrecorded = [one for one in found if isinstance(one.other, Loss) and one.one is None]
+    late = [one for one in unrecorded if is_somebody_refused(said) or one.other.next_offset <= floor]
     holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
     allowed = {"generation", *(["losses"] if late else []), *(["holds"] if holds else [])}
     heads = [one for one in found if isinstance(one.one, Head) and isinstance(one.other, Head)]

@@ -6,25 +6,23 @@ They take plain values, and raise Violation. What has to be at the end, when all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from zlib import crc32
 
 from coldstream.errors import UnavailableError
-from coldstream.manifest.change import Change, PutTombstone
+from coldstream.manifest.change import Change
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.entry import FragmentEntry, Head
+from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.holding import held
 from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.state import ManifestState
 from coldstream.resolve.places import exact_place
-from coldstream.store.control import FloorNote
 from coldstream.store.memory.objects import MemoryObjects
-from coldstream.store.parsed_keys import KeyKind
 from coldstream.units import Offset
-from tests.explore.base import ERASED, KEYS, MESSAGES, SECOND, STREAM, URL_EXPIRY_S, chunks, secret
+from tests.explore.base import ERASED, MESSAGES, SECOND, STREAM, chunks, secret
 from tests.explore.lookups import STARTS, look_up, offsets_of, right, table_of
 from tests.explore.machine import Violation
 from tests.manifest.world import World as PlainWorld
@@ -38,32 +36,8 @@ MOST_IF_MISSING = 5
 """So many more, at the tail, if losses or quarantined segments are recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the journal says of the past: the keys that got a tombstone with the head of that change, and since when no
-    entry names a key any more."""
-
-    buried: Mapping[str, Head] = field(default_factory=dict)
-    unnamed: Mapping[str, int] = field(default_factory=dict)
-
-    def after(self, before: ManifestState, change: Change, after: ManifestState, since: int) -> Past:
-        """Return the past after a change that was written at `since`."""
-        head, old = after.head, before.head
-        assert head is not None
-        buried = {one.tombstone.key: head for one in change.of(PutTombstone)} | dict(self.buried)
-        unnamed = dict(self.unnamed)
-        names = {one.key for one in after.entries.values()}
-        for key in {one.key for one in before.entries.values()} - names:
-            unnamed.setdefault(key, since)  # of a deleted stream no URL is signed any more
-        if head.is_deleted and (old is None or not old.is_deleted):
-            unnamed |= dict.fromkeys(names, since)
-        elif not head.is_deleted:
-            unnamed = {key: at for key, at in unnamed.items() if key not in names}
-        return Past(buried, unnamed)
-
-
 @contextmanager
-def _telling(number: int) -> Iterator[None]:
+def telling(number: int) -> Iterator[None]:
     """Raise what fails as the violation of an invariant."""
     try:
         yield
@@ -75,7 +49,7 @@ def _telling(number: int) -> Iterator[None]:
 
 def nothing_lost(before: ManifestState, after: ManifestState) -> None:
     """Hold 1 against a change: what was archived is, until it lies below the floor, and what is held stays."""
-    with _telling(1):
+    with telling(1):
         head = after.head
         assert head is not None
         was, now = offsets_of(before), offsets_of(after)
@@ -90,7 +64,7 @@ def nothing_invented(state: ManifestState, objects: MemoryObjects) -> None:
 
     The second segment may be of either of two histories, but never of both.
     """
-    with _telling(2):
+    with telling(2):
         epochs: set[int] = set()
         for one in state.entries.values():
             assert one.key in objects.objects, f"{one.key} is named, and is not there"
@@ -102,7 +76,7 @@ def nothing_invented(state: ManifestState, objects: MemoryObjects) -> None:
                 assert found or one.erased, f"{one.key} does not hold the chunk {chunk.header.chunk_id}"
                 if chunk.header.chunk_id >= SECOND:
                     epochs |= found
-    with _telling(3):
+    with telling(3):
         assert len(epochs) <= 1, "the second segment is archived in parts of two histories"
 
 
@@ -117,7 +91,7 @@ def order_makes_no_difference(
 ) -> None:
     """Hold 3 against an end: whatever came first, what uploads say is archived is, above the floor, and nothing else
     but what was announced; and of what is said to be missing there is a record."""
-    with _telling(3):
+    with telling(3):
         head = state.head
         assert head is not None
         if head.is_deleted:
@@ -133,7 +107,7 @@ def order_makes_no_difference(
 
 def no_silent_gap(state: ManifestState) -> None:
     """Hold 4 against a state: links, gaps with their reasons, totals and timestamps follow from the entries."""
-    with _telling(4):
+    with telling(4):
         plain = PlainWorld()
         plain.state = state
         plain.check()
@@ -142,7 +116,7 @@ def no_silent_gap(state: ManifestState) -> None:
 def overlap_is_harmless(state: ManifestState, objects: MemoryObjects) -> None:
     """Hold 5 against a state: each lookup finds what reading all chunks finds."""
     table = table_of(state)
-    with _telling(5):
+    with telling(5):
         for start in STARTS:
             found = look_up(table, start, lambda entry, start: exact_place(objects, entry, start).chunk_id)
             assert found in right(state, start), f"{start} attaches at {found}"
@@ -150,7 +124,7 @@ def overlap_is_harmless(state: ManifestState, objects: MemoryObjects) -> None:
 
 def one_query_or_two(state: ManifestState) -> None:
     """Hold 6 against a state: how many Queries a lookup takes; it asks for no object."""
-    with _telling(6):
+    with telling(6):
         for start in STARTS:
             table = table_of(state)
             look_up(table, start, lambda entry, _: entry.first_offset)
@@ -164,7 +138,7 @@ def fails_closed(state: ManifestState) -> None:
     For each entry, the log is looked up as if that entry did not show: its offsets are an error then, or unknown. They
     are neither the tail nor another place.
     """
-    with _telling(8):
+    with telling(8):
         head = state.head
         if head is not None and head.is_deleted:
             for start in (LAST, NEXT):
@@ -190,109 +164,23 @@ def _others(state: ManifestState, entry: FragmentEntry) -> list[FragmentEntry]:
 def only_its_own_cluster(bound: Cluster, noted: Cluster, archived_by: Collection[str]) -> None:
     """Hold 9 against an end: of two clusters that announce a stream only the one archives it that the names are bound
     to, and the bucket says the same."""
-    with _telling(9):
+    with telling(9):
         assert {*archived_by} <= {bound}, f"bound to {bound!r}, and archived by {sorted(archived_by)}"
         assert noted == bound, f"bound to {bound!r}, and the bucket says {noted!r}"
 
 
-def removed_stays_removed(before: ManifestState, after: ManifestState, past: Past, gone: frozenset[str]) -> None:
-    """Hold 10 against a change: floor and fence never fall, and no key comes back that was buried or deleted."""
-    with _telling(10):
-        head, old = after.head, before.head
-        assert head is not None
-        was, now = offsets_of(before), offsets_of(after)
-        if old is not None:
-            assert head.floor >= old.floor, "the floor falls"
-            assert head.generation >= old.generation, "the fence falls"
-            assert not old.is_deleted or now <= was, "archived, though the stream is deleted"
-            assert old.purge_began_at is None or head.is_deleted, "a purge that began is undone"
-        assert min(now, default=head.floor) >= head.floor, "below the floor"
-        names = {one.key for one in after.entries.values()}
-        assert len(names) == len(after.entries), "two entries name one object"
-        assert not names & past.buried.keys(), f"named, and buried: {names & past.buried.keys()}"
-        assert not names & gone, f"named again after it was deleted: {names & gone}"
-        for one in after.entries.values():
-            hit = held(list(before.holds.values()), one.first_offset, one.next_offset)
-            if hit is None or not one.erased:
-                continue
-            was_erased = any(
-                old_one.erased
-                for old_one in before.entries.values()
-                if old_one.first_offset < one.next_offset and one.first_offset < old_one.next_offset
-            )
-            assert was_erased, f"erased in spite of {hit}"
-
-
-def nothing_forgotten(
-    before: ManifestState, after: ManifestState, there: Collection[str], gone: frozenset[str]
-) -> None:
-    """Hold 10 against a change: a tombstone goes after its object has gone, unless an entry names that.
-
-    An object that is there again was made by a creator that had stalled: its key was deleted before, and is garbage.
-    """
-    with _telling(10):
-        named = {one.key for one in after.entries.values()}
-        left = {one.key for one in before.tombstones.values()} - {one.key for one in after.tombstones.values()}
-        forgotten = {key for key in left & set(there) if key not in named and key not in gone}
-        assert not forgotten, f"no tombstone is left of what is still there: {forgotten}"
-
-
 def journal_is_enough(before: ManifestState, change: Change, after: ManifestState) -> None:
     """Hold 11 against a change: its event has all of it, and applied to what was before gives what is."""
-    with _telling(11):
+    with telling(11):
         again = change_of(STREAM, change.event, recorded(change))
         assert again == change, "the journal holds another change"
         assert before.after(again) == after, "the journal gives another table"
 
 
-def no_object_goes_too_soon(
-    key: str, state: ManifestState, past: Past, now: int, answered_holds: frozenset[str]
-) -> None:
-    """Hold 5 and 10 against a deletion: no entry names the object, no valid URL, and no hold that was answered."""
-    with _telling(5):
-        assert key not in {one.key for one in state.entries.values()}, f"{key} is deleted, and an entry names it"
-        since = past.unnamed.get(key)
-        if since is not None:
-            assert now - since >= URL_EXPIRY_S * 1000, f"{key} is deleted {now - since} ms after its entry went"
-    with _telling(10):
-        for one in state.tombstones.values():
-            if one.key == key:
-                holds = [hold for hold in state.holds.values() if hold.id in answered_holds]
-                protecting = held(holds, one.first_offset, one.next_offset)
-                assert protecting is None, f"{key} is deleted in spite of {protecting}"
-
-
-def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNote | None) -> None:
-    """Hold 7 against a deletion: before an object goes, the bucket knows of the removal or the fence that lets it go.
-
-    It need not know of what came later, as a deletion whose note is still to be written: of that no object goes. Nor of
-    a fence that is higher than the object needs: garbage may go while it gets a tombstone with others.
-    """
-    parsed = KEYS.parse(key)
-    if parsed is None or parsed.kind is not KeyKind.FRAGMENT:
-        return
-    why, head = past.buried.get(key), state.head
-    with _telling(7):
-        needed = 1 + (parsed.generation or 0)
-        if why is None:
-            if head is not None and not head.is_deleted:
-                assert note is not None, "garbage goes before the bucket knows of any fence"
-                assert note.generation >= needed, "the bucket knows of a lower fence than garbage needs"
-            return
-        if why.floor or why.generation:
-            assert note is not None, "an object goes before the bucket knows why"
-            assert note.floor >= why.floor, "the bucket knows of a lower floor"
-            assert note.generation >= min(why.generation, needed), "the bucket knows of a lower fence"
-        if why.purge_began_at is not None:
-            assert note is not None, "an object goes before the bucket knows that it was purged"
-            assert note.deleted_at == why.deleted_at, "the bucket knows of another deletion"
-            assert note.purge_began_at is not None, "the bucket does not know that the purge began"
-
-
 def answers_are_of_a_moment(found: tuple[OffsetSpec, Found], states: Sequence[ManifestState]) -> None:
     """Hold 5 and 8 against a lookup that others interrupted: its answer was right at some moment of its request."""
     start, place = found
-    with _telling(5):
+    with telling(5):
         expected = set().union(*(right(state, start) for state in states))
         assert place in expected, f"{start} attaches at {place}, and at no moment there: {expected}"
 
@@ -314,7 +202,7 @@ def rebuild_has_what_stayed(
         if one.key in doubtful or one.key in went
         for offset in range(one.first_offset, one.next_offset)
     }
-    with _telling(7):
+    with telling(7):
         always = set.intersection(*map(offsets_of, states))
         assert always <= offsets | told, f"the rebuild lacks {sorted(always - offsets)}, and does not say so"
         assert offsets <= set(range(len(chunks()) * MESSAGES)), "the rebuild invents"
@@ -322,7 +210,7 @@ def rebuild_has_what_stayed(
 
 def erased_stays_erased(state: ManifestState, objects: MemoryObjects, erased: frozenset[int]) -> frozenset[int]:
     """Hold 2 against a state: what was erased never comes back; return what is erased by now."""
-    with _telling(2):
+    with telling(2):
         secrets = {offset: has_message(offset, state, objects) for offset in ERASED}
         back = {offset for offset in erased if secrets[offset]}
         assert not back, f"erased messages are back: {sorted(back)}"

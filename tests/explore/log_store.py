@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 from coldstream.errors import ColdstreamError, LostRaceError
@@ -23,9 +23,10 @@ from coldstream.manifest.stream import StreamId
 from coldstream.store.grace import MARGIN_MS
 from coldstream.store.memory.rows import items_of
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.memory.visibility import BY_TIME, ShownPartition, _index_key, changed
+from coldstream.store.memory.visibility import BY_TIME, ShownPartition, changed
 from coldstream.store.sortkeys import names_key, registry_key
 from coldstream.units import TimestampMs
+from tests.explore.index_lag import in_index, picks, states_in_index
 from tests.explore.interning import Numbered
 from tests.explore.requests import YIELDING, Refusal, Request
 from tests.explore.table_pages import PAGES
@@ -203,18 +204,8 @@ class LogStore:
 
     def _read_index(self, half: HalfShown, state: int, request: Request) -> Iterator[Outcome]:
         """Read the index while it lags: what it shows says nothing of what the table shows, nor of its next answer."""
-        first, *later = reversed(self.between(half.indexed, half.partition))
-        index: dict[str, list[Any]] = {key: _in_index(item) for key, item in items_of(first, "log").items()}
-        for partition in later:
-            items = items_of(partition, "log")
-            for key in index.keys() | items.keys():
-                states = index.setdefault(key, [None])
-                (place,) = _in_index(items.get(key))
-                if states[-1] is not None and place is not None and states[-1][0] != place[0]:
-                    states.append(None)  # it is at neither place
-                if states[-1] != place:
-                    states.append(place)
-        for picked in _picks({key: len(states) for key, states in index.items() if len(states) > 1}):
+        index = states_in_index(list(reversed(self.between(half.indexed, half.partition))))
+        for picked in picks({key: len(states) for key, states in index.items() if len(states) > 1}):
             self._show(half, frozenset())
             shown = self._weak._visible[self._stream.incarnation]
             shown._index = index
@@ -227,7 +218,7 @@ class LogStore:
         partition = ShownPartition(self._choice, lambda: newest)
         earlier = {number: items_of(self.partition(number).state) for number in {one[1] for one in half.pending}}
         partition._before = {key: earlier[number].get(key) for key, number, _ in half.pending}
-        partition._index = {key: _in_index(partition._before.get(key), item) for key, item in newest.items()}
+        partition._index = {key: in_index(partition._before.get(key), item) for key, item in newest.items()}
         self._weak._visible = {self._stream.incarnation: partition}
         self._choice.shown, self._choice.asked = shown, set()
 
@@ -266,26 +257,6 @@ def _choices(keys: Sequence[str]) -> Iterator[frozenset[str]]:
         return
     for some in (keys, (), *((key,) for key in keys), *(tuple(set(keys) - {key}) for key in keys)):
         yield frozenset(some)
-
-
-def _picks(states: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
-    """Yield which state of each item in the index shows: all ways of a few items, else all alike but one."""
-    if len(states) <= ALL_SUBSETS:
-        for some in product(*(range(count) for count in states.values())):
-            yield dict(zip(states, some, strict=True))
-        return
-    oldest, newest = dict.fromkeys(states, 0), {key: count - 1 for key, count in states.items()}
-    yield oldest
-    yield newest
-    for key, count in states.items():
-        for one in range(count):
-            yield oldest | {key: one}
-            yield newest | {key: one}
-
-
-def _in_index(*states: object) -> list[Any]:
-    """Return the states of an item in the index, each with its key there."""
-    return [None if (place := _index_key(one)) is None else (place, one) for one in states]
 
 
 def _plain(answer: Any) -> Hashable:

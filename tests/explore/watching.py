@@ -11,11 +11,11 @@ from coldstream.store.control import ControlObjects
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
-from tests.explore import invariants
+from tests.explore import invariants, removals
 from tests.explore.base import INCARNATION, KEYS, STREAM
 from tests.explore.ends import End, check_end, is_known_end
-from tests.explore.invariants import Past
 from tests.explore.machine import BUCKET, LOG, NAMES, NODES, NOW, TOLD, Machine, State, Told
+from tests.explore.removals import Past
 
 
 class Invariants:
@@ -48,8 +48,8 @@ class Invariants:
         answered = frozenset(fact for what, fact in facts if what == "held")
         note = ControlObjects(self.objects(bucket), KEYS).latest_floor(INCARNATION)
         for key in keys:
-            invariants.no_object_goes_too_soon(key, state, past, now, answered)
-            invariants.bucket_knows_first(key, state, past, note)
+            removals.no_object_goes_too_soon(key, state, past, now, answered)
+            removals.bucket_knows_first(key, state, past, note)
 
     def look(self, partition: int, bucket: int, told: int) -> int:
         """Hold a partition against its bucket; return what was told and seen by now."""
@@ -57,8 +57,8 @@ class Invariants:
         state, there = log.state, self._machine.bucket.state(bucket)
         if log.before >= 0:
             before = self._machine.log.partition(log.before).state
-            invariants.removed_stays_removed(before, state, self._past_of(partition), there.gone)
-            invariants.nothing_forgotten(before, state, there.objects, there.gone)
+            removals.removed_stays_removed(before, state, self._past_of(partition), there.gone)
+            removals.nothing_forgotten(before, state, there.objects, there.gone)
         if state.head is None:
             return told
         named = tuple(sorted((one.key, one.crc32, one.next_offset) for one in state.entries.values()))

@@ -19,8 +19,8 @@ SMALL_PAGE = 2
 """Objects of a listing, and items of a Query, that come at a time if they come by pages."""
 
 _COUNTED = {"crashes": "c", "losses": "l", "refusals": "r", "partial_deletions": "d", "clock_steps": "s"}
-_KINDS = {"by_halves": "h", "index_lags": "i", "by_pages": "p", "is_versioned": "v"}
-_TEXT = re.compile(r"(\d)c(\d)l(\d)r(?:(\d)d)?(?:(\d)s)?(h?i?p?v?)")
+_KINDS = {"by_halves": "h", "index_lags": "i", "by_pages": "p", "is_versioned": "v", "is_new": "n"}
+_TEXT = re.compile(r"(\d)c(\d)l(\d)r(?:(\d)d)?(?:(\d)s)?(h?i?p?v?n?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,9 @@ class Faults:
     is_versioned: bool = False
     """The bucket keeps versions."""
 
+    is_new: bool = False
+    """Nothing of the stream is archived at first."""
+
     def __str__(self) -> str:
         told = [
             f"{count}{sign}" for name, sign in _COUNTED.items() if (count := getattr(self, name)) or sign in {*"clr"}
@@ -56,7 +59,7 @@ class Faults:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what the text says: `2c0l1r`, `1c0l0r1d2shipv`."""
+        """Return what the text says: `2c0l1r`, `1c0l0r1d2shipvn`."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise InvalidInputError("faults", f"{text!r} is not as 1c0l2r")

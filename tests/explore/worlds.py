@@ -26,8 +26,8 @@ WHOLE = (
     ("bad+lose", "0c0l0r"),
     ("purge+hold+late", "0c0l0r"),
     ("upload+rival", "0c0l0r"),
-    ("erase+cut", "0c0l0rv"),
-    ("north+south", "1c1l0r"),
+    ("north+south", "2c1l0rn"),
+    ("late+slice", "1c1l0rn"),
     ("rebuild+sweep+cut", "0c0l0r"),
     ("rebuild+upload", "0c0l0rp"),
     ("cut+garbage", "0c0l0rp"),
@@ -50,6 +50,7 @@ NEAREST = (
     ("erase+compact+sweep", "1c0l0r"),
     ("bad+lose+upload+cut", "0c0l0rh"),
     ("upload+rebuild+fold+garbage", "0c0l1r"),
+    ("erase+cut", "0c0l0rv"),
     ("erase+cut+sweep", "1c0l0r1dpv"),
     ("slice+other+cut", "1c0l0rp"),
     ("read+slice+fold", "0c0l0rhi"),
@@ -72,7 +73,7 @@ DIRECT_FURTHER = (
 ACTORS = (*PLAIN, *STAGED, "rival")
 
 
-EXTRAS = ("1c1l1r", "0c0l2r", "1c0l0r1dv", "0c0l0rp", "1c0l0r1s", "0c1l0rhi")
+EXTRAS = ("1c1l1r", "0c0l2r", "1c0l0r1dv", "0c0l0rp", "1c0l0r1s", "0c1l0rhi", "1c1l0rn")
 """What befalls each pair besides two crashes, and halves."""
 
 TWO_SEGMENTS = {"upload", "twice", "slice", "other", "outrun", "rival", "bad", "lose"}

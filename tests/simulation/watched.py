@@ -17,7 +17,7 @@ from coldstream.store.grace import grace_ms
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
-from tests.explore import invariants
+from tests.explore import invariants, removals
 from tests.explore.base import INCARNATION, KEYS, URL_EXPIRY_S
 from tests.support.compaction import identity_of
 
@@ -29,7 +29,7 @@ class WatchedTable(MemoryTable):
         super().__init__()
         self._now = now
         self._is_deleted = is_deleted
-        self.past = invariants.Past()
+        self.past = removals.Past()
         self.changes = 0
 
     @property
@@ -44,7 +44,7 @@ class WatchedTable(MemoryTable):
         self.changes += 1
         invariants.nothing_lost(before, after)
         invariants.no_silent_gap(after)
-        invariants.removed_stays_removed(before, after, self.past, self._is_deleted())
+        removals.removed_stays_removed(before, after, self.past, self._is_deleted())
         invariants.journal_is_enough(before, change, after)
         self.past = self.past.after(before, change, after, self._now())
 
@@ -62,8 +62,8 @@ class WatchedObjects(MemoryObjects):
         assert table is not None
         if key in self.objects and key.endswith(".fragment"):
             note = ControlObjects(self, KEYS).latest_floor(INCARNATION)
-            invariants.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
-            invariants.bucket_knows_first(key, table.state, table.past, note)
+            removals.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
+            removals.bucket_knows_first(key, table.state, table.past, note)
             self.deleted.add(key)
         return super()._remove(key, *arguments, **named)
 
