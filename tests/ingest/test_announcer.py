@@ -116,9 +116,7 @@ def test_a_contested_slice_is_pending_though_its_offsets_are_covered(scene: Scen
 
 @pytest.mark.parametrize("is_archived", [True, False])
 def test_a_contested_slice_that_was_dropped_while_the_stream_was_deleted_stays_pending(
-    scene: Scene,
-    *,
-    is_archived: bool,
+    scene: Scene, *, is_archived: bool
 ) -> None:
     if is_archived:  # Then its offsets are covered, but nobody has compared this copy with what covers them.
         scene.announce()

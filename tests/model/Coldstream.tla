@@ -24,7 +24,7 @@ CONSTANTS
     Does,       \* Which actions there are: names in Doing
     Fences,     \* The greatest generation that the head reaches
     Spare,      \* How many more an object may have
-    Overwrites, \* How often a copy may be staged over another, or once more after it has ended
+    Overwrites, \* How often a copy may be staged over another, or once more after its end, or dropped too late
     Ids,        \* Of claims and holds
     Stale,      \* By how many generations the plan of who puts an object may be behind
     Without     \* The guard that is switched off
@@ -46,14 +46,15 @@ VARIABLES
     dead,       \* Objects that were deleted, and that a writer who slept may still commit
     urls,       \* Keys of which a valid URL may be out: of all entries, and for a while after
     asleep,     \* What a sweep may delete after its claim is over: nothing, as S3 refuses its signature by then
-    left        \* Overwrites that are left
+    left,       \* Overwrites that are left
+    regretted   \* Whether a deletion was ever undone
 
 log == <<entries, floor, gen, life>>
 missing == <<records, losses>>
 graves == <<tombs, claims, asleep>>
 held == <<holds, told>>
 copies == <<staged, kept, left>>
-vars == <<log, gaps, missing, graves, held, objects, copies, dead, urls>>
+vars == <<log, gaps, missing, graves, held, objects, copies, dead, urls, regretted>>
 
 On(guard, condition) == guard = Without \/ condition
 
@@ -126,12 +127,14 @@ Discard(S) ==
     /\ gen' = IF Without = "discard raises" THEN gen ELSE Max({gen} \union {o.g + 1 : o \in S})
     /\ UNCHANGED <<entries, floor, life, missing, claims, asleep, held, objects, copies>>
 
-\* Uploader._delete and _drop, garbage.staged, and the purge's leftovers.
+\* Uploader._delete and _drop, garbage.staged, and the purge's leftovers. An upload that slept while a deletion was
+\* undone drops the copy: its agent has it still, as nothing says that it is archived, and stages it again.
 Unstage(s) ==
     /\ s \in staged
-    /\ On("settled", Settled(s))
+    /\ \/ On("settled", Settled(s)) /\ UNCHANGED left
+       \/ ~Settled(s) /\ regretted /\ left > 0 /\ left' = left - 1
     /\ staged' = staged \ {s}
-    /\ UNCHANGED <<log, missing, graves, held, objects, kept, left>>
+    /\ UNCHANGED <<log, missing, graves, held, objects, kept>>
 
 \* archive.quarantine: first the copy, then the record.
 Keep(s) ==
@@ -155,7 +158,7 @@ Unkeep(s) ==
 
 \* archive.missing.record_loss
 Lose(span) ==
-    /\ life = "there" /\ span.n > floor
+    /\ life /= "purging" /\ span.n > floor  \* while a deletion can be undone, too: it is a gap with a reason then
     /\ losses' = losses \union {span}
     /\ UNCHANGED <<log, records, graves, held, objects, copies>>
 
@@ -338,9 +341,10 @@ Doing(action) ==
     \/ action = "Fence" /\ \E g \in (gen + 1) .. Fences : Fence(g)
     \/ action = "Collect" /\ UNCHANGED <<log, graves>> /\ \E K \in SUBSET objects : Collect(K)
 
-\* What follows from the rest: the items of gaps, who may still commit what is gone, and which URLs may be out.
+\* What follows from the rest: the items of gaps, who may still commit what is gone, which URLs may be out.
 Follows ==
     /\ gaps' = Holes(entries')
+    /\ regretted' = (regretted \/ (life = "deleted" /\ life' = "there"))
     /\ dead' = {o \in dead \union (objects \ objects') : Without \in {"generation", "fence"} \/ o.g >= gen'}
     /\ urls' = urls \union (IF life' = "there" THEN Keys(entries') ELSE {})
 
@@ -348,7 +352,7 @@ Follows ==
 Expire(key) ==
     /\ key \in urls /\ (life /= "there" \/ key \notin Keys(entries))
     /\ urls' = urls \ {key}
-    /\ UNCHANGED <<log, gaps, missing, graves, held, objects, copies, dead>>
+    /\ UNCHANGED <<log, gaps, missing, graves, held, objects, copies, dead, regretted>>
 
 Next == (\E action \in Does : Doing(action) /\ Follows) \/ \E key \in urls : Expire(key)
 
@@ -357,7 +361,7 @@ Init ==
     /\ floor = 0 /\ gen = 0 /\ life = "there"
     /\ records = {} /\ losses = {} /\ tombs = {} /\ claims = {} /\ holds = {} /\ told = {}
     /\ staged = {} /\ kept = {} /\ dead = {} /\ asleep = {} /\ left = Overwrites
-    /\ urls = Keys(Archived)
+    /\ urls = Keys(Archived) /\ regretted = FALSE
 
 \* Agents stage again what is pinned, and each event comes again until its copy has ended. Nobody else needs to act.
 Progress(s) ==
@@ -386,7 +390,7 @@ Inv10_BuriedStayBuried == Keys(tombs) \intersect Keys(entries) = {}
 \* Of each step.
 Inv1_ArchivedStays == [][Covered(entries) \ Covered(entries') \subseteq 0 .. (floor' - 1)]_vars
 Inv1_CopiesStay == [][\A s \in staged \ staged' :
-    Settled(s) \/ \E c \in staged' : Span(c) = Span(s)]_vars
+    Settled(s) \/ left' < left \/ \E c \in staged' : Span(c) = Span(s)]_vars
 Inv8_DeletedIsDeleted == [][life /= "there" => entries' \subseteq entries]_vars
 Inv10_NeverFalls == [][floor' >= floor /\ gen' >= gen /\ (life = "purging" => life' = "purging")]_vars
 Inv10_HeldStays == [][\A h \in holds : h.id \in told =>

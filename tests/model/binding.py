@@ -30,6 +30,10 @@ Steps == <<
 {steps}
 >>
 VARIABLE at
+\\* Doing takes one or two objects; here it is known which a step buries.
+DiscardMore ==
+    /\\ UNCHANGED <<entries, objects>> /\\ tombs' /= tombs
+    /\\ Discard({{o \\in MayCommit : Tombs({{o}}, FALSE) \\subseteq tombs' \\ tombs}})
 ObservedInit ==
     /\\ at \\in 1 .. Len(Steps)
     /\\ left = 1 /\\ urls = {{}} /\\ asleep = {{}}
@@ -40,7 +44,8 @@ ObservedNext ==
     /\\ at' = 0
     /\\ LET s == States[Steps[at][2]] IN
         {after}
-    /\\ \\E action \\in Does : Doing(action) /\\ Follows /\\ PrintT(<<"allowed", at, action>>)
+    /\\ \\/ \\E action \\in Does : Doing(action) /\\ Follows /\\ PrintT(<<"allowed", at, action>>)
+       \\/ DiscardMore /\\ Follows /\\ PrintT(<<"allowed", at, "Discard">>)
 ====
 """
 
@@ -77,7 +82,7 @@ def compare(directory: Path, found: Transitions, *, model: str | None = None, he
     module = MODULE.format(
         states=",\n".join(f"[{', '.join(f'{name} |-> {value}' for name, value in state)}]" for state in states),
         steps=",\n".join(f"<<{before}, {after}>>" for before, after in steps),
-        before="\n        ".join(f"/\\ {name} = s.{name}" for name in (*VARIABLES, "dead")),
+        before="\n        ".join(f"/\\ {name} = s.{name}" for name in (*VARIABLES, "dead", "regretted")),
         after="\n        ".join(f"/\\ {name}' = s.{name}" for name in VARIABLES),
     )
     ids = sorted({one for state in states for one in re.findall(r'id \|-> ("[^"]*")', str(state))})
@@ -106,6 +111,6 @@ def _difference(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str
     changed = [
         f"{name} from {old} to {new}"
         for (name, old), (_, new) in zip(before, after, strict=True)
-        if old != new and name != "dead"
+        if old != new and name in VARIABLES
     ]
     return "; ".join(changed)

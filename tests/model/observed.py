@@ -1,7 +1,8 @@
 """What the model sees of the explorer's states: its variables, from the table, the bucket, the time and what was told.
 
 Offsets become numbers of chunks. What the model has and the stores have not is left out (`urls`, `left`, `asleep`), or
-taken to be as large as it may be: `dead` is all that was ever deleted, in any span that an object had at its key.
+taken to be as large as it may be: `dead` is all that was ever deleted, in any span that an object had at its key. These
+and `regretted` are no part of what a step has to come to.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VARIABLES = (
     "entries", "floor", "gen", "life", "gaps", "records", "losses", "tombs", "claims", "holds", "told", "objects",
     "staged", "kept",
 )  # fmt: skip
-"""Of the model, which each transition of the shipped code fixes; `dead` is of its first state alone."""
+"""Of the model, which each transition of the shipped code fixes; `dead` and `regretted` are of its first state alone."""
 
 Moment = tuple[int, int, int, int]
 """A partition, a bucket, what was told, and the time, each by number."""
@@ -70,6 +71,7 @@ class Observer:
         return {
             **self._table(log, now, {fact for what, fact in facts if what == "held"}),
             **self._bucket(self._machine.bucket.state(bucket), log.state),
+            "regretted": _bool(self._is_regretted(log)),
         }
 
     def _table(self, log: LogState, now: int, told: set[str]) -> dict[str, str]:
@@ -138,6 +140,15 @@ class Observer:
                 return log.state.head.revision
             log = before
         return 0
+
+    def _is_regretted(self, log: LogState) -> bool:
+        """Tell whether a deletion was ever undone."""
+        while log.before >= 0:
+            later, log = log, self._machine.log.partition(log.before)
+            if log.state.head is not None and later.state.head is not None:
+                if log.state.head.is_deleted and not later.state.head.is_deleted:
+                    return True
+        return False
 
     def _bucket(self, bucket: BucketState, state: ManifestState) -> dict[str, str]:
         objects, staged, kept, known = [], [], [], {}

@@ -20,7 +20,8 @@ REMEDY = "make tlc"
 SHORT = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 """For runs of seconds: most of their time Java would compile."""
 
-_COUNTS = re.compile(r"([\d,]+) states generated[^,]*, ([\d,]+) distinct states found")
+_COUNTS = re.compile(r"^\d+ states generated, (\d+) distinct states found, (\d+) states left on queue", re.MULTILINE)
+_DEPTH = re.compile(r"depth of the complete state graph search is (\d+)")
 
 
 def find_tlc() -> Path | None:
@@ -36,11 +37,13 @@ class ModelError(AssertionError):
 class Verdict:
     """What a run says. `broken` is a property that does not hold, None if all do.
 
-    `is_whole` tells whether all was seen, or the time was over before.
+    `is_whole` tells whether all was seen, or the time was over before; then all behaviours were of fewer than `depth`
+    states, and some of `depth`. With several workers that is not exact.
     """
 
     broken: str | None
     distinct_states: int
+    depth: int
     is_whole: bool
     text: str
 
@@ -62,31 +65,34 @@ def check(
 ) -> Verdict:
     """Check a module of this package, or one of `modules` (by name, as text), in an empty directory.
 
-    After `within_s` seconds TLC is ended, and the verdict is not whole. Raises ModelError.
+    After `within_s` seconds TLC stops, and the verdict is not whole. Raises ModelError.
     """
     for path in MODELS.glob("*.tla"):
         shutil.copy(path, directory)
     for name, text in (modules or {}).items():
         (directory / f"{name}.tla").write_text(text)
     (directory / f"{module}.cfg").write_text(config)
-    java = ["java", f"-Xmx{heap}", "-Xss64m", *(SHORT if heap == "1g" else ["-XX:+UseParallelGC"])]
+    java = [
+        "java",
+        f"-Xmx{heap}",
+        "-Xss64m",
+        *(SHORT if within_s is None else [f"-Dtlc2.TLC.stopAfter={int(within_s)}"]),
+    ]
     options = ["-workers", str(workers), "-deadlock", "-metadir", str(directory / "states")]
     command = [*java, "-cp", str(JAR), "tlc2.TLC", *options, "-config", f"{module}.cfg", module]
-    is_whole = True
-    with subprocess.Popen(
-        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        try:
-            text, _ = process.communicate(timeout=within_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            text, _ = process.communicate()
-            is_whole = False
-    broken = _broken(text)
-    if is_whole and broken is None and "No error has been found" not in text:
+    text = subprocess.run(
+        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    ).stdout
+    broken, counts, depth = _broken(text), _COUNTS.search(text), _DEPTH.search(text)
+    if broken is None and ("No error has been found" not in text or counts is None or depth is None):
         raise ModelError(text)
-    counts = _COUNTS.findall(text)
-    return Verdict(broken, int(counts[-1][1].replace(",", "")) if counts else 0, is_whole, text)
+    return Verdict(
+        broken,
+        distinct_states=int(counts[1]) if counts else 0,
+        depth=int(depth[1]) if depth else 0,
+        is_whole=broken is None and counts is not None and counts[2] == "0",
+        text=text,
+    )
 
 
 def _broken(text: str) -> str | None:

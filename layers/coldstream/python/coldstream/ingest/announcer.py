@@ -161,8 +161,8 @@ class Announcer:
     def outcome(self, announcement: Announcement) -> SliceOutcome:
         """Look once what became of an announced slice.
 
-        Cost: a Query and a GetItem while it is pending, and a HEAD more at the end; for a contested one, a HEAD while
-        it is pending, and two GetItems and a Query at the end.
+        Cost: a Query and a GetItem while it is pending, and a HEAD more at the end. For a contested one a HEAD while it
+        is pending, and two GetItems and a Query more at the end.
         """
         rolled = announcement.rolled
         if announcement.is_contested:
