@@ -24,7 +24,7 @@ VARIABLES = (
     "entries", "floor", "gen", "life", "gaps", "records", "losses", "tombs", "claims", "holds", "told", "objects",
     "staged", "kept",
 )  # fmt: skip
-"""Of the model, which each transition of the shipped code fixes; `dead` and `regretted` are of its first state alone."""
+"""Of the model, which each step of the shipped code fixes; `dead` and `regretted` are of its first state alone."""
 
 Moment = tuple[int, int, int, int]
 """A partition, a bucket, what was told, and the time, each by number."""
@@ -145,9 +145,9 @@ class Observer:
         """Tell whether a deletion was ever undone."""
         while log.before >= 0:
             later, log = log, self._machine.log.partition(log.before)
-            if log.state.head is not None and later.state.head is not None:
-                if log.state.head.is_deleted and not later.state.head.is_deleted:
-                    return True
+            before, after = log.state.head, later.state.head
+            if before is not None and after is not None and before.is_deleted and not after.is_deleted:
+                return True
         return False
 
     def _bucket(self, bucket: BucketState, state: ManifestState) -> dict[str, str]:
