@@ -24,7 +24,7 @@ VARIABLES = (
     "entries", "floor", "gen", "life", "gaps", "records", "losses", "tombs", "claims", "holds", "told", "objects",
     "staged", "kept",
 )  # fmt: skip
-"""Of the model, which each step of the shipped code fixes; `dead` and `regretted` are of its first state alone."""
+"""Of the model, which each transition of the code fixes; `dead` and `regretted` are of its first state alone."""
 
 Moment = tuple[int, int, int, int]
 """A partition, a bucket, what was told, and the time, each by number."""
@@ -145,8 +145,8 @@ class Observer:
         """Tell whether a deletion was ever undone."""
         while log.before >= 0:
             later, log = log, self._machine.log.partition(log.before)
-            before, after = log.state.head, later.state.head
-            if before is not None and after is not None and before.is_deleted and not after.is_deleted:
+            head, following = log.state.head, later.state.head
+            if head is not None and following is not None and head.is_deleted and not following.is_deleted:
                 return True
         return False
 

@@ -32,7 +32,8 @@ def code() -> Iterator[pytest.MonkeyPatch]:
 def test_the_model_allows_each_step_of_the_shipped_code(tmp_path: Path) -> None:
     found = Transitions()
     for names, faults in WHOLE:
-        found.explore(names, faults, max_states=STATES)
+        if "n" not in faults:  # The model begins with a segment that is archived.
+            found.explore(names, faults, max_states=STATES)
     agreed = compare(tmp_path, found)
     assert agreed.forbidden == ()
     assert agreed.taken >= {*ACTIONS} - UNSEEN
