@@ -149,10 +149,10 @@ Record(s) ==
     /\ records' = records \union {Span(s)}
     /\ UNCHANGED <<log, losses, graves, held, objects, copies>>
 
-\* It goes again if the record was refused; and with a purge.
+\* It goes again if the record was refused, also when the deletion is undone by then; and with a purge.
 Unkeep(s) ==
     /\ s \in kept
-    /\ IF Span(s) \in records THEN life = "purging" ELSE life /= "there" \/ s.n <= floor
+    /\ IF Span(s) \in records THEN life = "purging" ELSE life /= "there" \/ s.n <= floor \/ regretted
     /\ kept' = kept \ {s}
     /\ UNCHANGED <<log, missing, graves, held, objects, staged, left>>
 

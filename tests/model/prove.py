@@ -39,13 +39,13 @@ def main() -> int:
     worlds, broken = look_through(half_s)
     code = hold_code(half_s)
     if options.figures is not None:
-        options.figures.write_text(json.dumps({"worlds of the model": worlds, "steps of the code": code}, indent=1))
+        options.figures.write_text(json.dumps({**worlds, **code}, indent=1))
     return 1 if broken or code["forbidden by the model"] else 0
 
 
-def look_through(seconds: float) -> tuple[dict[str, object], bool]:
+def look_through(seconds: float) -> tuple[dict[str, int | str], bool]:
     """Have TLC look through the larger worlds; return how far it came, and whether anything was broken."""
-    figures: dict[str, object] = {}
+    figures: dict[str, int | str] = {}
     is_broken = False
     for number, (name, world) in enumerate(LARGER.items()):
         begun = time.monotonic()
@@ -61,15 +61,16 @@ def look_through(seconds: float) -> tuple[dict[str, object], bool]:
                 within_s=within_s,
             )
         seconds -= time.monotonic() - begun
-        figures[name] = {"distinct states": found.distinct_states, "to its end": found.is_whole}
-        sys.stdout.write(f"{name}: {found.distinct_states} states{'' if found.is_whole else ', cut short'}\n")
+        told = f"{found.distinct_states:,} states, {'all' if found.is_whole else f'the first {found.depth} levels'}"
+        figures[f"world {name}"] = told
+        sys.stdout.write(f"{name}: {told}\n")
         if found.broken is not None:
             is_broken = True
             sys.stdout.write(f"{found.broken} does not hold\n{found.text}\n")
     return figures, is_broken
 
 
-def hold_code(seconds: float) -> dict[str, int | float | list[str]]:
+def hold_code(seconds: float) -> dict[str, int | str]:
     """Hold what the code does in the explorer's worlds against the model, as many worlds as there is time for."""
     begun, states, steps, slept, explored, worlds = time.monotonic(), 0, 0, 0, 0, 0
     forbidden: list[str] = []
@@ -103,7 +104,7 @@ def hold_code(seconds: float) -> dict[str, int | float | list[str]]:
         "forbidden by the model": len(forbidden),
         "actions of the model that the code took": len(taken),
         "actions of the model": len(ACTIONS),
-        "actions that it did not take": sorted({*ACTIONS} - taken),
+        "actions that it did not take": ", ".join(sorted({*ACTIONS} - taken)) or "none",
     }
 
 
