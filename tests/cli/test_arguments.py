@@ -25,4 +25,4 @@ OPTIONS = {"--output": True, "-o": True, "--all": False}
     ],
 )
 def test_arguments_come_in_the_order_that_the_parser_wants(typed: str, wanted: str) -> None:
-    assert arrange(typed.split(), COMMANDS, OPTIONS) == wanted.split()
+    assert arrange(typed.split(), COMMANDS, OPTIONS.get) == wanted.split()

@@ -15,6 +15,7 @@ import pytest
 import typer
 
 import coldstream
+from coldstream.cli import registry
 from coldstream.cli.main import app
 from coldstream.cli.options import stream_names
 from coldstream.errors import (
@@ -40,7 +41,7 @@ from tests.cli.conftest import Archive, Cli
 
 PACKAGE = str(Path(coldstream.__path__[0]).parent)
 TASKS = {
-    "Archive streams": ("announce", "agent"),
+    "Archive streams": ("agent", "announce"),
     "Look up and read": ("streams", "describe", "read", "resolve", "inspect"),
     "See and steer it in a browser": ("console",),
     "Let stock clients read the archive": ("gateway",),
@@ -335,9 +336,21 @@ def test_every_command_explains_itself_and_the_exit_codes(cli: Cli, command: str
     assert "Exit codes: 0 done;" in done.out
 
 
+def test_the_help_of_the_program_has_each_commands_own_line() -> None:
+    program = typer.main.get_command(app)
+    assert list(program.commands) == list(registry.COMMANDS)
+    lines = {name: command.get_short_help_str(200) for name, command in program.commands.items()}
+    assert lines == {name: entry.help for name, entry in registry.COMMANDS.items()}
+
+
 def test_help_does_not_wait_for_what_only_commands_need() -> None:
-    heavy = ("boto3", "botocore", "moto", "urllib3", "aws_lambda_powertools")
-    code = f"import sys, coldstream.cli.main; print(set({heavy}) & set(sys.modules))"
+    heavy = ("asyncio", "boto3", "botocore", "moto", "urllib3", "aws_lambda_powertools", "coldstream.cli.read")
+    code = (
+        "import sys, contextlib, coldstream.cli.main as main\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):\n"
+        "    main.app(['--help'])\n"
+        f"print(set({heavy}) & set(sys.modules))"
+    )
     environment = {"PYTHONPATH": PACKAGE, "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "set()\n"

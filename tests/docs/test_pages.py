@@ -52,7 +52,7 @@ def commands(page: Path) -> Iterator[str]:
 def unknown_words(command: str) -> list[str]:
     """Return what a command line has that the program does not: its command, or options of that."""
     program = get_command(app)
-    words = [word for word in arrange(shlex.split(command), program.commands, {}) if word not in ANYWHERE]
+    words = [word for word in arrange(shlex.split(command), program.commands, {}.get) if word not in ANYWHERE]
     here = program
     while words and words[0] in getattr(here, "commands", {}):
         here = here.commands[words.pop(0)]

@@ -10,7 +10,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from coldstream.cli.arguments import arrange
 from coldstream.cli.silence import report_silence_of_aws
 from coldstream.cli.stopping import signals_of_a_command
 from coldstream.errors import ColdstreamError, InvalidInputError
@@ -56,12 +55,6 @@ class Command(TyperCommand):
 class CommandGroup(TyperGroup):
     """A group whose help lists commands and options by panel, and that turns errors into a line and an exit code."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Parse arguments, in whatever order they were typed."""
-        if ctx.parent is None:
-            args = arrange(args, self.commands, self._options_of_commands())
-        return super().parse_args(ctx, args)
-
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run a command. Errors end as one line on standard error; only --debug shows a traceback."""
         try:
@@ -95,22 +88,10 @@ class CommandGroup(TyperGroup):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, _ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """Write the commands by task. typer itself does so only in boxes that rich draws, which take 0.15 s more."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        # One width for all panels, so that their columns line up.
-        column = max((len(name) for name in self.commands), default=0)
-        for name, command in self.commands.items():
-            panel = panels.setdefault(_panel(command) or "Commands", [])
-            panel.append((name.ljust(column), command.get_short_help_str(formatter.width - column - 6)))
-        _write_panels(panels, formatter)
-
-    def _options_of_commands(self) -> dict[str, bool]:
-        """Return the options of all commands but our own, and whether each takes a value."""
-        own = {name for parameter in self.params for name in parameter.opts}
-        options = [option for command in self.commands.values() for option in command.params]
-        return {
-            name: not getattr(option, "is_flag", True) for option in options for name in option.opts if name not in own
-        }
+        """Write the commands. typer itself does so only in boxes that rich draws, which take 0.15 s more."""
+        width = formatter.width - max(map(len, self.commands), default=0) - 6
+        rows = [(name, command.get_short_help_str(width)) for name, command in self.commands.items()]
+        write_panels({"Commands": rows}, formatter)
 
 
 def _write_options(command: TyperCommand | TyperGroup, ctx: typer.Context, formatter: Any) -> None:
@@ -120,10 +101,11 @@ def _write_options(command: TyperCommand | TyperGroup, ctx: typer.Context, forma
         if record is not None:
             default = "Arguments" if parameter.param_type_name == "argument" else "Options"
             panels.setdefault(_panel(parameter) or default, []).append(record)
-    _write_panels(panels, formatter)
+    write_panels(panels, formatter)
 
 
-def _write_panels(panels: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
+def write_panels(panels: dict[str, list[tuple[str, str]]], formatter: Any) -> None:
+    """Write sections of a help text: by title, names and what they are."""
     for title, rows in panels.items():
         with formatter.section(title):
             formatter.write_dl(rows)

@@ -11,6 +11,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import make_server
 
 from coldstream.local.child_process import ParentProcess
+from coldstream.local.dynamodb.application import DynamoItems
 from coldstream.local.request_lock import RequestLock
 from coldstream.local.transaction_tokens import TransactionTokens
 
@@ -25,7 +26,7 @@ class EmbeddedAws:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise a line for every request
         moto = DomainDispatcherApplication(create_backend_app)
         # The lock goes outside: without it, two attempts of one transaction could both find its token unknown.
-        application = RequestLock(TransactionTokens(moto))
+        application = RequestLock(TransactionTokens(DynamoItems(moto)))
         self._server = make_server(address, 0, application, threaded=True, request_handler=MotoRequestHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="embedded AWS", daemon=True)
         host, port = self._server.server_address[:2]
