@@ -115,7 +115,7 @@ def test_a_contested_slice_is_pending_though_its_offsets_are_covered(scene: Scen
 
 
 @pytest.mark.parametrize("is_archived", [True, False])
-def test_a_contested_slice_that_was_dropped_while_the_stream_was_deleted_stays_pending(
+def test_a_contested_slice_that_was_dropped_while_the_stream_was_deleted_is_not_taken_for_archived(
     scene: Scene, *, is_archived: bool
 ) -> None:
     if is_archived:  # Then its offsets are covered, but nobody has compared this copy with what covers them.
@@ -128,9 +128,9 @@ def test_a_contested_slice_that_was_dropped_while_the_stream_was_deleted_stays_p
     scene.change(lambda head: plan_delete(head, TimestampMs(1), TimestampMs(9), "ann"))
     scene.bus.handle()
     assert not scene.announcer._is_staged(contested.rolled)
-    assert scene.announcer.outcome(contested) is SliceOutcome.PENDING
+    assert scene.announcer.outcome(contested) is SliceOutcome.UNKNOWN
     scene.change(lambda head: plan_undelete(head, TimestampMs(2), "ann"))
-    assert scene.announcer.outcome(contested) is SliceOutcome.PENDING
+    assert scene.announcer.outcome(contested) is SliceOutcome.UNKNOWN
     again = scene.announce(is_contested=True)
     scene.bus.handle()
     assert scene.announcer.outcome(again) is SliceOutcome.ARCHIVED

@@ -68,7 +68,11 @@ class SliceDelivery:
                 slice_, stream, progress, since, is_backfill=is_backfill, is_contested=is_contested
             )
             rolled = announcement.rolled
-            if await self._outcome(announcement) is SliceOutcome.ARCHIVED:
+            outcome = await self._outcome(announcement)
+            if outcome is SliceOutcome.UNKNOWN:
+                log.info("%s was dropped, maybe without a look at it, and is announced again", rolled)
+                continue
+            if outcome is SliceOutcome.ARCHIVED:
                 self._metrics.archived(stream, rolled.size_bytes)
                 return
             quarantined += 1

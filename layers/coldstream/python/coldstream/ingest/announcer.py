@@ -59,6 +59,9 @@ class SliceOutcome(Enum):
     QUARANTINED = auto()
     """It failed verification, or is of another history than the archive."""
 
+    UNKNOWN = auto()
+    """Its staged copy is gone, and nothing proves that anyone looked at it. It has to be announced again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
@@ -175,7 +178,7 @@ class Announcer:
             # Of a deleted stream the function drops the copy without a look at it. The stream may be back by now.
             is_judged = self._generation(rolled.stream) == announcement.generation
             return (
-                SliceOutcome.ARCHIVED if is_judged and self.is_covered(rolled, rolled.stream) else SliceOutcome.PENDING
+                SliceOutcome.ARCHIVED if is_judged and self.is_covered(rolled, rolled.stream) else SliceOutcome.UNKNOWN
             )
         if self.is_covered(rolled, rolled.stream):
             return SliceOutcome.ARCHIVED

@@ -81,7 +81,7 @@ def outcome_of(announcer: Announcer, retried: RetriedSegment) -> RetryOutcome:
     Cost: a HEAD while it is pending.
     """
     match announcer.outcome(retried.announcement):
-        case SliceOutcome.PENDING:
+        case SliceOutcome.PENDING | SliceOutcome.UNKNOWN:
             return RetryOutcome.ANNOUNCED
         case SliceOutcome.ARCHIVED:
             return RetryOutcome.ARCHIVED
