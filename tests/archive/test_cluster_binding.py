@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +140,47 @@ def test_a_claim_that_finds_no_binding_but_loses_the_race_is_refused(archive: Me
 
     with pytest.raises(OtherClusterError, match="bound to cluster 'us'"):
         claim(Overtaken(), CONTROL, STREAM, EU)
+
+
+def test_the_bucket_knows_of_a_binding_whoever_dies_after_it(archive: MemoryArchive) -> None:
+    """Two clusters claim at once. Each dies after any of its writes, and tries again, at the end for good."""
+
+    class DiedError(Exception):
+        pass
+
+    class Dying:
+        """Lets so many writes through, and runs another between the read and the first of them."""
+
+        def __init__(self, writes: int, between: Callable[[], None]) -> None:
+            self.left, self.between = writes, between
+
+        def spend(self) -> None:
+            self.between()
+            self.between = lambda: None
+            if self.left == 0:
+                raise DiedError
+            self.left -= 1
+
+    def attempt(cluster: Cluster, writes: int, between: Callable[[], None] = lambda: None) -> None:
+        dying = Dying(writes, between)
+        objects, table = archive.objects, archive.table
+        control = SimpleNamespace(write_cluster=lambda *note: (dying.spend(), real.write_cluster(*note)))
+        real = ControlObjects(objects, archive.keys)
+        seen = SimpleNamespace(
+            head=table.head,
+            bound_cluster=table.bound_cluster,
+            bind_cluster=lambda *binding: (dying.spend(), table.bind_cluster(*binding))[1],
+        )
+        with suppress(DiedError, OtherClusterError):
+            claim(seen, control, stream, cluster)  # type: ignore[arg-type]
+
+    for number, (of_eu, of_us) in enumerate(product(range(4), repeat=2)):
+        stream = replace(STREAM, name=f"orders {number}")
+        attempt(EU, of_eu, lambda of_us=of_us: attempt(US, of_us))  # type: ignore[misc]
+        for cluster in (EU, US):
+            attempt(cluster, 4)
+        noted = {one.name: one.cluster for one in ControlObjects(archive.objects, archive.keys).clusters()}
+        assert noted[stream.name] == archive.table.bound_cluster("/", stream.name)
 
 
 def test_a_claim_costs_two_reads(archive: MemoryArchive) -> None:

@@ -11,7 +11,7 @@ from coldstream.store.ports import ManifestTable
 def claim(table: ManifestTable, control: ControlObjects, stream: StreamId, announcing: Cluster) -> None:
     """Bind a stream to the cluster that announces it, unless it is bound.
 
-    Cost: two GetItems; to bind, a PutItem, and a PUT of the control object that says so.
+    Cost: two GetItems; to bind, a PutItem, and a PUT of the control object that says so. To be refused, a PUT, too.
 
     Raises OtherClusterError if it is bound to another cluster.
     """
@@ -20,8 +20,11 @@ def claim(table: ManifestTable, control: ControlObjects, stream: StreamId, annou
     archived = stream if head is None else head.stream
     bound = table.bound_cluster(archived.vhost, archived.name)
     if bound == NO_CLUSTER != announcing:
+        # Before the binding: who dies after it finds the stream bound, and the bucket would never be told.
+        control.write_cluster(archived.vhost, archived.name, announcing)
         # Two clusters may get here at once. The conditional write lets one win, and returns the winner to both.
         bound = table.bind_cluster(archived.vhost, archived.name, announcing)
-        # After the binding, as only that tells which of the two won; both write the same.
+    if bound not in {NO_CLUSTER, announcing}:
+        # The note may be this one's own, written just now over the winner's, or by an attempt that died after that.
         control.write_cluster(archived.vhost, archived.name, bound)
     check_cluster(archived, bound, announcing)
