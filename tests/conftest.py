@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from coldstream.local.emulator import EmbeddedAws
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+_SERVERS_LOG = logging.getLogger("werkzeug")
+
 pytest_plugins = [
     "tests.support.aws",
     "tests.support.fixtures",
@@ -21,6 +24,21 @@ pytest_plugins = [
     "tests.support.spark",
     "tests.support.transactions",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Take away what a command or a server under test set up for its log.
+
+    Left behind, it would write to the captured, closed output of that test for the rest of the run, and at its level.
+    """
+    before = [(logger, logger.level, [*logger.handlers]) for logger in (logging.getLogger(), _SERVERS_LOG)]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        for handler in [*logger.handlers]:
+            if handler not in handlers:
+                logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
