@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,19 @@ from coldstream.local.emulator import EmbeddedAws
 # Where these are ignored, as under nohup and in the background of a script, so they are in whatever the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+_parse = ast.parse
+_parsing = threading.RLock()
+
+
+def _parse_alone(*arguments: Any, **named: Any) -> Any:
+    with _parsing:
+        return _parse(*arguments, **named)
+
+
+# Whoever tells of an error parses its source: pytest, and a server in a thread of the same process. CPython 3.11 counts
+# the depth of both as one, and raises SystemError: "AST constructor recursion depth mismatch". That ends the whole run.
+ast.parse = _parse_alone
 
 _SERVERS_LOG = logging.getLogger("werkzeug")
 
