@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coldstream.archive.quarantine import read_quarantine
-from coldstream.errors import OutcomeUnknownError
+from coldstream.archive.quarantine import quarantine, read_quarantine
+from coldstream.errors import OutcomeUnknownError, RemovedError
 from coldstream.format.segment import SEGMENT_HEADER_BYTES
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.commit import Change
-from coldstream.manifest.entry import JournalKind
+from coldstream.manifest.entry import JournalKind, Quarantine
+from coldstream.manifest.stream import Incarnation
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
+from coldstream.units import Offset, TimestampMs
+from tests.support.removing import delete, remove_prefix, undelete
 from tests.support.segments import STREAM, MemoryArchive, write_stream
 
 
@@ -234,3 +238,74 @@ def test_the_note_beside_a_copy_says_all_that_the_manifest_records(directory: Pa
             "copies": record.copies,
             "reason": record.reason,
         }
+
+
+class DeletedMeanwhile(MemoryTable):
+    """Has the stream deleted once its copy is in quarantine, and what comes after the first look for its record."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        super().__init__()
+        self._after: Callable[[], None] | None = after
+
+    def quarantine(self, incarnation: Incarnation, first_offset: Offset, next_offset: Offset) -> Quarantine | None:
+        found = super().quarantine(incarnation, first_offset, next_offset)
+        head = self.head(incarnation)
+        if head is not None and head.is_deleted and self._after is not None:
+            after, self._after = self._after, None
+            after()
+        return found
+
+
+class CopyThenDeletion(MemoryObjects):
+    """Has something happen after the first copy."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        super().__init__()
+        self._after: Callable[[], None] | None = after
+
+    def copy(self, source: str, target: str, *, if_match: str) -> None:
+        super().copy(source, target, if_match=if_match)
+        if self._after is not None:
+            after, self._after = self._after, None
+            after()
+
+
+def refused(directory: Path, meanwhile: Callable[[MemoryTable], object]) -> tuple[MemoryArchive, str]:
+    """Have a record refused by what happens after the copy; return the archive, and the copy's key.
+
+    After the look for another record the deletion, if it was one, is undone, and another upload writes that record.
+    """
+    archive = MemoryArchive()
+
+    def again() -> None:
+        undelete(archive.table, STREAM.incarnation)
+        put_aside()
+
+    archive.use(table=DeletedMeanwhile(again), objects=CopyThenDeletion(lambda: meanwhile(archive.table)))
+    event, *others = archive.stage(directory)
+    for other in others:
+        archive.uploader.upload(other)
+    etag = archive.objects.info(event.staged_key).etag
+
+    def put_aside() -> str:
+        return quarantine(
+            archive.table, archive.objects, archive.keys, event, etag=etag, reason="CRC", now=lambda: TimestampMs(1)
+        )
+
+    with pytest.raises(RemovedError):
+        put_aside()
+    return archive, archive.keys.quarantined(STREAM.incarnation, event.first_offset, etag)
+
+
+def test_a_copy_whose_record_is_refused_stays_for_another_upload_that_records_it_after_an_undeletion(
+    directory: Path,
+) -> None:
+    archive, key = refused(directory, lambda table: delete(table, STREAM.incarnation))
+    assert archive.objects.info(key) is not None
+    for one in archive.table.missing(STREAM.incarnation):
+        assert archive.objects.info(one.key) is not None
+
+
+def test_a_copy_whose_record_can_never_be_written_goes(directory: Path) -> None:
+    archive, key = refused(directory, lambda table: remove_prefix(table, STREAM.incarnation, 1))
+    assert archive.objects.info(key) is None

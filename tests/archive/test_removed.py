@@ -13,6 +13,7 @@ from coldstream.archive.upload import MAX_PLANS
 from coldstream.errors import LostRaceError
 from coldstream.manifest.change import Change
 from coldstream.manifest.entry import JournalKind, Tombstone
+from coldstream.manifest.purging import plan_purge_begin
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import MAX_TIMESTAMP_MS, TimestampMs
@@ -225,20 +226,28 @@ def test_a_broken_segment_of_removed_offsets_is_not_put_in_quarantine(directory:
     assert not [key for key in archive.objects.objects if "/quarantine/" in key]
 
 
-class DeletedAtCopy(MemoryObjects):
-    """Has the stream deleted right after a copy to quarantine."""
+class RemovedAtCopy(MemoryObjects):
+    """Has the stream deleted, and maybe its purge begun, right after a copy to quarantine."""
 
-    table: MemoryTable
+    def __init__(self, table: MemoryTable, *, is_purged: bool) -> None:
+        super().__init__()
+        self._table, self._is_purged = table, is_purged
 
     def copy(self, source_key: str, target_key: str, *, if_match: str) -> None:
         super().copy(source_key, target_key, if_match=if_match)
-        delete(self.table, INCARNATION)
+        if self._is_purged:
+            remove_prefix(self._table, INCARNATION, 100)
+        delete(self._table, INCARNATION)
+        if self._is_purged:
+            self._table.apply(plan_purge_begin(head_of(self._table, INCARNATION), TimestampMs(2)))
 
 
-def test_a_copy_that_was_put_aside_while_its_stream_is_deleted_does_not_stay(directory: Path) -> None:
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_a_copy_that_was_put_aside_while_its_stream_is_deleted_stays_no_longer_than_that_can_be_undone(
+    directory: Path, *, is_purged: bool
+) -> None:
     archive = MemoryArchive()
-    objects = DeletedAtCopy()
-    objects.table = archive.table
+    objects = RemovedAtCopy(archive.table, is_purged=is_purged)
     archive.use(objects=objects)
     events = archive.stage(directory)
     archive.uploader.upload(events[0])
@@ -246,7 +255,7 @@ def test_a_copy_that_was_put_aside_while_its_stream_is_deleted_does_not_stay(dir
     data[len(data) // 2] ^= 1
     objects.objects[events[1].staged_key] = bytes(data)
     assert archive.uploader.upload(replace(events[1], etag=None)).removed
-    assert not [key for key in objects.objects if "/quarantine/" in key]
+    assert any("/quarantine/" in key for key in objects.objects) is not is_purged
     assert objects.info(events[1].staged_key) is None
 
 

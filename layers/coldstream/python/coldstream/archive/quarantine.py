@@ -31,8 +31,9 @@ def quarantine(
 ) -> str:
     """Copy a staged segment to quarantine with its reason beside it, record it in the manifest, and return the key.
 
-    Safe to repeat. The caller deletes the staged copy afterwards. Raises StreamDeletedError or BelowFloorError, and
-    leaves nothing, if the archive had these offsets removed meanwhile.
+    Safe to repeat. The caller deletes the staged copy afterwards. Raises StreamDeletedError or BelowFloorError if the
+    archive had these offsets removed meanwhile. Then it leaves nothing, except while the stream can be undeleted: its
+    purge or the collection of garbage takes the copy then.
     """
     key = keys.quarantined(segment.stream.incarnation, segment.first_offset, etag)
     # The copy comes first, the record last: the manifest never names a quarantined object that is not there, and an
@@ -47,12 +48,23 @@ def quarantine(
     try:
         record_missing(table, segment.stream, record, protect)
     except RemovedError:
-        # Copies of a deleted stream are not kept, unless an earlier record names this very one.
-        earlier = read_quarantine(table, segment)
-        if earlier is None or earlier.key != key:
+        if not _may_be_recorded(table, segment, key):
             objects.delete(key)
         raise
     return key
+
+
+def _may_be_recorded(table: ManifestTable, segment: SegmentRolled, key: str) -> bool:
+    """Tell whether a record names a copy that was refused one, or another upload of it may still write one.
+
+    It may once the deletion is undone. No floor falls, and no purge is undone.
+    """
+    head = table.head(segment.stream.incarnation)
+    if head is None:
+        return False
+    is_gone = segment.next_offset <= head.floor or head.purge_began_at is not None
+    earlier = read_quarantine(table, segment)
+    return not is_gone or (earlier is not None and earlier.key == key)
 
 
 def read_quarantine(table: ManifestTable, segment: SegmentRolled) -> Quarantine | None:
