@@ -1,12 +1,14 @@
 """Guards are needed: without each of them a schedule ends badly, which is played here; with it, it ends well.
 
-tests/explore/shown.tsv has the schedules that `python -m tests.explore.hunting` found. Below are guards that take more
-than one change to take away. docs/proof.md has the table.
+tests/explore/shown.tsv has the schedules that `python -m tests.explore.hunting` found, tests/explore/shown those in
+worlds that were made for a guard. Below are guards that take more than one change to take away. docs/proof.md has the
+table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,24 @@ from coldstream.garbage.looked_at import LookedAt
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.floors import check_generation, check_not_deleted
 from coldstream.manifest.stream import Incarnation
+from tests.explore import further
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
-from tests.explore.guards import Guards, all_guards, checks, heard
+from tests.explore.guards import CHOICES, Guards, all_guards, checks, heard
 from tests.explore.loose import conditions
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.patches import reproducible
 from tests.explore.playing import follow
 from tests.explore.schedules import moves_of
+from tests.explore.searching import watched
 from tests.explore.watching import Invariants
 
-SHOWN = [line.split("\t") for line in (Path(__file__).parent / "shown.tsv").read_text().splitlines()]
+HERE = Path(__file__).parent
+FILES = (HERE / "shown.tsv", *sorted((HERE / "shown").glob("*.tsv")))
+SHOWN = [line.split("\t") for path in FILES for line in path.read_text().splitlines()]
+
+further.load()
 
 Patch = tuple[str, Callable[..., Any]]
 
@@ -44,9 +52,7 @@ def played(text: str, alter: Callable[..., Any] | None = None) -> None:
     """Play a schedule. Raises Violation."""
     place, _, moves = text.partition(":")
     names, _, faults = place.partition("/")
-    there = world(names.split("+"), faults=faults)
-    machine = Machine(replace(there, roles=[replace(one, alter=alter) for one in there.roles]))
-    Invariants(machine)
+    machine = watched(names, faults, alter)
     try:
         follow(machine, moves_of(moves), tell=False)
     finally:
@@ -59,9 +65,16 @@ def test_without_it_its_schedule_ends_badly(guard: str, text: str, told: str) ->
         played(text, alter)
 
 
+@pytest.mark.parametrize(("guard", "text", "told"), SHOWN, ids=[one[0] for one in SHOWN])
+def test_with_it_the_moves_of_its_schedule_lead_nowhere_bad(guard: str, text: str, told: str) -> None:
+    with suppress(ValueError):  # whoever is refused makes no more requests
+        played(text)
+
+
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
     listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
-    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed
+    chosen = {f"check: {one}" for one in CHOICES}
+    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | chosen
     assert len(conditions()) == 21
     assert "manifest.commit.check_floors" in checks()
 
