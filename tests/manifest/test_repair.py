@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from coldstream.errors import HeldError, StaleGenerationError
+from coldstream.errors import HeldError, LostRaceError, StaleGenerationError
 from coldstream.manifest.change import EntryVersion, Relink
+from coldstream.manifest.commit import plan_missing
 from coldstream.manifest.entry import Gap, Head, JournalKind, Loss
 from coldstream.manifest.holding import plan_hold
 from coldstream.manifest.repair import plan_items_repair, plan_range_removal
@@ -85,3 +86,15 @@ def test_neither_the_last_entry_nor_a_held_one_is_given_up() -> None:
     with pytest.raises(HeldError):
         give_up(world, 1)
     assert Head(STREAM).generation == 0
+
+
+def test_a_range_is_not_given_up_unless_all_that_is_missing_shows() -> None:
+    world = World((0, 10), (10, 20), (20, 30))
+    world.apply(plan_missing(world.head, Loss(Offset(5), Offset(20), "the disk was full", AT), (), ()))
+    known = world.state.missing
+    world.state = replace(world.state, missing={})
+    with pytest.raises(LostRaceError, match="changed while they were read"):
+        give_up(world, 1)
+    world.state = replace(world.state, missing=known)
+    give_up(world, 1)
+    assert [gap.reason for gap in world.state.gaps.values()] == ["the disk was full"]

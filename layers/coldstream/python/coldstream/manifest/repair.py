@@ -22,7 +22,7 @@ from coldstream.manifest.change import (
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Hold, JournalEvent, JournalKind, Loss, Missing
 from coldstream.manifest.floors import above
 from coldstream.manifest.holding import check_not_held
-from coldstream.manifest.missing import is_known, with_reason
+from coldstream.manifest.missing import check_all_missing, is_known, with_reason
 from coldstream.manifest.removal import tombstone_of
 from coldstream.units import TimestampMs
 
@@ -63,8 +63,8 @@ def plan_range_removal(
     the floor. `before` and `following` are its neighbours, `missing` is all that is known to be missing. The last entry
     cannot go, for the tail never falls.
 
-    Raises HeldError, and LostRaceError if a compaction is to be finished first, or half of a change shows; ValueError
-    for the last entry.
+    Raises HeldError, and LostRaceError if a compaction is to be finished first, half of a change shows, or not all that
+    is missing does; ValueError for the last entry.
     """
     if head.compacting is not None:
         raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
@@ -75,6 +75,7 @@ def plan_range_removal(
     if following.prior_offset != entry.next_offset:
         raise LostRaceError(f"half of a change shows before offset {following.first_offset}")
     check_not_held(head, holds, entry.first_offset, entry.next_offset)
+    check_all_missing(head, missing)
     loss = Loss(entry.first_offset, entry.next_offset, reason, at)
     is_new = not is_known(loss, missing)
     gap_writes = _gap_writes(before, entry, following, [*missing, loss] if is_new else missing)
