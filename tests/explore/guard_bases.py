@@ -50,6 +50,8 @@ def emptied() -> Base:
 
 BASES |= {
     "hole": lambda: archived(((0, 8), (12, 16)), orphan=False),
+    "slices": lambda: archived(((0, 4), (4, 6), (6, 8)), orphan=False),
+    "slices-hole": lambda: archived(((0, 4), (4, 6), (8, 12)), orphan=False),
     "sparse": lambda: archived(((0, 2), (4, 6), (8, 10)), orphan=False),
     "held": lambda: held(4, 8),
     "held-beyond": lambda: held(6, 8),

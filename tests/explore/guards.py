@@ -42,8 +42,8 @@ UNSEEN = {"create_upload", "put_part"}
 OF_BYTES = {"erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do"}
 """Checks that no schedule needs, and what does."""
 
-CHOICES = {"lifecycle.prefix.held", "store.holding.held"}
-"""What leaves out what is held, before a plan is made of the rest that refuses it: not listed, and named in pairs."""
+BEFORE_PLANS = {"lifecycle.prefix.held", "store.holding.held", "streams.opening.check_there"}
+"""What leaves something out, or refuses it, before a plan that refuses the same: not listed, and named in pairs."""
 
 
 class GuardKind(StrEnum):

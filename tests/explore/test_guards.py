@@ -23,7 +23,7 @@ from coldstream.manifest.stream import Incarnation
 from tests.explore import further
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
-from tests.explore.guards import CHOICES, Guards, all_guards, checks, heard
+from tests.explore.guards import BEFORE_PLANS, Guards, all_guards, checks, heard
 from tests.explore.loose import conditions
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
@@ -73,8 +73,8 @@ def test_with_it_the_moves_of_its_schedule_lead_nowhere_bad(guard: str, text: st
 
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
     listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
-    chosen = {f"check: {one}" for one in CHOICES}
-    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | chosen
+    before = {f"check: {one}" for one in BEFORE_PLANS}
+    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | before
     assert len(conditions()) == 21
     assert "manifest.commit.check_floors" in checks()
 

@@ -36,7 +36,7 @@ class Invariants:
         log = self._machine.log
         old, new = log.partition(before), log.partition(after)
         assert new.change is not None
-        invariants.nothing_lost(old.state, new.state)
+        invariants.nothing_lost(old.state, new.state, new.change.event)
         invariants.journal_is_enough(old.state, new.change, new.state)
         past = self._past_of(before).after(old.state, new.change, new.state, new.since)
         self._past[after] = past
