@@ -34,6 +34,22 @@ def held(first: int, following: int) -> Base:
     return base
 
 
+def copied() -> Base:
+    """Return an archive whose staged copy is still there, with a hold on what is far from the erasure."""
+    base = archived(((0, 8), (8, 16)), orphan=False)
+    base.stage(0, 16)
+    put_hold(
+        stores_of(base),
+        INCARNATION,
+        first_offset=Offset(12),
+        next_offset=Offset(16),
+        reason="a lawsuit",
+        by="legal",
+        wait=lambda _: None,
+    )
+    return base
+
+
 def deleted() -> Base:
     """Return an archive whose stream is deleted, and may be undeleted for an hour."""
     base = archived()
@@ -55,6 +71,7 @@ BASES |= {
     "sparse": lambda: archived(((0, 2), (4, 6), (8, 10)), orphan=False),
     "held": lambda: held(4, 8),
     "held-beyond": lambda: held(6, 8),
+    "copied": copied,
     "deleted": deleted,
     "emptied": emptied,
 }

@@ -36,6 +36,11 @@ from tests.explore.watching import Invariants
 HERE = Path(__file__).parent
 FILES = (HERE / "shown.tsv", *sorted((HERE / "shown").glob("*.tsv")))
 SHOWN = [line.split("\t") for path in FILES for line in path.read_text().splitlines()]
+PAIRS = [one for one in SHOWN if " + " in one[0]]
+EXPLAINED = [
+    line.split("\t") for path in sorted((HERE / "explained").glob("*.tsv")) for line in path.read_text().splitlines()
+]
+"""Guards that no schedule needs: the test that fails without each, seen to fail, and why no actor comes to that."""
 
 further.load()
 
@@ -71,12 +76,34 @@ def test_with_it_the_moves_of_its_schedule_lead_nowhere_bad(guard: str, text: st
         played(text)
 
 
+@pytest.mark.parametrize(
+    ("guard", "text"), [(str(one), text) for pair, text, _ in PAIRS for one in Guards.parse(pair).all], ids=str
+)
+def test_one_of_a_pair_is_enough(guard: str, text: str) -> None:
+    with Guards.parse(guard).taken_away() as alter, suppress(ValueError):
+        played(text, alter)
+
+
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
     listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
     before = {f"check: {one}" for one in BEFORE_PLANS}
     assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | before
     assert len(conditions()) == 21
-    assert "manifest.commit.check_floors" in checks()
+
+
+def test_each_check_is_shown_or_explained() -> None:
+    known = {str(one) for text, *_ in (*SHOWN, *EXPLAINED) for one in Guards.parse(text).all}
+    found = {f"check: {one}" for one in checks()}
+    assert len(found) > 30
+    assert found <= known, f"without a schedule: {sorted(found - known)}"
+
+
+@pytest.mark.parametrize(("guard", "test", "why"), EXPLAINED, ids=[one[0] for one in EXPLAINED])
+def test_what_has_no_schedule_has_a_test_elsewhere(guard: str, test: str, why: str) -> None:
+    path, _, name = test.partition("::")
+    assert guard not in {one[0] for one in SHOWN}
+    assert f"def {name}(" in (HERE.parent.parent / path).read_text()
+    assert why
 
 
 def _with_a_note_alone(judge: FragmentJudge, incarnation: Incarnation, window: Sequence[LookedAt]) -> Head:
@@ -94,8 +121,6 @@ def _without_floor(head: Head, entry: FragmentEntry) -> None:
 GARBAGE_FENCE: Patch = ("coldstream.garbage.fragments.FragmentJudge._fenced", _with_a_note_alone)
 GARBAGE_NOTE: Patch = ("coldstream.garbage.fence_notes.FenceNotes.note", lambda *_: None)
 REMOVAL_RAISES: Patch = ("coldstream.manifest.removal.above", lambda head, _: head.generation)
-HOLD_IN_SWEEP: Patch = ("coldstream.store.holding.held", lambda *_: None)
-HOLD_IN_CLAIM: Patch = ("coldstream.manifest.claiming.check_not_held", lambda *_: None)
 WAIT_OF_HOLD: Patch = ("coldstream.lifecycle.holds.open_claims", lambda *_: ())
 SIGNATURE: Patch = ("coldstream.store.memory.objects.MemoryObjects._check_signature", lambda *_: None)
 MARKER: Patch = ("coldstream.lifecycle.sweep.write_missing_markers", lambda *_: None)
@@ -136,7 +161,6 @@ NEEDED = (
     Case("the generation in a commit", (GENERATION,), "upload+garbage", "is deleted, and an entry names it"),
     Case("the note of that fence", (GARBAGE_NOTE,), "garbage+read", "before the bucket knows of any fence"),
     Case("the check of a commit", (COMMIT,), "slice+delete", "archived, though the stream is deleted"),
-    Case("the hold in the sweep", (HOLD_IN_SWEEP, HOLD_IN_CLAIM), "fold+hold", "in spite of"),
     Case("the hold's wait for what is claimed", (WAIT_OF_HOLD,), "fold+hold", "in spite of"),
     Case("the time of the signature", (SIGNATURE,), "fold+hold", "in spite of"),
     Case("the marker before the first delete", (MARKER,), "cut+sweep", "the bucket knows", faults="1c0l0r"),
