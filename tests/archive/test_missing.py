@@ -15,11 +15,14 @@ from coldstream.archive.segment_lost import MAX_REASON_BYTES, SegmentLost
 from coldstream.errors import InvalidEventError, LostRaceError, OutcomeUnknownError
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Gap, JournalKind, Loss, Quarantine
+from coldstream.manifest.repair import plan_range_removal
+from coldstream.manifest.stream import Incarnation
 from coldstream.store.control import ControlObjects
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.units import MAX_OFFSET, Offset
+from coldstream.store.ports import LogPage
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, entry
 from tests.support.removing import delete, head_of, remove_prefix
 
@@ -232,6 +235,38 @@ def test_a_loss_recorded_while_a_commit_is_planned_is_in_the_gap_that_it_makes()
     table.meanwhile = lambda: commit(table, 40, 50)
     lose(table, 30, 40, "retention was faster")
     assert gaps(table) == [(10, 20, WHY), (30, 40, "retention was faster")]
+
+
+class LateTable(MemoryTable):
+    """Shows the first page of the log as it was before a change."""
+
+    page: LogPage | None = None
+
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        page, self.page = self.page, None
+        return page or super().log_from_offset(incarnation, offset, limit)
+
+
+def test_a_loss_does_not_take_what_was_just_given_up_for_archived() -> None:
+    table = LateTable()
+    for first in (0, 10, 20):
+        commit(table, first, first + 10)
+    before = table.log_from_offset(INCARNATION, Offset(0), 100)
+    change = plan_range_removal(
+        head_of(table, INCARNATION),
+        *before.entries,
+        missing=(),
+        holds=(),
+        at=NOW,
+        due_at=TimestampMs(NOW + 1),
+        reason="damaged",
+        by=None,
+    )
+    table.apply(change)
+    table.page = before
+    lose(table, 5, 20)
+    assert table.page is None
+    assert gaps(table) == [(10, 20, WHY)]
 
 
 def test_losses_and_commits_at_once_end_in_the_same_manifest() -> None:

@@ -21,6 +21,7 @@ from coldstream.manifest.stream import Incarnation
 from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.log import iter_log
 from coldstream.store.memory.table import MemoryTable
+from coldstream.store.ports import LogPage
 from coldstream.store.races import MAX_ATTEMPTS
 from coldstream.units import Offset, TimestampMs
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
@@ -45,10 +46,17 @@ class Table(MemoryTable):
         self.before: Callable[[int], None] = lambda _: None
         self.after: Callable[[int], None] = lambda _: None
         self.on_head: Callable[[int], None] = lambda _: None
+        self.shown_once: LogPage | None = None
 
     def head(self, incarnation: Incarnation) -> Head | None:
         self.on_head(self.applied)
         return super().head(incarnation)
+
+    def log_from_offset(self, incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        page = super().log_from_offset(incarnation, offset, limit)
+        if self.applied and self.shown_once is not None:
+            page, self.shown_once = self.shown_once, None
+        return page
 
     def apply(self, change: Change) -> None:
         self.applied += 1
@@ -164,6 +172,16 @@ def test_an_answer_that_never_came_is_looked_for(number: int, moment: str) -> No
     assert case.commit() is CommitOutcome.COMMITTED
     assert log_of(case.table, INCARNATION) == (case.merged,)
     case.assert_right()
+
+
+def test_a_commit_whose_answer_never_came_is_not_told_to_be_superseded_while_half_of_it_shows() -> None:
+    case = Case(3)
+    first, _, last = case.group.entries
+    case.table.shown_once = LogPage((first, last), None)
+    case.table.after = raising(UNKNOWN, 1)
+    assert case.commit() is CommitOutcome.COMMITTED
+    assert case.table.shown_once is None
+    assert log_of(case.table, INCARNATION) == (case.merged,)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

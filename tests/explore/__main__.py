@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from tests.explore import further
 from tests.explore.playing import play
 
 if __name__ == "__main__":
+    further.load()
     sys.exit(play(sys.argv[1]))

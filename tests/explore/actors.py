@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from coldstream.archive.missing import record_loss
@@ -331,16 +331,37 @@ STAGED: dict[str, tuple[Callable[[SegmentRolled, Site], object], tuple[int, int]
 }
 """The actors that have a slice staged at first, and what they do with its event; `twice` gets the event of `upload`."""
 
+BASES: dict[str, Callable[[], Base]] = {}
+"""Other archives to begin with, by the name that stands before the actors: `held+cut`. Files of guards add theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """An actor that only the worlds of some guards have: what it does, and the offsets that it announces."""
+
+    work: Callable[[Site], object]
+    announced: Collection[int] = ()
+
+
+MORE: dict[str, Callable[[Base], Further]] = {}
+"""Further actors, by name, each as it is in a base: it may stage something there. Files of guards add theirs."""
+
 
 def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base | None = None) -> World:
-    """Return a world with these actors; `name.2` is a second one of a kind. Raises KeyError."""
+    """Return a world with these actors, on one of BASES if its name is the first; `name.2` is a second one of a kind.
+
+    Raises KeyError.
+    """
     faults = Faults.parse(faults) if isinstance(faults, str) else faults
+    if names[0] in BASES:
+        base, names = BASES[names[0]](), names[1:]
     if base is None:
         base = archived((), orphan=False) if faults.is_new else archived()
     # Of a stream of which nothing is archived yet nobody knows.
     refusals = (*REFUSED, StreamNotFoundError) if faults.is_new else REFUSED
     roles = []
-    announced = set() if faults.is_new else set(range(8))
+    there = base.table._partitions.get(INCARNATION, ManifestState())
+    announced = {at for one in there.entries.values() for at in range(one.first_offset, one.next_offset)}
     for name in names:
         kind = name.partition(".")[0]
         if kind == "rival":
@@ -354,12 +375,16 @@ def world(names: Sequence[str], *, faults: str | Faults = "0c0l0r", base: Base |
             announced |= set(range(*span))
             options = {"has_rival": True} if work in {upload, upload_of_cluster} and "rival" in names else {}
             roles.append(Role(name, partial(work, event, **options), refusals, TRANSIENT))
+        elif kind in MORE:
+            further = MORE[kind](base)
+            announced |= set(further.announced)
+            roles.append(Role(name, further.work, refusals, TRANSIENT))
         else:
             roles.append(Role(name, PLAIN[kind], refusals, TRANSIENT))
     base.table._policies[POLICY.name] = POLICY
     return World(
         stream=STREAM,
-        log=base.table._partitions.get(INCARNATION, ManifestState()),
+        log=there,
         recorded=base.table._recorded.get(INCARNATION, {}),
         names=NamesState.of(base.table),
         bucket=base.bucket,

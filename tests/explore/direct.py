@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
-from coldstream.errors import ExpiredEpochError, ObjectExistsError, StreamNotFoundError, UnavailableError, WalEndedError
+from coldstream.errors import (
+    ExpiredEpochError,
+    ObjectExistsError,
+    StreamDeletedError,
+    StreamNotFoundError,
+    UnavailableError,
+    WalEndedError,
+)
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
@@ -32,7 +39,7 @@ from coldstream.streams.cache.cached_chunk import CachedChunk
 from coldstream.streams.flush.fragments import flush_chunks
 from coldstream.streams.opening import end_opening, take_epoch
 from coldstream.streams.recovery import recover
-from coldstream.streams.trimming import trim_stream
+from coldstream.streams.trimming import destroy_stream, trim_stream
 from coldstream.streams.wal.options import WalOptions
 from coldstream.streams.wal.s3_store import S3WalStore
 from coldstream.streams.wal.seal import seal
@@ -53,8 +60,8 @@ KEYS = Keys("a/")
 SMALL = 200
 """Bytes of a fragment: a batch or two."""
 
-ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError)
-"""With these a process learns that another has taken what it had."""
+ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError, StreamDeletedError)
+"""With these a process learns that another has taken what it had, or that the stream is gone."""
 
 
 @dataclass
@@ -150,6 +157,13 @@ def trimmer(site: Site) -> None:
     one.trim()
 
 
+def destroyer(site: Site) -> None:
+    """Destroy the stream, as whoever manages it may at any time."""
+    stores = LifecycleStores.open(site.table, site.objects, KEYS, grace_ms=LONGEST_GRACE_MS)
+    archive = DirectArchive(site.table, site.objects, KEYS, site.clock)
+    destroy_stream(archive, replace(stores, now=site.clock), STREAM)
+
+
 def collect(site: Site) -> None:
     """Collect garbage, by a clock by which everything is old: ages protect nobody."""
     GarbageCollector(site.table, site.objects, KEYS, lambda: TimestampMs(site.clock() + 100 * DAY_MS)).run(
@@ -162,6 +176,7 @@ DIRECT: dict[str, Callable[[str], Callable[[Site], None]]] = {
     "appends": partial(appender, batches=2, closes=False),
     "closing": partial(appender, batches=1, closes=True),
     "trim": lambda _: trimmer,
+    "destroy": lambda _: destroyer,
     "collect": lambda _: collect,
 }
 
@@ -204,6 +219,9 @@ class Promises:
         assert old.head.appender is not None
         assert new.head.appender is not None
         _hold(new.head.appender.epoch >= old.head.appender.epoch, "the epoch falls")
+        if old.head.is_deleted and new.head.is_deleted:
+            is_given_up = new.head.appender == replace(old.head.appender, openings=())
+            _hold(is_given_up or new.head.appender == old.head.appender, "a deleted stream is written on")
         log = sorted(new.entries.values(), key=lambda one: one.first_offset)
         _hold(all(one.next_offset == two.first_offset for one, two in pairwise(log)), "a hole")
 
@@ -225,7 +243,7 @@ class Promises:
         """Once more opened and recovered, the stream has all that was acknowledged."""
         partition = self._machine.log.partition(self._machine.log.partition_of(state[LOG])).state
         key = state[LOG], state[BUCKET], state[TOLD]
-        if key in self._judged:
+        if key in self._judged or (partition.head is not None and partition.head.is_deleted):
             return
         table, objects = self._double(partition, state[BUCKET])
         site = _Doubles(table, objects)

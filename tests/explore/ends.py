@@ -15,6 +15,7 @@ from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import tend
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster
 from coldstream.manifest.entry import Head, Hold, Loss
+from coldstream.manifest.repair import DAMAGED
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.rebuild.compare import differences
 from coldstream.rebuild.run import Rebuilder
@@ -149,6 +150,8 @@ def _said(world: World, said: Sequence[str]) -> tuple[set[int], set[int]]:
             missing |= set(range(int(words[1]), int(words[2])))
         elif words[0].isdigit():
             done |= set(range(int(words[0]), int(words[1])))
+        elif words[:2] == ["given", "up"]:
+            done -= set(range(int(words[2]), int(words[3])))
     return done, missing
 
 
@@ -225,13 +228,18 @@ def bucket_is_enough(end: End, said: Sequence[str]) -> None:
 
     What protects is written to the bucket first, and taken away last: who dies between leaves a hold; and the note of a
     loss stays that came too late, below the floor by then, or whose agent died, and is refused by now as the stream is
-    a cluster's. And a fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion
-    shows. Of two who end a purge at once, either may leave its note.
+    a cluster's; and that of a range that was not given up in the end, as it is held by now, or known to be lost. And a
+    fence whose maker died before its note is low in the bucket: nothing goes by it, as each deletion shows. Of two who
+    end a purge at once, either may leave its note.
     """
     floor = end.state.head.floor if end.state.head else 0
     found = list(differences(end.table, end.rebuilt(), INCARNATION))
     unrecorded = [one for one in found if isinstance(one.other, Loss) and one.one is None]
-    late = [one for one in unrecorded if is_somebody_refused(said) or one.other.next_offset <= floor]
+    late = [
+        one
+        for one in unrecorded
+        if is_somebody_refused(said) or one.other.next_offset <= floor or one.other.reason == DAMAGED
+    ]
     holds = [one for one in found if isinstance(one.other, Hold) and one.one is None]
     allowed = {"generation", *(["losses"] if late else []), *(["holds"] if holds else [])}
     heads = [one for one in found if isinstance(one.one, Head) and isinstance(one.other, Head)]

@@ -42,6 +42,9 @@ UNSEEN = {"create_upload", "put_part"}
 OF_BYTES = {"erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do"}
 """Checks that no schedule needs, and what does."""
 
+BEFORE_PLANS = {"lifecycle.prefix.held", "store.holding.held", "streams.opening.check_there"}
+"""What leaves something out, or refuses it, before a plan that refuses the same: not listed, and named in pairs."""
+
 
 class GuardKind(StrEnum):
     """What a guard is."""

@@ -14,7 +14,7 @@ from zlib import crc32
 from coldstream.errors import UnavailableError
 from coldstream.manifest.change import Change
 from coldstream.manifest.cluster import Cluster
-from coldstream.manifest.entry import FragmentEntry
+from coldstream.manifest.entry import FragmentEntry, JournalEvent, JournalKind
 from coldstream.manifest.holding import held
 from coldstream.manifest.recorded import change_of, recorded
 from coldstream.manifest.spec import LAST, NEXT, AtEnd, AtOffset, AtTimestamp, OffsetSpec
@@ -47,12 +47,17 @@ def telling(number: int) -> Iterator[None]:
         raise Violation(f"invariant {number}: {str(err).splitlines()[0] if str(err) else 'an assertion'}") from err
 
 
-def nothing_lost(before: ManifestState, after: ManifestState) -> None:
-    """Hold 1 against a change: what was archived is, until it lies below the floor, and what is held stays."""
+def nothing_lost(before: ManifestState, after: ManifestState, event: JournalEvent) -> None:
+    """Hold 1 against a change: what was archived is, until it lies below the floor or is given up, and what is held
+    stays."""
     with telling(1):
         head = after.head
         assert head is not None
         was, now = offsets_of(before), offsets_of(after)
+        if event.kind is JournalKind.RANGE_REMOVED:
+            assert event.first_offset is not None
+            assert event.next_offset is not None
+            was -= set(range(event.first_offset, event.next_offset))
         assert not {offset for offset in was - now if offset >= head.floor}, "archived offsets are lost"
         for one in before.holds.values():
             kept = {offset for offset in was if held([one], Offset(offset), Offset(offset + 1)) is not None}

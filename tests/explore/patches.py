@@ -52,6 +52,7 @@ def reproducible() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr("coldstream.lifecycle.holds.uuid4", lambda: SimpleNamespace(hex=_name()))
         for module in ("erase.run", "erase.value_digest"):
             patch.setattr(f"coldstream.{module}.secrets", SimpleNamespace(token_hex=_name))
+        patch.setattr("coldstream.lifecycle.classes.MIN_OBJECT_BYTES", 0)
         nonces = SimpleNamespace(urandom=lambda size: _name().encode().ljust(size, b"."))
         for module in MADE_UP:
             patch.setattr(f"coldstream.{module}.os", nonces)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.explore.actors import world
 from tests.explore.direct import DIRECT, Promises, direct_world
@@ -10,6 +12,7 @@ from tests.explore.explorer import Explorer, Findings
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.schedules import text_of
+from tests.explore.site import Ask
 from tests.explore.watching import Invariants
 
 
@@ -21,11 +24,15 @@ class Bounds:
     until_s: float | None = None
 
 
-def watched(names: str, faults: str) -> Machine:
-    """Return the machine of a world, of a broker's stream or a direct one, with its invariants."""
+def watched(names: str, faults: str, alter: Callable[[Ask], Any] | None = None) -> Machine:
+    """Return the machine of a world, of a broker's stream or a direct one, with its invariants.
+
+    `alter` puts something between all of its actors and their stores.
+    """
     actors = names.split("+")
     is_direct = actors[0].partition(".")[0] in DIRECT
-    machine = Machine((direct_world if is_direct else world)(actors, faults=faults))
+    there = (direct_world if is_direct else world)(actors, faults=faults)
+    machine = Machine(replace(there, roles=[replace(one, alter=alter) for one in there.roles]))
     (Promises if is_direct else Invariants)(machine)
     return machine
 

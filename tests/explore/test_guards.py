@@ -1,12 +1,14 @@
 """Guards are needed: without each of them a schedule ends badly, which is played here; with it, it ends well.
 
-tests/explore/shown.tsv has the schedules that `python -m tests.explore.hunting` found. Below are guards that take more
-than one change to take away. docs/proof.md has the table.
+tests/explore/shown.tsv has the schedules that `python -m tests.explore.hunting` found, tests/explore/shown those in
+worlds that were made for a guard. Below are guards that take more than one change to take away. docs/proof.md has the
+table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,29 @@ from coldstream.garbage.looked_at import LookedAt
 from coldstream.manifest.entry import FragmentEntry, Head
 from coldstream.manifest.floors import check_generation, check_not_deleted
 from coldstream.manifest.stream import Incarnation
+from tests.explore import further
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
-from tests.explore.guards import Guards, all_guards, checks, heard
+from tests.explore.guards import BEFORE_PLANS, Guards, all_guards, checks, heard
 from tests.explore.loose import conditions
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.patches import reproducible
 from tests.explore.playing import follow
 from tests.explore.schedules import moves_of
+from tests.explore.searching import watched
 from tests.explore.watching import Invariants
 
-SHOWN = [line.split("\t") for line in (Path(__file__).parent / "shown.tsv").read_text().splitlines()]
+HERE = Path(__file__).parent
+FILES = (HERE / "shown.tsv", *sorted((HERE / "shown").glob("*.tsv")))
+SHOWN = [line.split("\t") for path in FILES for line in path.read_text().splitlines()]
+PAIRS = [one for one in SHOWN if " + " in one[0]]
+EXPLAINED = [
+    line.split("\t") for path in sorted((HERE / "explained").glob("*.tsv")) for line in path.read_text().splitlines()
+]
+"""Guards that no schedule needs: the test that fails without each, seen to fail, and why no actor comes to that."""
+
+further.load()
 
 Patch = tuple[str, Callable[..., Any]]
 
@@ -44,9 +57,7 @@ def played(text: str, alter: Callable[..., Any] | None = None) -> None:
     """Play a schedule. Raises Violation."""
     place, _, moves = text.partition(":")
     names, _, faults = place.partition("/")
-    there = world(names.split("+"), faults=faults)
-    machine = Machine(replace(there, roles=[replace(one, alter=alter) for one in there.roles]))
-    Invariants(machine)
+    machine = watched(names, faults, alter)
     try:
         follow(machine, moves_of(moves), tell=False)
     finally:
@@ -59,11 +70,40 @@ def test_without_it_its_schedule_ends_badly(guard: str, text: str, told: str) ->
         played(text, alter)
 
 
+@pytest.mark.parametrize(("guard", "text", "told"), SHOWN, ids=[one[0] for one in SHOWN])
+def test_with_it_the_moves_of_its_schedule_lead_nowhere_bad(guard: str, text: str, told: str) -> None:
+    with suppress(ValueError):  # whoever is refused makes no more requests
+        played(text)
+
+
+@pytest.mark.parametrize(
+    ("guard", "text"), [(str(one), text) for pair, text, _ in PAIRS for one in Guards.parse(pair).all], ids=str
+)
+def test_one_of_a_pair_is_enough(guard: str, text: str) -> None:
+    with Guards.parse(guard).taken_away() as alter, suppress(ValueError):
+        played(text, alter)
+
+
 def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None:
     listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
-    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed
+    before = {f"check: {one}" for one in BEFORE_PLANS}
+    assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | before
     assert len(conditions()) == 21
-    assert "manifest.commit.check_floors" in checks()
+
+
+def test_each_check_is_shown_or_explained() -> None:
+    known = {str(one) for text, *_ in (*SHOWN, *EXPLAINED) for one in Guards.parse(text).all}
+    found = {f"check: {one}" for one in checks()}
+    assert len(found) > 30
+    assert found <= known, f"without a schedule: {sorted(found - known)}"
+
+
+@pytest.mark.parametrize(("guard", "test", "why"), EXPLAINED, ids=[one[0] for one in EXPLAINED])
+def test_what_has_no_schedule_has_a_test_elsewhere(guard: str, test: str, why: str) -> None:
+    path, _, name = test.partition("::")
+    assert guard not in {one[0] for one in SHOWN}
+    assert f"def {name}(" in (HERE.parent.parent / path).read_text()
+    assert why
 
 
 def _with_a_note_alone(judge: FragmentJudge, incarnation: Incarnation, window: Sequence[LookedAt]) -> Head:
@@ -81,8 +121,6 @@ def _without_floor(head: Head, entry: FragmentEntry) -> None:
 GARBAGE_FENCE: Patch = ("coldstream.garbage.fragments.FragmentJudge._fenced", _with_a_note_alone)
 GARBAGE_NOTE: Patch = ("coldstream.garbage.fence_notes.FenceNotes.note", lambda *_: None)
 REMOVAL_RAISES: Patch = ("coldstream.manifest.removal.above", lambda head, _: head.generation)
-HOLD_IN_SWEEP: Patch = ("coldstream.store.holding.held", lambda *_: None)
-HOLD_IN_CLAIM: Patch = ("coldstream.manifest.claiming.check_not_held", lambda *_: None)
 WAIT_OF_HOLD: Patch = ("coldstream.lifecycle.holds.open_claims", lambda *_: ())
 SIGNATURE: Patch = ("coldstream.store.memory.objects.MemoryObjects._check_signature", lambda *_: None)
 MARKER: Patch = ("coldstream.lifecycle.sweep.write_missing_markers", lambda *_: None)
@@ -123,7 +161,6 @@ NEEDED = (
     Case("the generation in a commit", (GENERATION,), "upload+garbage", "is deleted, and an entry names it"),
     Case("the note of that fence", (GARBAGE_NOTE,), "garbage+read", "before the bucket knows of any fence"),
     Case("the check of a commit", (COMMIT,), "slice+delete", "archived, though the stream is deleted"),
-    Case("the hold in the sweep", (HOLD_IN_SWEEP, HOLD_IN_CLAIM), "fold+hold", "in spite of"),
     Case("the hold's wait for what is claimed", (WAIT_OF_HOLD,), "fold+hold", "in spite of"),
     Case("the time of the signature", (SIGNATURE,), "fold+hold", "in spite of"),
     Case("the marker before the first delete", (MARKER,), "cut+sweep", "the bucket knows", faults="1c0l0r"),

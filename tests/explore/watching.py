@@ -11,7 +11,7 @@ from coldstream.store.control import ControlObjects
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
-from tests.explore import invariants, removals
+from tests.explore import invariants, marks, removals
 from tests.explore.base import INCARNATION, KEYS, STREAM
 from tests.explore.ends import End, check_end, is_known_end
 from tests.explore.machine import BUCKET, LOG, NAMES, NODES, NOW, TOLD, Machine, State, Told
@@ -36,7 +36,7 @@ class Invariants:
         log = self._machine.log
         old, new = log.partition(before), log.partition(after)
         assert new.change is not None
-        invariants.nothing_lost(old.state, new.state)
+        invariants.nothing_lost(old.state, new.state, new.change.event)
         invariants.journal_is_enough(old.state, new.change, new.state)
         past = self._past_of(before).after(old.state, new.change, new.state, new.since)
         self._past[after] = past
@@ -59,6 +59,8 @@ class Invariants:
             before = self._machine.log.partition(log.before).state
             removals.removed_stays_removed(before, state, self._past_of(partition), there.gone)
             removals.nothing_forgotten(before, state, there.objects, there.gone)
+            marks.deleted_stays_as_it_was(before, state)
+            marks.held_stays_as_it_is(before, state)
         if state.head is None:
             return told
         named = tuple(sorted((one.key, one.crc32, one.next_offset) for one in state.entries.values()))

@@ -28,6 +28,7 @@ from coldstream.errors import (
 from coldstream.manifest import commit, compaction, removal
 from coldstream.manifest.appender import Appender, WalKind, WalPlace
 from coldstream.manifest.appending import plan_close, plan_create, plan_open, plan_recovered, plan_trim
+from coldstream.manifest.change import EntryVersion, Relink
 from coldstream.manifest.claiming import plan_claim, plan_claim_end
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.compaction import plan_sweep
@@ -46,7 +47,7 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.erasing import plan_erased_fragment, plan_erasure_begin
 from coldstream.manifest.fence import plan_discard, plan_fence
 from coldstream.manifest.holding import held, plan_hold, plan_release
-from coldstream.manifest.repair import plan_range_removal, plan_repair
+from coldstream.manifest.repair import plan_items_repair, plan_range_removal
 from coldstream.manifest.storage_class import in_class, plan_storage_class
 from coldstream.units import Epoch, Offset
 from tests.manifest.world import AT, DUE, STREAM, World, entry, hold
@@ -343,11 +344,11 @@ class Life:
         self.world.apply(change)
 
     def repair(self) -> None:
-        """Put an entry right that was not."""
+        """Write a link anew, as it follows from the entries."""
         if self.world.log:
-            before = self.rng.choice(self.world.log)
-            after = replace(before, object_bytes=before.object_bytes + 1)
-            self.world.apply(plan_repair(self.world.head, before, after, AT, "size"))
+            one = self.rng.choice(self.world.log)
+            link = Relink(EntryVersion.of(one), one.prior_offset, one.prior_timestamp, one.running_timestamp)
+            self.world.apply(plan_items_repair(self.world.head, self.world.head, [link], AT, "a link"))
 
 
 def _span(one: FragmentEntry) -> tuple[Offset, Offset]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import HeldError, LostRaceError, StaleGenerationError
-from coldstream.manifest.change import EntryVersion, PutTombstone, Relink
+from coldstream.manifest.change import EntryVersion, Relink
+from coldstream.manifest.commit import plan_missing
 from coldstream.manifest.entry import Gap, Head, JournalKind, Loss
 from coldstream.manifest.holding import plan_hold
-from coldstream.manifest.repair import plan_items_repair, plan_range_removal, plan_repair
+from coldstream.manifest.repair import plan_items_repair, plan_range_removal
 from coldstream.units import Offset, TimestampMs
 from tests.manifest.world import AT, DUE, STREAM, World, entry, hold
 
@@ -30,39 +31,6 @@ def give_up(world: World, number: int) -> None:
         by="alice",
     )
     world.apply(change)
-
-
-def test_an_entry_is_put_right_and_the_totals_follow() -> None:
-    world = World((0, 10), (10, 20))
-    right = world.log[0]
-    wrong = replace(right, messages=3, object_bytes=1)
-    world.state.entries[wrong.next_offset] = wrong
-    world.state = replace(world.state, head=replace(world.head, messages=13, object_bytes=183))
-    world.apply(plan_repair(world.head, wrong, right, AT, "messages 3, not 10"))
-    assert (world.head.messages, world.head.object_bytes) == (20, 364)
-    event = world.changes[-1].event
-    assert (event.kind, event.key, event.detail) == (JournalKind.ENTRY_REPAIRED, right.key, "messages 3, not 10")
-
-
-def test_an_entry_of_another_object_buries_the_old_one() -> None:
-    world = World((0, 10))
-    (before,) = world.log
-    after = replace(before, key="another", generation=1)
-    with pytest.raises(ValueError, match="when it is to be deleted"):
-        plan_repair(world.head, before, after, AT, "taken again")
-    world.apply(plan_repair(world.head, before, after, AT, "taken again", due_at=DUE))
-    assert [one.tombstone.key for one in world.changes[-1].of(PutTombstone)] == [before.key]
-    assert world.head.generation == 1
-    with pytest.raises(StaleGenerationError):
-        plan_repair(replace(world.head, generation=3), after, replace(after, key="x"), AT, "", due_at=DUE)
-
-
-def test_an_entry_of_other_offsets_is_no_repair() -> None:
-    world = World((0, 10))
-    with pytest.raises(ValueError, match="does not hold"):
-        plan_repair(world.head, world.log[0], entry(5, 10), AT, "")
-    with pytest.raises(LostRaceError):
-        plan_repair(replace(world.head, compacting=Offset(10)), world.log[0], entry(0, 10), AT, "")
 
 
 def test_totals_and_links_are_put_right() -> None:
@@ -118,3 +86,15 @@ def test_neither_the_last_entry_nor_a_held_one_is_given_up() -> None:
     with pytest.raises(HeldError):
         give_up(world, 1)
     assert Head(STREAM).generation == 0
+
+
+def test_a_range_is_not_given_up_unless_all_that_is_missing_shows() -> None:
+    world = World((0, 10), (10, 20), (20, 30))
+    world.apply(plan_missing(world.head, Loss(Offset(5), Offset(20), "the disk was full", AT), (), ()))
+    known = world.state.missing
+    world.state = replace(world.state, missing={})
+    with pytest.raises(LostRaceError, match="changed while they were read"):
+        give_up(world, 1)
+    world.state = replace(world.state, missing=known)
+    give_up(world, 1)
+    assert [gap.reason for gap in world.state.gaps.values()] == ["the disk was full"]

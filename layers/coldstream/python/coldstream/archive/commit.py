@@ -7,7 +7,6 @@ from dataclasses import replace
 from operator import attrgetter
 
 from coldstream.archive.coverage import Coverage, read_coverage
-from coldstream.errors import LostRaceError
 from coldstream.manifest.commit import (
     Neighbourhood,
     after_raise,
@@ -16,7 +15,8 @@ from coldstream.manifest.commit import (
     makes_gap,
     plan_commit,
 )
-from coldstream.manifest.entry import FragmentEntry, Head, Missing, Quarantine
+from coldstream.manifest.entry import FragmentEntry, Head, Missing
+from coldstream.manifest.missing import check_all_missing
 from coldstream.manifest.stream import StreamId
 from coldstream.store.log import iter_pages
 from coldstream.store.ports import ManifestTable
@@ -92,17 +92,12 @@ def read_neighbourhood(
 def read_missing(table: ManifestTable, head: Head) -> tuple[Missing, ...]:
     """Read what is known to be missing. Cost: nothing if the head counts none, else one Query a page of thousands.
 
-    Raises LostRaceError unless the counts are the head's: a shorter list would give a gap the wrong reason, and the
-    conditions of the change could not tell, as they do not name what was not read.
+    Raises LostRaceError unless the counts are the head's.
     """
     if not head.losses and not head.quarantined:
         return ()
     missing = tuple(table.missing(head.stream.incarnation))
-    quarantined = [item for item in missing if isinstance(item, Quarantine)]
-    further_copies = sum(item.copies - 1 for item in quarantined)
-    counts = len(missing) - len(quarantined), len(quarantined), further_copies
-    if counts != (head.losses, head.quarantined, head.quarantined_again):
-        raise LostRaceError(f"losses and quarantined segments of {head.stream} changed while they were read")
+    check_all_missing(head, missing)
     return missing
 
 

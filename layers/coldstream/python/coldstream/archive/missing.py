@@ -7,14 +7,13 @@ that the bucket always knows as much.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from coldstream.archive.cluster_binding import claim
 from coldstream.archive.commit import read_missing
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.errors import BelowFloorError, LostRaceError, RemovedError, StreamDeletedError
-from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.change import PutLoss, PutQuarantine
 from coldstream.manifest.commit import MAX_GAPS, plan_missing
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Loss, Missing, Quarantine
@@ -23,6 +22,7 @@ from coldstream.store.control import ControlObjects
 from coldstream.store.log import iter_log
 from coldstream.store.ports import ManifestTable
 from coldstream.store.races import retry_lost_races
+from coldstream.store.recent_changes import recent_tombstones
 from coldstream.units import Offset, TimestampMs
 
 PAGE_ENTRIES = 100
@@ -65,9 +65,9 @@ def record_missing(
     Of a loss, only what lies at or above the floor is recorded; of a segment in quarantine, its own offsets, as all of
     it is kept.
 
-    Cost: 2 requests. One more Query if anything else of the stream is missing, and two more if it has gaps, or one for
-    every 100 entries and gaps within these offsets. More than a hundred gaps take more than one transaction. Raises
-    StreamDeletedError, and BelowFloorError if all of it lies below the floor.
+    Cost: 2 requests. One more Query if anything else of the stream is missing, and four more if it has gaps, or, beside
+    two, one for every 100 entries and gaps within these offsets. More than a hundred gaps take more than one
+    transaction. Raises StreamDeletedError, and BelowFloorError if all of it lies below the floor.
     """
     position = new.first_offset
 
@@ -107,15 +107,17 @@ def _above_floor(head: Head, new: Missing) -> Missing:
 def gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
     """Read the gaps that overlap a span. Raises LostRaceError if the reads show half of a change.
 
-    Entries that were seen prove that there is no gap. Their absence proves nothing, so each hole between them must have
-    a gap item of exactly its offsets, and the change that is planned on that item is conditioned on it.
+    Entries that were seen prove that there is no gap, unless one of the last changes gave them up: what still shows of
+    them is half of that. Their absence proves nothing, so each hole between them must have a gap item of exactly its
+    offsets, and the change that is planned on that item is conditioned on it.
     """
     if not head.gaps or head.first_offset is None or head.next_offset is None:
         return []
     first_offset, next_offset = max(first_offset, head.first_offset), min(next_offset, head.next_offset)
     if first_offset >= next_offset:
         return []
-    holes = _holes_within(table, head, first_offset, next_offset)
+    gone = {one.key for one in recent_tombstones(table, head)}
+    holes = _holes_within(table, head, first_offset, next_offset, gone)
     gaps: list[Gap] = []
     while len(gaps) < len(holes):
         position = holes[len(gaps)].first_offset
@@ -127,19 +129,18 @@ def gaps_within(table: ManifestTable, head: Head, first_offset: Offset, next_off
     return gaps
 
 
-def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset) -> list[Gap]:
+def _holes_within(
+    table: ManifestTable, head: Head, first_offset: Offset, next_offset: Offset, gone: Collection[str]
+) -> list[Gap]:
     """List the holes of a span, from the entry that ends after its first offset to the one that ends at its end.
 
-    Raises LostRaceError unless the entries form an unbroken chain of links up to there.
+    Raises LostRaceError if an entry shows that is gone, or none up to there.
     """
     holes: list[Gap] = []
     before: FragmentEntry | None = None
     for entry in iter_log(table, head.stream.incarnation, first_offset, PAGE_ENTRIES):
-        if before is None:
-            start = _start_of_hole(entry, first_offset)
-        else:
-            check_neighbours(before, entry)
-            start = before.next_offset
+        check_not_gone(entry, gone)
+        start = _start_of_hole(entry, first_offset) if before is None else before.next_offset
         if max(start, first_offset) < min(entry.first_offset, next_offset):
             holes.append(Gap(start, entry.first_offset))
         before = entry
@@ -147,6 +148,12 @@ def _holes_within(table: ManifestTable, head: Head, first_offset: Offset, next_o
             return holes
     position = first_offset if before is None else before.next_offset
     raise LostRaceError(f"the tail is {head.next_offset}, but the log shows no entry after {position}")
+
+
+def check_not_gone(entry: FragmentEntry, gone: Collection[str]) -> None:
+    """Raise LostRaceError if the entry, as it was read, names an object that is gone: nothing names it again."""
+    if entry.key in gone:
+        raise LostRaceError(f"the log shows half of a change at offset {entry.first_offset}")
 
 
 def _start_of_hole(entry: FragmentEntry, offset: Offset) -> Offset:

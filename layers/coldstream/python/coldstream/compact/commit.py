@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 from itertools import pairwise
 
-from coldstream.errors import ColdstreamError, LostRaceError
+from coldstream.errors import ColdstreamError, LostRaceError, StaleGenerationError, StreamDeletedError
 from coldstream.lifecycle.unfinished import finish, read_span
 from coldstream.manifest.chain import check_neighbours
 from coldstream.manifest.compaction import plan_replacement
@@ -61,17 +61,21 @@ def commit(
         if head is not None and head.compacting is not None:
             finish(table, incarnation, now, grace_ms)
             head = table.head(incarnation)
-        if head is None or head.is_deleted or head.floor > group.first_offset:
+        if head is None or head.floor > group.first_offset:
             return CommitOutcome.SUPERSEDED
         log = read_span(table, incarnation, group.first_offset, group.next_offset)
         _check_covers(log, group)
         if any(entry.key == merged.key for entry in log):
             return CommitOutcome.COMMITTED  # by an earlier attempt, whose answer never came
         is_held = held(read_holds(table, head), group.first_offset, group.next_offset) is not None
-        if is_held or merged.generation < head.generation or not _is_same(log, group):
+        if is_held or not _is_same(log, group):
             return CommitOutcome.SUPERSEDED
         at = now()
-        table.apply(plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + grace_ms)))
+        try:
+            change = plan_replacement(head, log, group, merged, at=at, due_at=TimestampMs(at + grace_ms))
+        except (StreamDeletedError, StaleGenerationError):
+            return CommitOutcome.SUPERSEDED
+        table.apply(change)
         return CommitOutcome.COMMITTED
 
     try:

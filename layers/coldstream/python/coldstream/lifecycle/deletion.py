@@ -8,7 +8,7 @@ purge.
 
 from __future__ import annotations
 
-from coldstream.errors import LostRaceError, StreamNotFoundError
+from coldstream.errors import LostRaceError, StreamDeletedError, StreamNotFoundError
 from coldstream.lifecycle.markers import write_missing_markers
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.change import Change
@@ -34,10 +34,11 @@ def delete_stream(stores: LifecycleStores, incarnation: Incarnation, *, grace_ms
 
     def attempt() -> Head:
         head = _head(stores, incarnation)
-        if head.is_deleted:
-            return head
         at = stores.now()
-        change = plan_delete(head, at, TimestampMs(at + grace_ms), by, holds=read_holds(stores.table, head))
+        try:
+            change = plan_delete(head, at, TimestampMs(at + grace_ms), by, holds=read_holds(stores.table, head))
+        except StreamDeletedError:
+            return head
         stores.table.apply(change)
         return change.head
 

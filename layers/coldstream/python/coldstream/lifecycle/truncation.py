@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from coldstream.errors import StreamDeletedError
 from coldstream.lifecycle.expiry import ended_before, ended_by, removable
 from coldstream.lifecycle.prefix import PrefixChoice, PrefixRemoval, remove_prefix
 from coldstream.lifecycle.stores import LifecycleStores
@@ -45,12 +44,4 @@ def truncate(
 
     Raises StreamDeletedError for a deleted stream, which may still be undeleted as it was.
     """
-    check_not_deleted(stores, incarnation)
     return remove_prefix(stores, incarnation, choice, why=why, by=by, should_stop=should_stop, on_removed=on_removed)
-
-
-def check_not_deleted(stores: LifecycleStores, incarnation: Incarnation) -> None:
-    """Raise StreamDeletedError if the stream is deleted. Cost: a GetItem."""
-    head = stores.table.head(incarnation)
-    if head is not None and head.deleted_at is not None:
-        raise StreamDeletedError(str(head.stream), head.deleted_at)

@@ -7,10 +7,11 @@ alone, so the order in which they and the gap appear does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from coldstream.manifest.entry import Gap, Loss, Missing, Quarantine
+from coldstream.errors import LostRaceError
+from coldstream.manifest.entry import Gap, Head, Loss, Missing, Quarantine
 
 MAX_REASONS = 3
 """Reasons that a gap lists; after them it tells how many more there are."""
@@ -33,6 +34,19 @@ def with_reason(gap: Gap, missing: Iterable[Missing]) -> Gap:
             reached = one.next_offset
             reasons[_reason_of(one)] = None
     return replace(gap, reason=_joined(list(reasons)) if reached >= gap.next_offset else None)
+
+
+def check_all_missing(head: Head, missing: Collection[Missing]) -> None:
+    """Raise LostRaceError unless these are all losses and quarantined segments that the head counts.
+
+    A shorter list, as a read has it that shows half of a change, would give a gap the wrong reason. The conditions of
+    the change could not tell, as they do not name what was not read.
+    """
+    quarantined = [item for item in missing if isinstance(item, Quarantine)]
+    further_copies = sum(item.copies - 1 for item in quarantined)
+    counts = len(missing) - len(quarantined), len(quarantined), further_copies
+    if counts != (head.losses, head.quarantined, head.quarantined_again):
+        raise LostRaceError(f"losses and quarantined segments of {head.stream} changed while they were read")
 
 
 def is_known(new: Missing, known: Iterable[Missing]) -> bool:

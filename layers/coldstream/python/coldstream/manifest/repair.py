@@ -1,4 +1,4 @@
-"""Repairs: entries made anew from their objects, heads from their entries, and ranges given up as the last resort."""
+"""Repairs: what is derived from the entries put right, and ranges given up as the last resort."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from coldstream.manifest.change import (
     PutLoss,
     PutTombstone,
     Relink,
-    ReplaceEntry,
     ReplaceGap,
     RequireEntry,
     Write,
 )
 from coldstream.manifest.entry import FragmentEntry, Gap, Head, Hold, JournalEvent, JournalKind, Loss, Missing
-from coldstream.manifest.floors import above, check_generation
+from coldstream.manifest.floors import above
 from coldstream.manifest.holding import check_not_held
-from coldstream.manifest.missing import is_known, with_reason
+from coldstream.manifest.missing import check_all_missing, is_known, with_reason
 from coldstream.manifest.removal import tombstone_of
 from coldstream.units import TimestampMs
 
@@ -33,54 +32,11 @@ DAMAGED = "the archived object is damaged"
 _TOTALS = ("chunks", "records", "messages", "data_bytes", "object_bytes")
 
 
-def plan_repair(
-    head: Head,
-    before: FragmentEntry,
-    entry: FragmentEntry,
-    at: TimestampMs,
-    detail: str,
-    *,
-    due_at: TimestampMs | None = None,
-) -> Change:
-    """Plan putting an entry right, under the same next offset; the totals follow. Links are those of `entry`.
-
-    If the entry names another object, the old one gets a tombstone, due at `due_at`. An entry whose running timestamp
-    rises comes after those that follow it are repaired, or running timestamps fall for a while. Raises
-    StaleGenerationError, LostRaceError if a compaction is to be finished first, ValueError if the span is another.
-    """
-    if head.compacting is not None:
-        raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
-    if (before.first_offset, before.next_offset) != (entry.first_offset, entry.next_offset):
-        raise ValueError(f"{entry.key} does not hold the offsets {before.first_offset} to {before.next_offset - 1}")
-    writes: list[Write] = [ReplaceEntry(EntryVersion.of(before), entry)]
-    totals = {name: getattr(head, name) + getattr(entry, name) - getattr(before, name) for name in _TOTALS}
-    generation = head.generation
-    if before.key != entry.key:
-        check_generation(head, entry)
-        if due_at is None:
-            raise ValueError(f"{before.key} is replaced, and nobody says when it is to be deleted")
-        writes.append(PutTombstone(tombstone_of(before, due_at)))
-        generation = above(head, [before])
-    if head.first_offset == entry.first_offset:
-        totals["first_timestamp"] = entry.first_timestamp
-    head = replace(head, revision=head.revision + 1, generation=generation, **totals)
-    event = JournalEvent(
-        revision=head.revision,
-        kind=JournalKind.ENTRY_REPAIRED,
-        at=at,
-        first_offset=entry.first_offset,
-        next_offset=entry.next_offset,
-        key=entry.key,
-        detail=detail,
-    )
-    return Change(head, event, tuple(writes))
-
-
 def plan_items_repair(head: Head, repaired: Head, writes: Sequence[Write], at: TimestampMs, detail: str) -> Change:
     """Plan putting right what is derived from the entries: totals of the head, links, gaps.
 
-    `repaired` is the head as it should be, of any revision; `writes` are at most MAX_ITEMS - 2. Repairs of links come
-    in the order of `plan_repair`.
+    `repaired` is the head as it should be, of any revision; `writes` are at most MAX_ITEMS - 2. A link whose running
+    timestamp rises comes after those that follow it are repaired, or running timestamps fall for a while.
     """
     head = replace(repaired, revision=head.revision + 1)
     return Change(
@@ -107,8 +63,8 @@ def plan_range_removal(
     the floor. `before` and `following` are its neighbours, `missing` is all that is known to be missing. The last entry
     cannot go, for the tail never falls.
 
-    Raises HeldError, and LostRaceError if a compaction is to be finished first, or half of a change shows; ValueError
-    for the last entry.
+    Raises HeldError, and LostRaceError if a compaction is to be finished first, half of a change shows, or not all that
+    is missing does; ValueError for the last entry.
     """
     if head.compacting is not None:
         raise LostRaceError(f"a compaction up to {head.compacting} is to be finished first")
@@ -119,6 +75,7 @@ def plan_range_removal(
     if following.prior_offset != entry.next_offset:
         raise LostRaceError(f"half of a change shows before offset {following.first_offset}")
     check_not_held(head, holds, entry.first_offset, entry.next_offset)
+    check_all_missing(head, missing)
     loss = Loss(entry.first_offset, entry.next_offset, reason, at)
     is_new = not is_known(loss, missing)
     gap_writes = _gap_writes(before, entry, following, [*missing, loss] if is_new else missing)

@@ -67,8 +67,7 @@ def plan_no_tombstone(head: Head, tombstone: Tombstone, at: TimestampMs) -> Chan
 def plan_entry(head: Head, before: FragmentEntry, entry: FragmentEntry, at: TimestampMs, detail: str) -> Change:
     """Plan another entry for the same object and the same next offset.
 
-    The head's totals stay, unlike in `manifest.repair.plan_repair`: an item was damaged, and the head was not made from
-    that. `totals_check` finds it if it was.
+    The head's totals stay: an item was damaged, and the head was not made from that. `totals_check` finds it if it was.
     """
     write = ReplaceEntry(EntryVersion.of(before), entry)
     return _repair(head, [write], at, detail, (entry.first_offset, entry.next_offset))

@@ -120,6 +120,13 @@ def give_up_deleted(archive: DirectArchive, stream: StreamId) -> Head | None:
 def head_of(archive: DirectArchive, stream: StreamId) -> Head:
     """Read the head of a stream. Cost: one GetItem. Raises StreamNotFoundError, also for a deleted one."""
     head = archive.table.head(stream.incarnation)
-    if head is None or head.is_deleted:
+    if head is None:
         raise StreamNotFoundError(f"{stream} is not in the archive")
+    check_there(head)
     return head
+
+
+def check_there(head: Head) -> None:
+    """Raise StreamNotFoundError for a deleted stream: to who writes it, it is gone, and its name may be another's."""
+    if head.is_deleted:
+        raise StreamNotFoundError(f"{head.stream} is not in the archive")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coldstream.errors import HeldError, StreamNotFoundError
+from coldstream.errors import HeldError
 from coldstream.lifecycle.deletion import DEFAULT_GRACE_MS, delete_stream
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.truncation import truncate, up_to_offset
@@ -12,7 +12,7 @@ from coldstream.manifest.stream import StreamId
 from coldstream.store.direct_names import remove_name
 from coldstream.store.races import retry_lost_races
 from coldstream.streams.archive import DirectArchive
-from coldstream.streams.opening import give_up_deleted
+from coldstream.streams.opening import give_up_deleted, head_of
 from coldstream.units import Epoch, Offset
 
 BY = "its appender"
@@ -26,9 +26,7 @@ def trim_stream(archive: DirectArchive, stores: LifecycleStores, stream: StreamI
     """
 
     def attempt() -> Head:
-        head = archive.table.head(stream.incarnation)
-        if head is None or head.is_deleted:
-            raise StreamNotFoundError(f"{stream} is not in the archive")
+        head = head_of(archive, stream)
         change = plan_trim(head, epoch, to, archive.now())
         if change is None:
             return head

@@ -1,0 +1,77 @@
+"""What else an archive may hold at first: what guards are for needs a hole, a hold, a deletion, or an empty log."""
+
+from __future__ import annotations
+
+from coldstream.lifecycle.deletion import delete_stream
+from coldstream.lifecycle.holds import put_hold
+from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.lifecycle.truncation import truncate, up_to_offset
+from coldstream.store.control import ControlObjects
+from coldstream.store.object_values import BucketCapabilities
+from coldstream.units import Offset
+from tests.explore.actors import BASES
+from tests.explore.base import GRACE_MS, HOUR_MS, INCARNATION, KEYS, NOW, Base, archived
+
+
+def stores_of(base: Base) -> LifecycleStores:
+    """Return the stores of whoever acted before."""
+    return LifecycleStores(
+        table=base.table,
+        objects=base.objects,
+        keys=KEYS,
+        control=ControlObjects(base.objects, KEYS),
+        bucket=BucketCapabilities(versioned=False, object_lock=False),
+        now=lambda: NOW,
+        grace_ms=GRACE_MS,
+    )
+
+
+def held(first: int, following: int) -> Base:
+    """Return an archive with a hold on some offsets."""
+    base = archived()
+    span = {"first_offset": Offset(first), "next_offset": Offset(following)}
+    put_hold(stores_of(base), INCARNATION, **span, reason="a lawsuit", by="legal", wait=lambda _: None)
+    return base
+
+
+def copied() -> Base:
+    """Return an archive whose staged copy is still there, with a hold on what is far from the erasure."""
+    base = archived(((0, 8), (8, 16)), orphan=False)
+    base.stage(0, 16)
+    put_hold(
+        stores_of(base),
+        INCARNATION,
+        first_offset=Offset(12),
+        next_offset=Offset(16),
+        reason="a lawsuit",
+        by="legal",
+        wait=lambda _: None,
+    )
+    return base
+
+
+def deleted() -> Base:
+    """Return an archive whose stream is deleted, and may be undeleted for an hour."""
+    base = archived()
+    delete_stream(stores_of(base), INCARNATION, grace_ms=HOUR_MS, by="alice")
+    return base
+
+
+def emptied() -> Base:
+    """Return an archive of which everything was truncated."""
+    base = archived()
+    truncate(stores_of(base), INCARNATION, up_to_offset(Offset(8)), why="ticket 1", by="alice")
+    return base
+
+
+BASES |= {
+    "hole": lambda: archived(((0, 8), (12, 16)), orphan=False),
+    "slices": lambda: archived(((0, 4), (4, 6), (6, 8)), orphan=False),
+    "slices-hole": lambda: archived(((0, 4), (4, 6), (8, 12)), orphan=False),
+    "sparse": lambda: archived(((0, 2), (4, 6), (8, 10)), orphan=False),
+    "held": lambda: held(4, 8),
+    "held-beyond": lambda: held(6, 8),
+    "copied": copied,
+    "deleted": deleted,
+    "emptied": emptied,
+}
