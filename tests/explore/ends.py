@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from coldstream.erase.resume import resume_erasures
 from coldstream.erase.run import Eraser
-from coldstream.errors import OtherClusterError
+from coldstream.errors import CorruptionError, LostRaceError, OtherClusterError
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.holds import release_hold
@@ -136,7 +136,7 @@ def check_end(end: End, world: World, said: Sequence[str]) -> None:
         assert replayed == end.state, "the journal gives another table"
     except Violation:
         raise
-    except AssertionError as err:
+    except (AssertionError, CorruptionError, LostRaceError) as err:
         raise Violation(f"at the end: {str(err).splitlines()[0]}") from err
 
 

@@ -232,7 +232,8 @@ class Machine:
         now = TimestampMs(state[NOW])
         if facts.part is Part.LOG:
             writer = actor if self.world.faults.by_halves else -1
-            for log, answer in self.log.carry_out(state[LOG], number, facts.request, now, writer):
+            for outcome, (log, answer) in enumerate(self.log.carry_out(state[LOG], number, facts.request, now, writer)):
+                self.trying = Move(actor, outcome=outcome)
                 yield self._looked_at(state, (log, *state[1:])), answer
         elif facts.part is Part.BUCKET:
             bucket, answer = self.bucket.carry_out(state[BUCKET], number, facts.request, now)
