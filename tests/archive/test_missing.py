@@ -237,7 +237,7 @@ def test_a_loss_recorded_while_a_commit_is_planned_is_in_the_gap_that_it_makes()
     assert gaps(table) == [(10, 20, WHY), (30, 40, "retention was faster")]
 
 
-class LateTable(MemoryTable):
+class StalePageTable(MemoryTable):
     """Shows the first page of the log as it was before a change."""
 
     page: LogPage | None = None
@@ -248,7 +248,7 @@ class LateTable(MemoryTable):
 
 
 def test_a_loss_does_not_take_what_was_just_given_up_for_archived() -> None:
-    table = LateTable()
+    table = StalePageTable()
     for first in (0, 10, 20):
         commit(table, first, first + 10)
     before = table.log_from_offset(INCARNATION, Offset(0), 100)

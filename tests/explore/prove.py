@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.explore import further
 from tests.explore.explorer import Findings
 from tests.explore.machine import Violation
 from tests.explore.patches import reproducible
 from tests.explore.runs import Stuck
 from tests.explore.searching import Bounds, search
-from tests.explore.worlds import DIRECT, DIRECT_FURTHER, NEAREST, WHOLE, all_worlds
+from tests.explore.worlds import DIRECT, DIRECT_FURTHER, FURTHER, NEAREST, WHOLE, all_worlds
 
 PROVEN_STATES = 3_000_000
 """The most of one world: 500 bytes each."""
@@ -76,7 +77,7 @@ class Proof:
 
 def ordered(seed: int) -> list[World]:
     """Return all worlds, those of CI first, the others as a seed orders them."""
-    first = [*WHOLE, *DIRECT, *DIRECT_FURTHER, *NEAREST]
+    first = [*WHOLE, *DIRECT, *DIRECT_FURTHER, *NEAREST, *FURTHER]
     others = [one for one in all_worlds() if one not in set(first)]
     random.Random(seed).shuffle(others)
     return [*first, *others]
@@ -120,6 +121,7 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(given)
     proof = Proof()
+    further.load()
     with reproducible():
         for line in prove(ordered(options.seed), options.hours * 3600, proof):
             sys.stdout.write(f"{line}\n")

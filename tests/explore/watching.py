@@ -138,12 +138,18 @@ class Invariants:
         return self._machine.told.values[number]  # type: ignore[return-value]
 
     def _past_of(self, partition: int) -> Past:
-        return self._past.get(partition) or Past(buried_at_first(self._machine.log.partition(partition).state))
+        return self._past.get(partition) or past_at_first(self._machine.log.partition(partition).state)
 
 
-def buried_at_first(state: ManifestState) -> dict[str, object]:
-    """Return the keys that have a tombstone at first, and why."""
-    return {one.key: state.head for one in state.tombstones.values()}
+def past_at_first(state: ManifestState) -> Past:
+    """Return what is known of the past at first: what has a tombstone, and since when no URL of a stream is signed."""
+    head = state.head
+    if head is None:
+        return Past()
+    buried = {one.key: head for one in state.tombstones.values()}
+    if head.deleted_at is None:
+        return Past(buried)
+    return Past(buried, dict.fromkeys((one.key for one in state.entries.values()), head.deleted_at))
 
 
 def essence_of(state: ManifestState) -> Hashable:

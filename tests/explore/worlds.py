@@ -60,6 +60,7 @@ NEAREST = (
 DIRECT = (
     ("append", "2c0l0r"),
     ("append+closing", "0c0l0r"),
+    ("closing+destroy", "0c0l0r"),
 )
 """Appenders of a direct stream, whole in CI."""
 
@@ -68,7 +69,25 @@ DIRECT_FURTHER = (
     ("appends+closing+append", "0c0l0r"),
     ("closing+trim+append", "1c0l0r"),
     ("append+closing+collect", "1c0l0r"),
+    ("append+destroy", "2c1l0r"),
 )
+
+FURTHER = (
+    ("slices+give-up+lose-4-8", "0c0l0rh"),
+    ("slices-hole+give-up+lose-4-12", "0c0l0rh"),
+    ("slices+give-up+hold", "0c0l0r"),
+    ("sparse+second+fourth+compact", "0c0l0rh"),
+    ("tail+lose-8-12", "1c1l0rh"),
+    ("rival-middle+tail", "1c0l0r"),
+    ("hole+rival-middle+late", "1c0l0r"),
+    ("move+hold", "1c0l0r"),
+    ("move+garbage", "1c0l0r"),
+    ("move+delete+sweep", "1c0l0r"),
+    ("emptied+purge+hold", "1c0l0r"),
+    ("held+fold+cut", "1c0l0r"),
+    ("deleted+undelete+purge", "1c0l0r"),
+)
+"""Worlds of guards: other bases, and actors that no pair above has."""
 
 ACTORS = (*PLAIN, *STAGED, "rival")
 
