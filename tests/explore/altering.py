@@ -32,14 +32,14 @@ class Unmatched:
 
 
 class Swapped:
-    """Has one write come after the next one."""
+    """Has one write come after the next one. A deletion of no key is none."""
 
     def __init__(self, ask: Ask, first: str, second: str) -> None:
         self._ask, self._first, self._second = ask, first, second
         self._held: Request | None = None
 
     def __call__(self, request: Request) -> Any:
-        if not request.writes:
+        if not request.writes or request.args == ((),):
             return self._ask(request)
         name = Asked(place(), request).name
         if self._held is None:
@@ -83,7 +83,13 @@ class Remembering:
 
 def foreseen(request: Request) -> Any:
     """Return the answer that a write has as a rule."""
-    return DeleteReport(request.args[0]) if request.method == "delete_many" else None  # type: ignore[arg-type]
+    match request.method:
+        case "delete_many":
+            return DeleteReport(request.args[0])  # type: ignore[arg-type]
+        case "bind_cluster":
+            return request.args[-1]
+        case _:
+            return None
 
 
 def match_of(request: Request) -> str:

@@ -187,16 +187,21 @@ def rereads(told: Sequence[Asked]) -> Iterator[str]:
 
 
 def _is_required(told: Sequence[Asked], number: int) -> bool:
-    """Tell whether the write that comes next is a transaction on the head that was read there, or last before."""
+    """Tell whether what comes of it is a transaction on the head that was read there or later, and nothing else.
+
+    Objects and notes may be made before it: nobody sees an object before an entry names it, and a note says of which
+    revision it is. A deletion is another thing.
+    """
     one = told[number]
     if one.request.part is not Part.LOG:
         return False
-    heads = [had for had in told[: number + 1] if had.request.method == "head" and had.operation == one.operation]
-    following = (had for had in told[number + 1 :] if is_write(had.request))
-    write = next(following, None)
-    if write is None or write.request.method != "apply" or not heads or heads[-1].answer is None:
+    apply_at = next((at for at in range(number, len(told)) if told[at].request.method == "apply"), None)
+    if apply_at is None or any("delete" in had.request.method for had in told[number:apply_at]):
         return False
-    change: Any = write.request.args[0]
+    heads = [had for had in told[:apply_at] if had.request.method == "head" and had.operation == one.operation]
+    if not heads or heads[-1].answer is None:
+        return False
+    change: Any = told[apply_at].request.args[0]
     return bool(change.head.revision == heads[-1].answer.revision + 1)
 
 

@@ -11,6 +11,7 @@ from coldstream.manifest.holding import held
 from coldstream.manifest.state import ManifestState
 from coldstream.store.control import FloorNote
 from coldstream.store.parsed_keys import KeyKind
+from coldstream.units import Offset
 from tests.explore.base import KEYS, URL_EXPIRY_S
 from tests.explore.invariants import telling
 from tests.explore.lookups import offsets_of
@@ -92,11 +93,14 @@ def no_object_goes_too_soon(
         if since is not None:
             assert now - since >= URL_EXPIRY_S * 1000, f"{key} is deleted {now - since} ms after its entry went"
     with telling(10):
-        for one in state.tombstones.values():
-            if one.key == key:
-                holds = [hold for hold in state.holds.values() if hold.id in answered_holds]
-                protecting = held(holds, one.first_offset, one.next_offset)
-                assert protecting is None, f"{key} is deleted in spite of {protecting}"
+        spans = [(one.first_offset, one.next_offset) for one in state.tombstones.values() if one.key == key]
+        parsed = KEYS.parse(key)
+        if parsed is not None and parsed.kind is KeyKind.QUARANTINED and parsed.first_offset is not None:
+            spans.append((parsed.first_offset, Offset(parsed.first_offset + 1)))
+        for span in spans:
+            holds = [hold for hold in state.holds.values() if hold.id in answered_holds]
+            protecting = held(holds, *span)
+            assert protecting is None, f"{key} is deleted in spite of {protecting}"
 
 
 def bucket_knows_first(key: str, state: ManifestState, past: Past, note: FloorNote | None) -> None:

@@ -15,7 +15,10 @@ from tests.explore import invariants, marks, removals
 from tests.explore.base import INCARNATION, KEYS, STREAM
 from tests.explore.ends import End, check_end, is_known_end
 from tests.explore.machine import BUCKET, LOG, NAMES, NODES, NOW, TOLD, Machine, State, Told
+from tests.explore.noted import copies_are_as_named, what_protects_is_noted
 from tests.explore.removals import Past
+
+CONTROL = KEYS.control(INCARNATION)
 
 
 class Invariants:
@@ -29,6 +32,7 @@ class Invariants:
         self._ends: set[Hashable] = set()
         self._found: set[Hashable] = set()
         self._bound: set[Hashable] = set()
+        self._noted: set[Hashable] = set()
         machine.watch = self
 
     def changed(self, before: int, after: int) -> None:
@@ -81,9 +85,23 @@ class Invariants:
             invariants.one_query_or_two(state)
             invariants.fails_closed(state)
             self._right.add(essence)
+        self._hold_notes(state, bucket)
         if erased == known.erased:  # type: ignore[attr-defined]
             return told
         return self._machine.told.number(Told(known.facts, erased, known.names))  # type: ignore[attr-defined]
+
+    def _hold_notes(self, state: ManifestState, bucket: int) -> None:
+        assert state.head is not None
+        there = self._machine.bucket.state(bucket).objects
+        notes = tuple(sorted(key for key in there if key.startswith(CONTROL)))
+        key = tuple(sorted(one.id for one in state.holds.values())), state.head.is_deleted, notes
+        if key not in self._noted:
+            what_protects_is_noted(state, ControlObjects(self.objects(bucket), KEYS))
+            self._noted.add(key)
+        copies = tuple(sorted(key for key in there if "/quarantine/" in key))
+        if (copies, key) not in self._noted:
+            copies_are_as_named({key: there[key] for key in copies})
+            self._noted.add((copies, key))
 
     def found(self, what: str, found: Hashable, begun: tuple[int, int], now: tuple[int, int]) -> None:
         """Hold what a look at the archive found against all moments since it began."""

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.errors import BadCrcError, CorruptionError
+from coldstream.errors import BadCrcError, CorruptionError, ReplacedError
 from coldstream.manifest.entry import Encoding
+from coldstream.rebuild.footer import read_footer
 from tests.rebuild.samples import compact, found, small_points, unlinked, without_notes
 from tests.support.segments import MemoryArchive, write_stream
 
@@ -108,3 +109,13 @@ def test_a_damaged_chunk_of_an_object_without_a_note_is_told(archive: MemoryArch
         found(archive, entry)
     assert caught.value.source == entry.key
     assert isinstance(caught.value, BadCrcError) or caught.value.position
+
+
+def test_an_object_that_was_written_anew_since_the_listing_is_not_taken_for_the_one_that_was_listed(
+    archive: MemoryArchive,
+) -> None:
+    first, second = archive.log()[:2]
+    listed = next(one for one in archive.objects.listed(first.key) if one.key == first.key)
+    archive.objects.put(first.key, archive.body(second.key))
+    with pytest.raises(ReplacedError, match="fragment"):
+        read_footer(archive.objects, listed)
