@@ -75,7 +75,7 @@ def test_the_list_has_each_condition_of_transactions_and_what_is_shown() -> None
     listed = {str(one) for one in all_guards(heard(["upload", "bad", "erase", "regret", "fold", "garbage"]))}
     chosen = {f"check: {one}" for one in CHOICES}
     assert {str(one) for text, _, _ in SHOWN for one in Guards.parse(text).all} <= listed | chosen
-    assert len(conditions()) == 21
+    assert len(conditions()) == 20
     assert "manifest.commit.check_floors" in checks()
 
 
