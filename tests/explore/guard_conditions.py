@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from coldstream.archive.missing import record_loss, record_missing
 from coldstream.archive.segment_lost import SegmentLost
+from coldstream.errors import LostRaceError
 from coldstream.lifecycle.deletion import delete_stream
+from coldstream.lifecycle.holds import put_hold
 from coldstream.lifecycle.tend import tend
 from coldstream.lifecycle.truncation import truncate, up_to_offset
 from coldstream.manifest.entry import Loss, Missing, Quarantine
 from coldstream.store.control import ControlObjects
 from coldstream.units import Offset, TimestampMs
-from tests.explore.actors import BASES, MORE, Further
+from tests.explore.actors import BASES, MORE, Further, stores
 from tests.explore.base import (
     DAY_MS,
     GRACE_MS,
@@ -27,6 +29,7 @@ from tests.explore.base import (
 )
 from tests.explore.guard_bases import stores_of
 from tests.explore.guard_checks import announcing
+from tests.explore.runs import RUNNING
 from tests.explore.site import Site
 
 
@@ -39,6 +42,31 @@ def losing(first: int, following: int) -> Callable[[Base], Further]:
         return f"lost {first} {following}" if is_new else "removed"
 
     return lambda _: Further(work)
+
+
+def holding_alike(first: int, following: int) -> Callable[[Base], Further]:
+    """Return an actor that puts a hold for which chance makes up the same id each time."""
+
+    def work(site: Site) -> None:
+        running = RUNNING.set(Alike())  # type: ignore[arg-type]
+        span = {"first_offset": Offset(first), "next_offset": Offset(following)}
+        try:
+            one = put_hold(stores(site), INCARNATION, **span, reason="a lawsuit", by="legal", wait=lambda _: None)
+        except LostRaceError:
+            return  # another one has its id: whoever puts it is told
+        finally:
+            RUNNING.reset(running)
+        assert one in site.table.holds(INCARNATION), "told of a hold that is not there"
+
+    return lambda _: Further(work)
+
+
+class Alike:
+    """Makes up the same name each time."""
+
+    def name(self) -> str:
+        """Make up a name."""
+        return "alike"
 
 
 def purging(one: Missing) -> Base:
@@ -65,6 +93,8 @@ BASES |= {
 }
 
 MORE |= {
+    "hold-first": holding_alike(0, 4),
+    "hold-second": holding_alike(4, 8),
     "first": announcing(0, 2),
     "eighth": announcing(8, 10),
     "tenth": announcing(10, 12),
