@@ -1,4 +1,4 @@
-"""What protects is in the bucket first, and goes from it last: a rebuild must never lack it. Notes tell what is there."""
+"""What protects is in the bucket first, and goes from it last: no rebuild may lack it. Notes tell what is there."""
 
 from __future__ import annotations
 

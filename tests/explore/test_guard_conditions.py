@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.explore import further
-from tests.explore.guards import Guards
+from tests.explore.guards import Guard, Guards
 from tests.explore.patches import reproducible
 from tests.explore.playing import follow
 from tests.explore.schedules import moves_of
@@ -30,7 +30,9 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.mark.parametrize(("guards", "back", "text"), PAIRS, ids=[f"{one} of {text}" for _, one, text in PAIRS])
-def test_with_one_of_them_alone_the_schedule_leads_nowhere_bad(guards, back, text: str) -> None:
+def test_with_one_of_them_alone_the_schedule_leads_nowhere_bad(
+    guards: tuple[Guard, ...], back: Guard, text: str
+) -> None:
     left = Guards(tuple(one for one in guards if one != back))
     place, _, moves = text.partition(":")
     names, _, faults = place.partition("/")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
 import pytest
 
@@ -138,6 +140,16 @@ def test_lost_races_and_answers_that_never_come_put_and_release_it_once() -> Non
     assert scene.archive.table.holds(INCARNATION) == (put,)
     assert release_hold(scene.stores, INCARNATION, put.id, by="judge") == put
     assert scene.archive.table.holds(INCARNATION) == ()
+
+
+def test_a_hold_whose_id_another_has_is_not_told_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coldstream.lifecycle.holds.uuid4", lambda: UUID(int=7))
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    scene = Scene(fragments=2)
+    first = hold(scene, 0, 2)
+    with pytest.raises(LostRaceError):
+        hold(scene, 2, 4)
+    assert scene.archive.table.holds(INCARNATION) == (first,)
 
 
 def test_an_incomplete_list_of_holds_is_read_again() -> None:

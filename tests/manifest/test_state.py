@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coldstream.errors import LostRaceError, NotRecordedError
-from coldstream.manifest.change import DeleteLoss, DeleteQuarantine, PutHold, PutLoss, PutQuarantine, ReplaceQuarantine
+from coldstream.manifest.change import DeleteLoss, DeleteQuarantine, PutHold, PutLoss, PutQuarantine
 from coldstream.manifest.entry import Loss, Quarantine
 from coldstream.manifest.state import ManifestState, replay
 from coldstream.units import Offset, TimestampMs
@@ -52,7 +52,6 @@ def test_records_of_what_is_missing_are_replaced_and_deleted_only_as_they_were_r
     apply(PutLoss(loss), PutQuarantine(BAD), PutHold(hold(0, 1)))
     again = replace(BAD, key="y", copies=2)
     for refused in (
-        ReplaceQuarantine(again, BAD),
         DeleteQuarantine(again),
         DeleteQuarantine(replace(BAD, key="z")),
         DeleteLoss(replace(loss, next_offset=Offset(8))),
@@ -60,6 +59,6 @@ def test_records_of_what_is_missing_are_replaced_and_deleted_only_as_they_were_r
     ):
         with pytest.raises(LostRaceError):
             apply(refused)
-    apply(ReplaceQuarantine(BAD, again))
+    apply(PutQuarantine(again))
     apply(DeleteQuarantine(again), DeleteLoss(loss))
     assert world.state.missing == {}

@@ -42,7 +42,6 @@ from coldstream.manifest.change import (
     Relink,
     ReplaceEntry,
     ReplaceGap,
-    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
@@ -189,7 +188,7 @@ def written_key(write: Write) -> str:  # noqa: PLR0911  one case a kind of item
             return gap_key(gap.first_offset)
         case PutLoss(missing) | DeleteLoss(missing) | PutQuarantine(missing):
             return missing_key(missing)
-        case ReplaceQuarantine(missing) | DeleteQuarantine(missing):
+        case DeleteQuarantine(missing):
             return missing_key(missing)
         case PutHold(hold) | DeleteHold(hold):
             return hold_key(hold.id)

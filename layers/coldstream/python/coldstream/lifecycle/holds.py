@@ -77,8 +77,8 @@ def put_hold(
         head = stores.table.head(incarnation)
         if head is None:
             raise StreamNotFoundError(f"no incarnation {incarnation!r}")
-        if any(there.id == hold.id for there in read_holds(stores.table, head)):
-            return head  # the answer to an earlier attempt never came
+        if hold in read_holds(stores.table, head):
+            return head  # the answer to an earlier attempt never came; another hold of this id is refused by the table
         change = plan_hold(head, hold)
         stores.table.apply(change)
         return change.head

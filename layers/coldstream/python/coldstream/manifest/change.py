@@ -163,18 +163,6 @@ class DeleteLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceQuarantine:
-    """Put a quarantine in the place of the one of the key and the copies of `before`."""
-
-    before: Quarantine
-    quarantine: Quarantine
-
-    def __post_init__(self) -> None:
-        _check_same_item(self.before.first_offset, self.quarantine.first_offset)
-        _check_same_item(self.before.next_offset, self.quarantine.next_offset)
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteQuarantine:
     """Delete the quarantine of the key and the copies of `before`."""
 
@@ -230,7 +218,6 @@ Write = (
     | PutLoss
     | DeleteLoss
     | PutQuarantine
-    | ReplaceQuarantine
     | DeleteQuarantine
     | PutHold
     | DeleteHold

@@ -30,7 +30,6 @@ from coldstream.manifest.change import (
     Relink,
     ReplaceEntry,
     ReplaceGap,
-    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
@@ -134,9 +133,6 @@ class ManifestState:
                 there = self.missing.get(_missing_key(quarantine))
                 copies = there.copies if isinstance(there, Quarantine) else 0
                 _check(copies == quarantine.copies - 1, f"the quarantine counts {copies} copies")
-                self.missing[_missing_key(quarantine)] = quarantine
-            case ReplaceQuarantine(before, quarantine):
-                self._check_copy(before)
                 self.missing[_missing_key(quarantine)] = quarantine
             case DeleteQuarantine(before):
                 self._check_copy(before)

@@ -21,7 +21,6 @@ from coldstream.manifest.change import (
     PutLoss,
     PutQuarantine,
     ReplaceGap,
-    ReplaceQuarantine,
     Write,
 )
 from coldstream.manifest.entry import Gap, Head, JournalEvent, Loss, Missing, Quarantine
@@ -113,7 +112,7 @@ class _Beside:
                 self.gaps[gap.first_offset] = gap
             case DeleteGap(gap):
                 del self.gaps[gap.first_offset]
-            case PutLoss(one) | PutQuarantine(one) | ReplaceQuarantine(_, one):
+            case PutLoss(one) | PutQuarantine(one):
                 self.missing[_key(one)] = one
             case DeleteLoss(one) | DeleteQuarantine(one):
                 del self.missing[_key(one)]

@@ -14,7 +14,6 @@ from coldstream.manifest.change import (
     PutHold,
     PutLoss,
     PutQuarantine,
-    ReplaceQuarantine,
     Write,
 )
 from coldstream.manifest.entry import Erasure, Head, Hold, Loss, Quarantine, Row
@@ -146,7 +145,7 @@ def _row(write: Write) -> Row | None:
     match write:
         case PutLoss(row) | DeleteLoss(row) | PutHold(row) | DeleteHold(row) | PutQuarantine(row):
             return row
-        case DeleteQuarantine(row) | ReplaceQuarantine(row):
+        case DeleteQuarantine(row):
             return row
         case PutErasure(_, row):
             return row

@@ -24,7 +24,6 @@ from coldstream.manifest.change import (
     Relink,
     ReplaceEntry,
     ReplaceGap,
-    ReplaceQuarantine,
     RequireEntry,
     RequireGap,
     Write,
@@ -79,9 +78,6 @@ def _add(transaction: TransactWrite, model: type[Item], incarnation: Incarnation
             transaction.save(item, condition=conditions.is_next_copy(quarantine))
         case DeleteLoss(loss):
             transaction.delete(model(incarnation, missing_key(loss)), condition=conditions.IS_THERE)
-        case ReplaceQuarantine(before, quarantine):
-            item = items.missing_item(model, incarnation, quarantine)
-            transaction.save(item, condition=conditions.is_copy(before))
         case DeleteQuarantine(before):
             transaction.delete(model(incarnation, missing_key(before)), condition=conditions.is_copy(before))
         case PutHold(hold):
