@@ -19,12 +19,9 @@ from coldstream.store.control import ControlObjects
 from coldstream.store.memory.bucket import etag_of
 from coldstream.store.races import retry_lost_races
 from coldstream.units import Offset, TimestampMs
-from tests.explore import guard_bases
 from tests.explore.actors import MORE, Further, cut, stores, upload
 from tests.explore.base import DAY_MS, ERASED, GRACE_MS, INCARNATION, KEYS, START, STREAM, Base, segment
 from tests.explore.site import Site
-
-__all__ = ["guard_bases"]
 
 GIVEN_UP = 4
 """Where the fragment begins that is given up."""

@@ -165,8 +165,8 @@ MUTATIONS: dict[str, tuple[Mutation, int]] = {
     "opening does not raise the epoch": (_instead(opening, "plan_open", _same_epoch), 0),
     "the expected offset is not checked": (_unexpected, 0),
     "logs are trimmed before what is in them is archived": (_trimmed_early, 42),
-    "a handle goes on though another opened the stream": (_instead(append_queue, "reopen", _reopen_anyway), 0),
+    "a handle goes on though another opened the stream": (_instead(append_queue, "reopen", _reopen_anyway), 1),
     "openings are forgotten before what they left is archived": (_forgotten_early, 3),
-    "publishers are not learned from what is recovered": (_instead(Publishers, "learn", _learns_nothing), 52),
+    "publishers are not learned from what is recovered": (_instead(Publishers, "learn", _learns_nothing), 344),
 }
 """Each with a seed whose play goes wrong with it."""
