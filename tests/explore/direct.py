@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
-from coldstream.errors import ExpiredEpochError, ObjectExistsError, StreamNotFoundError, UnavailableError, WalEndedError
+from coldstream.errors import ExpiredEpochError, StreamNotFoundError, UnavailableError, WalEndedError
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
@@ -25,7 +25,7 @@ from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.wal_object import FIXED_BYTES, WalChunk, kind_and_nonce, wal_object
+from coldstream.store.wal_object import WalChunk, wal_object
 from coldstream.streams.archive import DirectArchive
 from coldstream.streams.batch import Batch
 from coldstream.streams.cache.cached_chunk import CachedChunk
@@ -36,9 +36,9 @@ from coldstream.streams.trimming import trim_stream
 from coldstream.streams.wal.options import WalOptions
 from coldstream.streams.wal.s3_store import S3WalStore
 from coldstream.streams.wal.seal import seal
-from coldstream.streams.wal.writer import _reserve
+from coldstream.streams.wal.writer import _create_own, _reserve
 from coldstream.streams.wals import Wals
-from coldstream.units import ByteRange, Epoch, Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 from tests.explore.base import DAY_MS, HOUR_MS, NOW
 from tests.explore.bucket_store import BucketState
 from tests.explore.machine import BUCKET, LOG, TOLD, Machine, State, Told, Violation
@@ -118,13 +118,9 @@ class Appender:
         """Create the next object as the writer does: once more if no answer came, then by a seal of its own."""
         for _ in range(2):
             try:
-                self.store.create(self.place, self.sequence, body)
-            except ObjectExistsError:
-                view = self.store.read(self.place, self.sequence, ByteRange(0, FIXED_BYTES))
-                return kind_and_nonce(view, source="there")[1] == nonce
+                return _create_own(self.store, self.place, self.sequence, body, nonce)
             except UnavailableError:
                 continue
-            return True
         return self.sequence < seal(self.store, self.place)
 
 

@@ -1,0 +1,164 @@
+"""Workers that want one job, and people who steer it: the shipped store of jobs, leases and attempts.
+
+A worker looks for work, takes what is due or whose worker is gone, and sends each part of it to a target, which tells
+whether it has a part already. Its lease is judged by the clock since its host began; its other clock may step. What a
+worker writes in a thread of its own it writes here at each part.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from functools import partial
+from zlib import crc32
+
+import pytest
+
+from coldstream.errors import IdempotencyError, JobNotFoundError, JobStateError, ObjectExistsError, OutcomeUnknownError, UnavailableError
+from coldstream.jobs.attempt import LeaseWatch, acquire, run_attempt
+from coldstream.jobs.job import Job
+from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd
+from coldstream.jobs.specs import JobSpec, LoadSpec, parse_spec
+from coldstream.jobs.store import JobStore
+from coldstream.manifest.state import ManifestState
+from coldstream.store.memory.table import MemoryTable
+from tests.explore.base import NOW, STREAM
+from tests.explore.bucket_store import BucketState
+from tests.explore.names_store import NamesState
+from tests.explore.runs import Role
+from tests.explore.site import Site
+from tests.explore.world import Faults, World
+
+JOB = "0-job"
+KEY = "first"
+"""The key with which the job was created."""
+
+PLAIN_SPEC = {"kind": "load", "streams": ["one"], "target": {"type": "stream", "broker": "b", "name": "two"}}
+PARTS = 2
+LOOKS = 2
+LEASE_S = 15.0
+WAIT_MS = 20_000
+"""Longer than a lease may stand still."""
+
+REFUSED = (JobStateError, JobNotFoundError, IdempotencyError)
+
+Work = Callable[[Site], None]
+
+
+def boot_clock(site: Site) -> float:
+    """Return the time since a host began: nobody sets it, so it steps never."""
+    return site.clock() / 1000
+
+
+def worker(name: str, site: Site) -> None:
+    """Look for work twice, with more than a lease in between, and do it."""
+    store = JobStore(site.table, site.host_clock)  # type: ignore[arg-type]
+    watch = LeaseWatch(partial(boot_clock, site))
+    for look in range(LOOKS):
+        if look:
+            site.wait(WAIT_MS)
+        for job in store.open_jobs():
+            since = boot_clock(site)
+            taken = acquire(
+                store, job, name, is_dead=watch.is_dead(job), lease_s=LEASE_S, now=site.host_clock
+            )
+            if taken is not None:
+                site.tell("took", f"{taken.id} {taken.epoch} {name}")
+                run_attempt(store, taken, partial(kind, site), now=site.host_clock, leased_since=since)
+
+
+def kind(site: Site, run: JobRun) -> RunEnd:
+    """Send each part once the lease is certain, and tell how far that is once the target has it."""
+    while not run.should_stop():
+        at = int(run.cursor.get("at", 0))
+        if at == PARTS:
+            site.tell("did", f"{run.job.id} {end_of(run.job)}")
+            return Finished()
+        run.check_lease()
+        site.tell("sends", f"{run.job.id} {run.job.epoch}")
+        send(site, run.job.id, at)
+        run.advance(cursor={"at": at + 1}, done=at + 1, messages=1)
+        run.checkpoint()
+    return Interrupted()
+
+
+def send(site: Site, job: str, at: int) -> None:
+    """Have the target hold a part, which it may hold already."""
+    body = str(at).encode()
+    try:
+        site.objects.put_new(part_key(job, at), io.BytesIO(body), size_bytes=len(body), crc32=crc32(body))
+    except ObjectExistsError:
+        return
+
+
+def part_key(job: str, at: int) -> str:
+    """Return where the target holds a part."""
+    return f"target/{job}/{at}"
+
+
+def end_of(job: Job) -> str:
+    """Return where a job is to end: what is edited here."""
+    assert isinstance(job.spec, LoadSpec)
+    return job.spec.end or "none"
+
+
+def person(name: str, steps: Sequence[Callable[[JobStore], object]]) -> Callable[[str], Work]:
+    """Return somebody who does something to the job, and is told that it is done."""
+
+    def work(site: Site) -> None:
+        store = JobStore(site.table, site.host_clock)  # type: ignore[arg-type]
+        for step in steps:
+            step(store)
+        site.tell("told", name)
+
+    return lambda _: work
+
+
+def creator(key: str, name: str = "") -> Callable[[str], Work]:
+    """Return somebody who creates a job with a key that may have been given before."""
+
+    def work(site: Site) -> None:
+        job = JobStore(site.table, site.host_clock).create(named(name), idempotency_key=key)  # type: ignore[arg-type]
+        site.tell("created", f"{job.id} {key} {name}")
+
+    return lambda _: work
+
+
+def named(name: str) -> JobSpec:
+    """Return what a job is to do, with a name."""
+    return parse_spec({**PLAIN_SPEC, "name": name})
+
+
+JOBS_ACTORS: dict[str, Callable[[str], Work]] = {
+    "work": lambda name: partial(worker, name),
+    "cancel": person("cancel", [lambda store: store.cancel(JOB)]),
+    "pause": person("pause", [lambda store: store.pause(JOB)]),
+    "resume": person("resume", [lambda store: store.resume(JOB)]),
+    "edit": person("edit", [lambda store: store.edit(JOB, {"end": "9"})]),
+    "remove": person("remove", [lambda store: store.delete(JOB)]),
+    "drop": person("drop", [lambda store: store.cancel(JOB), lambda store: store.delete(JOB)]),
+    "create": creator("key"),
+    "again": creator(KEY),
+    "differ": creator(KEY, "other"),
+}
+"""By kind, what an actor of a name does."""
+
+
+def jobs_world(names: Sequence[str], *, faults: str = "0c0l0r") -> World:
+    """Return a job that nobody has begun, and who wants it."""
+    table = MemoryTable()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coldstream.jobs.store.new_id", lambda _: JOB)
+        JobStore(table, lambda: NOW).create(named(""), idempotency_key=KEY)
+    again = UnavailableError, OutcomeUnknownError
+    roles = [Role(name, JOBS_ACTORS[name.partition(".")[0]](name), REFUSED, again) for name in names]
+    return World(
+        stream=STREAM,
+        log=ManifestState(),
+        recorded={},
+        names=NamesState.of(table),
+        bucket=BucketState({}),
+        now=NOW,
+        roles=roles,
+        faults=Faults.parse(faults),
+    )
