@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
@@ -126,9 +127,15 @@ class Guards:
         """Take all of them away."""
         with ExitStack() as stack:
             altered = [alter for one in self.all if (alter := stack.enter_context(one.taken_away())) is not None]
-            if len(altered) > 1:
+            if len(altered) > 1 and any(one.kind is not GuardKind.STATE for one in self.all):
                 raise ValueError(f"two of {self} are of requests")
-            yield next(iter(altered), None)
+            yield partial(_all_of, altered) if altered else None
+
+
+def _all_of(altered: Sequence[Callable[[Ask], Any]], ask: Ask) -> Any:
+    for alter in altered:
+        ask = alter(ask)
+    return ask
 
 
 def heard(

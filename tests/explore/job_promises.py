@@ -15,14 +15,32 @@ from coldstream.jobs.open_marks import mark_of
 from coldstream.manifest.state_item import StateItem
 from coldstream.plain_json import read_json
 from tests.explore.jobs import JOB, KEY, PARTS, end_of, part_key
-from tests.explore.machine import BUCKET, NAMES, TOLD, Machine, RequestFacts, State, Told, Violation
+from tests.explore.machine import (
+    BUCKET,
+    FAULTS,
+    LOSSES,
+    NAMES,
+    NODES,
+    REFUSALS,
+    TOLD,
+    Machine,
+    RequestFacts,
+    State,
+    Told,
+    Violation,
+)
 from tests.explore.names_store import NamesState
-from tests.explore.requests import Request
+from tests.explore.requests import Part, Request
+from tests.explore.schedules import Fate, Move
 from tests.explore.world import World
 
 LOG = "#job-log#"
 _STATES = 4
 """Which of the parts of a NamesState has the state items."""
+
+WORKERS = "work", "flawed", "straggle"
+LOST = 1
+"""The outcome of a request of which nothing is heard, and nothing was done."""
 
 Facts = frozenset[tuple[str, str]]
 
@@ -39,6 +57,13 @@ class JobsMachine(Machine):
             if after[NAMES] != state[NAMES]:
                 self._judge(state, after, actor)
             yield after, answer
+
+    def _fall_short(self, state: State, actor: int, facts: RequestFacts) -> Iterator[tuple[Move, State]]:
+        """Yield also that a write of a job never arrives, and nothing is heard of it."""
+        yield from super()._fall_short(state, actor, facts)
+        if facts.part is Part.NAMES and facts.writes and state[FAULTS] % REFUSALS >= LOSSES:
+            self.trying = Move(actor, Fate.HEARS_NOTHING, LOST)
+            yield self.trying, self._go((*state[:FAULTS], state[FAULTS] - LOSSES, *state[NODES:]), actor, self._unknown)
 
     def _judge(self, before: State, after: State, actor: int) -> None:
         key = before[NAMES], after[NAMES], before[BUCKET], before[TOLD], actor
@@ -100,8 +125,8 @@ class Jobs:
                 _hold(there is None or there.spec.name == name, f"{job_id} is told as what was to be created: {name}")
                 is_one = key == KEY or told.setdefault(key, job_id) == job_id  # the job of KEY may be deleted
                 _hold(is_one, f"of one key, two were told of jobs: {job_id}, {told.get(key)}")
-        of_key = [job.key_hash for job in self.jobs.values() if job.key_hash]
-        _hold(len(of_key) == len({*of_key}), "one key has several jobs")
+        of_key = [job.key_hash for job in self.jobs.values() if job.key_hash and not job.state.has_ended]
+        _hold(len(of_key) == len({*of_key}), "one key has several open jobs")
         for (partition, _), item in self.items.items():
             if partition == JOB_KEYS:
                 _hold(read_json(item.data)["job"] in self.jobs, "a key is of no job")
@@ -142,9 +167,10 @@ def old_and_new(old: Jobs, new: Jobs, who: str, facts: Facts) -> None:
 
 
 def _changed(before: Job, after: Job, who: str, facts: Facts) -> None:
-    is_worker = who.startswith("work")
+    is_worker = who.startswith(WORKERS)
     _hold(after.revision == before.revision + 1, "the revision does not rise by one")
-    _hold(not before.state.has_ended or before.state is JobState.FAILED, f"{before.state}, and goes on: {after.state}")
+    is_over = before.state.has_ended and before.state is not JobState.FAILED
+    _hold(not is_over or after.state is before.state, f"{before.state}, and goes on: {after.state}")
     _hold(after.epoch in {before.epoch, before.epoch + is_worker}, f"from epoch {before.epoch} to {after.epoch}")
     if after.epoch == before.epoch:
         has = before.lease is not None and before.lease.worker == who

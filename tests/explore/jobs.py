@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Any
 from zlib import crc32
 
 import pytest
 
-from coldstream.errors import IdempotencyError, JobNotFoundError, JobStateError, ObjectExistsError, OutcomeUnknownError, UnavailableError
+from coldstream.errors import (
+    ContradictionError,
+    IdempotencyError,
+    JobNotFoundError,
+    JobStateError,
+    LeaseLostError,
+    LostRaceError,
+    ObjectExistsError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from coldstream.jobs.attempt import LeaseWatch, acquire, run_attempt
 from coldstream.jobs.job import Job
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd
@@ -50,7 +62,7 @@ def boot_clock(site: Site) -> float:
     return site.clock() / 1000
 
 
-def worker(name: str, site: Site) -> None:
+def worker(name: str, site: Site, *, kind: Callable[[Site, JobRun], RunEnd] | None = None) -> None:
     """Look for work twice, with more than a lease in between, and do it."""
     store = JobStore(site.table, site.host_clock)  # type: ignore[arg-type]
     watch = LeaseWatch(partial(boot_clock, site))
@@ -59,27 +71,72 @@ def worker(name: str, site: Site) -> None:
             site.wait(WAIT_MS)
         for job in store.open_jobs():
             since = boot_clock(site)
-            taken = acquire(
-                store, job, name, is_dead=watch.is_dead(job), lease_s=LEASE_S, now=site.host_clock
-            )
+            is_dead = watch.is_dead(job)
+            taken = acquire(store, job, name, is_dead=is_dead, lease_s=LEASE_S, now=site.host_clock)
             if taken is not None:
                 site.tell("took", f"{taken.id} {taken.epoch} {name}")
-                run_attempt(store, taken, partial(kind, site), now=site.host_clock, leased_since=since)
+                run_attempt(store, taken, partial(kind or load, site), now=site.host_clock, leased_since=since)
 
 
-def kind(site: Site, run: JobRun) -> RunEnd:
+def load(site: Site, run: JobRun) -> RunEnd:
     """Send each part once the lease is certain, and tell how far that is once the target has it."""
-    while not run.should_stop():
-        at = int(run.cursor.get("at", 0))
-        if at == PARTS:
-            site.tell("did", f"{run.job.id} {end_of(run.job)}")
-            return Finished()
+    while (at := int(run.cursor.get("at", 0))) < PARTS:
         run.check_lease()
         site.tell("sends", f"{run.job.id} {run.job.epoch}")
         send(site, run.job.id, at)
         run.advance(cursor={"at": at + 1}, done=at + 1, messages=1)
         run.checkpoint()
-    return Interrupted()
+        if run.should_stop():
+            return Interrupted()
+    site.tell("did", f"{run.job.id} {end_of(run.job)}")
+    return Finished()
+
+
+def flawed(_: Site, run: JobRun) -> RunEnd:
+    """Fail in a way that no other attempt mends."""
+    raise ContradictionError(run.job.id, 0, "is not as it was")
+
+
+def straggler(name: str, site: Site) -> None:
+    """Work with a thread that tells how far it is once more, when the attempt is over."""
+    runs: list[JobRun] = []
+
+    def kind(site: Site, run: JobRun) -> RunEnd:
+        runs.append(run)
+        return load(site, run)
+
+    worker(name, site, kind=kind)
+    for run in runs:
+        with suppress(LeaseLostError):
+            run.checkpoint()
+
+
+class _Late:
+    """A table that takes the first transaction when all else is done: nothing was heard of it, and it arrives late."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._late: tuple[Any, ...] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def put_state(self, *changed: Any) -> None:
+        if self._late is None:
+            self._late = changed
+            raise OutcomeUnknownError("no answer came")
+        self._table.put_state(*changed)
+
+    def arrive(self) -> None:
+        with suppress(LostRaceError):
+            self._table.put_state(*self._late or ())
+
+
+def late_creator(site: Site) -> None:
+    """Create a job, without a key, of which the first request arrives after the second was answered."""
+    table = _Late(site.table)
+    JobStore(table, site.host_clock).create(named(""))  # type: ignore[arg-type]
+    table.arrive()
 
 
 def send(site: Site, job: str, at: int) -> None:
@@ -137,6 +194,9 @@ JOBS_ACTORS: dict[str, Callable[[str], Work]] = {
     "edit": person("edit", [lambda store: store.edit(JOB, {"end": "9"})]),
     "remove": person("remove", [lambda store: store.delete(JOB)]),
     "drop": person("drop", [lambda store: store.cancel(JOB), lambda store: store.delete(JOB)]),
+    "flawed": lambda name: partial(worker, name, kind=flawed),
+    "straggle": lambda name: partial(straggler, name),
+    "late": lambda _: late_creator,
     "create": creator("key"),
     "again": creator(KEY),
     "differ": creator(KEY, "other"),

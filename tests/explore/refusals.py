@@ -7,7 +7,7 @@ taken away by the function that has it, compiled anew: what its `if` asks is ask
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -112,5 +112,3 @@ def _code(code: CodeType, names: tuple[str, ...]) -> CodeType:
     for name in names:
         code = next(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name)
     return code
-
-

@@ -17,9 +17,13 @@ LOOSELY = "loosely"
 
 
 def conditions_of(asked: Asked) -> Iterator[str]:
-    """Yield what a request asks of state items before it writes them, by name."""
+    """Yield what a request asks of state items before it writes them, by name.
+
+    The deletion of an item at its first revision asks for nothing but that it is there.
+    """
     for item in _items(asked.request):
-        yield _condition(asked, item)
+        if asked.request.method != "delete_state" or item.revision > 1:
+            yield _condition(asked, item)
 
 
 class Loosely:
@@ -29,8 +33,12 @@ class Loosely:
         self._ask, self._name = ask, name
 
     def __call__(self, request: Request) -> Any:
+        loosened: tuple[StateItem, ...] = ()
+        if request.method == LOOSELY:  # by another one
+            method, loosened, *items = request.args  # type: ignore[assignment]
+            request = Request(request.part, str(method), tuple(items))
         asked = Asked(place(), request)
-        loose = tuple(item for item in _items(request) if _condition(asked, item) == self._name)
+        loose = loosened + tuple(item for item in _items(request) if _condition(asked, item) == self._name)
         if loose:
             request = Request(request.part, LOOSELY, (request.method, loose, *request.args))
         return self._ask(request)
