@@ -28,7 +28,7 @@ from coldstream.errors import (
     UnavailableError,
 )
 from coldstream.jobs.attempt import LeaseWatch, acquire, run_attempt
-from coldstream.jobs.job import Job
+from coldstream.jobs.job import JOBS, Job
 from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd
 from coldstream.jobs.specs import JobSpec, LoadSpec, parse_spec
 from coldstream.jobs.store import JobStore
@@ -79,8 +79,9 @@ def worker(name: str, site: Site, *, kind: Callable[[Site, JobRun], RunEnd] | No
 
 
 def load(site: Site, run: JobRun) -> RunEnd:
-    """Send each part once the lease is certain, and tell how far that is once the target has it."""
+    """Read each part, send it once the lease is certain, and tell how far that is once the target has it."""
     while (at := int(run.cursor.get("at", 0))) < PARTS:
+        site.table.head(STREAM.incarnation)  # it takes a while to read a part
         run.check_lease()
         site.tell("sends", f"{run.job.id} {run.job.epoch}")
         send(site, run.job.id, at)
@@ -127,16 +128,18 @@ class _Late:
             raise OutcomeUnknownError("no answer came")
         self._table.put_state(*changed)
 
-    def arrive(self) -> None:
-        with suppress(LostRaceError):
-            self._table.put_state(*self._late or ())
+    def arrive(self, store: JobStore) -> None:
+        assert self._late is not None
+        job = next(Job.from_item(item) for item in self._late if item.partition == JOBS)
+        store._create(job, self._late, "")
 
 
 def late_creator(site: Site) -> None:
     """Create a job, without a key, of which the first request arrives after the second was answered."""
     table = _Late(site.table)
-    JobStore(table, site.host_clock).create(named(""))  # type: ignore[arg-type]
-    table.arrive()
+    store = JobStore(table, site.host_clock)  # type: ignore[arg-type]
+    store.create(named(""))
+    table.arrive(store)
 
 
 def send(site: Site, job: str, at: int) -> None:
