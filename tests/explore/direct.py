@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
-from coldstream.errors import ExpiredEpochError, StreamNotFoundError, UnavailableError, WalEndedError
+from coldstream.errors import (
+    ContradictionError,
+    ExpiredEpochError,
+    HeldError,
+    NotClosedError,
+    StreamClosedError,
+    StreamDeletedError,
+    StreamNotFoundError,
+    UnavailableError,
+    WalEndedError,
+)
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
@@ -21,6 +31,8 @@ from coldstream.manifest.appender import WalKind, WalPlace
 from coldstream.manifest.appending import plan_create
 from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import Incarnation, StreamId
+from coldstream.store.control import ControlObjects
+from coldstream.store.direct_notes import DirectNote
 from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
@@ -53,7 +65,7 @@ KEYS = Keys("a/")
 SMALL = 200
 """Bytes of a fragment: a batch or two."""
 
-ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError)
+ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError, StreamDeletedError, StreamClosedError)
 """With these a process learns that another has taken what it had."""
 
 
@@ -113,6 +125,7 @@ class Appender:
         """Have the stream begin at its end."""
         stores = LifecycleStores.open(self.site.table, self.site.objects, KEYS, grace_ms=LONGEST_GRACE_MS)
         trim_stream(self.archive, replace(stores, now=self.site.clock), STREAM, self.epoch, self.at)
+        self.site.tell("trimmed", str(self.at))
 
     def _create(self, body: bytes, nonce: bytes) -> bool:
         """Create the next object as the writer does: once more if no answer came, then by a seal of its own."""
@@ -162,20 +175,35 @@ DIRECT: dict[str, Callable[[str], Callable[[Site], None]]] = {
 }
 
 
+BASES: dict[str, Callable[[MemoryTable, MemoryObjects], None]] = {}
+"""What the stream has been through before, by name (tests/explore/direct_bases.py)."""
+
+OF_BASES = (*ENDS, ContradictionError, HeldError, NotClosedError)
+"""With these a process learns what the stream has been through."""
+
+
 def direct_world(names: Sequence[str], *, faults: str = "0c0l0r") -> World:
     """Return an empty direct stream, and who appends to it."""
     table, objects = MemoryTable(), MemoryObjects(clock=lambda: NOW)
     archive = DirectArchive(table, objects, KEYS, lambda: NOW)
     archive.control.write_stream(STREAM)
     table.apply(plan_create(STREAM, NOW, first=Offset(0), properties={}))
+    for name in names:
+        if name in BASES:
+            BASES[name](table, objects)
     roles = [
-        Role(name, DIRECT[name.partition(".")[0]](chr(ord("a") + number)), ENDS, (UnavailableError,))
-        for number, name in enumerate(names)
+        Role(
+            name,
+            DIRECT[name.partition(".")[0]](chr(ord("a") + number)),
+            OF_BASES if name in {"blind", "force"} or BASES.keys() & {*names} else ENDS,
+            (UnavailableError,),
+        )
+        for number, name in enumerate(one for one in names if one not in BASES)
     ]
     return World(
         stream=STREAM,
         log=table._partitions[STREAM.incarnation],
-        recorded=table._recorded[STREAM.incarnation],
+        recorded=table._recorded.get(STREAM.incarnation, {}),
         names=NamesState.of(table),
         bucket=BucketState({key: objects._version(key) for key in sorted(objects.objects)}),
         now=NOW,
@@ -190,6 +218,12 @@ class Promises:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._judged: set[object] = set()
+        objects = MemoryObjects()
+        machine.world.bucket.copy_into(objects)
+        self._notes_before = {key for key in objects.objects if key.startswith(KEYS.direct_notes(STREAM.incarnation))}
+        self._openings_before = {
+            one.epoch: one for one in ControlObjects(objects, KEYS).openings(STREAM.incarnation)
+        }
         machine.watch = self
 
     def changed(self, before: int, after: int) -> None:
@@ -199,7 +233,11 @@ class Promises:
         assert new.head is not None
         assert old.head.appender is not None
         assert new.head.appender is not None
-        _hold(new.head.appender.epoch >= old.head.appender.epoch, "the epoch falls")
+        was, now = old.head.appender, new.head.appender
+        _hold(now.epoch >= was.epoch, "the epoch falls")
+        is_over = was.is_sealed or old.head.is_deleted
+        _hold(not is_over or new.head.next_offset in {None, old.head.next_offset}, "something comes after its end")
+        _hold(not is_over or now.epoch == was.epoch, "it is opened after its end")
         log = sorted(new.entries.values(), key=lambda one: one.first_offset)
         _hold(all(one.next_offset == two.first_offset for one, two in pairwise(log)), "a hole")
 
@@ -210,7 +248,13 @@ class Promises:
 
     def look(self, partition: int, bucket: int, told: int) -> int:
         """What is archived is what was acknowledged at its offset, nothing refused, and nothing twice."""
-        found = _bodies(*self._double(self._machine.log.partition(partition).state, bucket))
+        state = self._machine.log.partition(partition).state
+        table, objects = self._double(state, bucket)
+        lost = {one.key for one in state.entries.values()} - objects.objects.keys()
+        _hold(not lost, f"is named, and is not there: {lost}")
+        self._judge_notes(partition, objects)
+        _judge_trims(state, self._told(told))
+        found = _bodies(table, objects)
         _judge(found, self._told(told), is_end=False, floor=0)
         return told
 
@@ -223,10 +267,16 @@ class Promises:
         key = state[LOG], state[BUCKET], state[TOLD]
         if key in self._judged:
             return
+        _judge_trims(partition, self._told(state[TOLD]))
         table, objects = self._double(partition, state[BUCKET])
-        site = _Doubles(table, objects)
+        site = Doubles(table, objects)
         last = Appender(site, "z")  # type: ignore[arg-type]
-        last.open()
+        try:
+            last.open()
+        except (StreamNotFoundError, StreamClosedError, ContradictionError, NotClosedError, ExpiredEpochError):
+            if self._is_refused(partition):
+                return
+            raise
         head = table.head(STREAM.incarnation)
         assert head is not None
         assert head.appender is not None
@@ -234,6 +284,38 @@ class Promises:
             _bodies(table, objects), self._told(state[TOLD]), is_end=True, floor=max(head.floor, head.appender.start)
         )
         self._judged.add(key)
+
+    def _is_refused(self, partition: ManifestState) -> bool:
+        """Tell whether nobody can open the stream, as it has ended, or as it was before the world began."""
+        head = partition.head
+        if head is None or head.is_deleted or head.appender is None or head.appender.is_sealed:
+            return True
+        return bool(self._openings_before)
+
+    def _judge_notes(self, partition: int, objects: MemoryObjects) -> None:
+        """What the bucket knows has been so, and it knows where the stream starts before anything goes."""
+        control, known, starts = ControlObjects(objects, KEYS), set(), [Offset(0)]
+        there = self._machine.log.partition(partition)
+        head = there.state.head
+        while True:
+            if there.state.head is not None and there.state.head.appender is not None:
+                known.add(DirectNote.of(there.state.head))
+            if there.before < 0:
+                break
+            there = self._machine.log.partition(there.before)
+        if head is None or head.appender is None:
+            return
+        for key in objects.objects:
+            if key.startswith(KEYS.direct_notes(STREAM.incarnation)) and key not in self._notes_before:
+                note = DirectNote.from_bytes(objects.objects[key], source=key)
+                _hold(note in known, f"the bucket says of revision {note.revision} what never was")
+                starts.append(note.appender.start)
+        for opening in control.openings(STREAM.incarnation):
+            before = self._openings_before.get(opening.epoch, opening)
+            _hold(opening == before, f"epoch {opening.epoch} is noted twice")
+            is_given = opening.epoch <= head.appender.epoch or opening.epoch in self._openings_before
+            _hold(is_given, f"epoch {opening.epoch} is noted, and was not given")
+        _hold(head.floor <= max(starts), f"goes up to {head.floor}, and the bucket knows of {max(starts)}")
 
     def _told(self, number: int) -> Told:
         return self._machine.told.values[number]  # type: ignore[return-value]
@@ -246,7 +328,7 @@ class Promises:
 
 
 @dataclass
-class _Doubles:
+class Doubles:
     """The site of who looks at the end."""
 
     table: MemoryTable
@@ -254,6 +336,12 @@ class _Doubles:
 
     def clock(self) -> TimestampMs:
         return TimestampMs(NOW + HOUR_MS)
+
+    def name(self) -> str:
+        return "before"
+
+    def tell(self, what: str, fact: str) -> None:
+        """Nobody listens."""
 
 
 def _hold(holds: bool, told: str) -> None:  # noqa: FBT001  a condition
@@ -275,12 +363,21 @@ def _bodies(table: MemoryTable, objects: MemoryObjects) -> dict[int, str]:
 
 def _judge(found: dict[int, str], told: Told, *, is_end: bool, floor: int) -> None:
     _hold(len(set(found.values())) == len(found), f"a batch is there twice: {found}")
+    given_up = max((int(fact) for what, fact in told.facts if what == "gave up"), default=0)
     for at, body in _acknowledged(told):
+        if int(body.split(".")[1]) < given_up:
+            continue  # somebody has forced his way
         if is_end and at >= floor:
             _hold(at in found, f"{body} was acknowledged at {at}, and is lost: {found}")
         _hold(found.get(at, body) == body, f"{body} was acknowledged at {at}, and there is {found.get(at)}")
     refused = {fact for what, fact in told.facts if what == "refused"}
     _hold(not refused & set(found.values()), f"refused, and there: {refused & set(found.values())}")
+
+
+def _judge_trims(state: ManifestState, told: Told) -> None:
+    for what, fact in told.facts:
+        left = [one for one in state.entries.values() if what == "trimmed" and one.next_offset <= int(fact)]
+        _hold(not left, f"trimmed to {fact}, and there: {len(left)}")
 
 
 def _acknowledged(told: Told) -> Iterator[tuple[int, str]]:

@@ -48,7 +48,11 @@ CHECKING = "manifest", "archive", "lifecycle", "garbage", "compact", "erase"
 UNSEEN = {"create_upload", "put_part"}
 """Writes to the bucket that nobody sees: until its upload is completed, a part is in no listing of objects."""
 
-OF_BYTES = {"erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do"}
+OF_BYTES = {
+    "erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do",
+    "jobs.job.check_cursor": "looks at what a kind gives alone",
+    "jobs.run.check_cursor": "looks at what a kind gives alone",
+}
 """Checks that no schedule needs, and what does."""
 
 
