@@ -31,9 +31,9 @@ from coldstream.streams.wal.options import WalOptions
 from coldstream.streams.wal.s3_store import S3WalStore
 from coldstream.streams.wal.writer import _reserve
 from coldstream.streams.wals import Wals
-from coldstream.units import Epoch, Offset, TimestampMs
+from coldstream.units import Epoch, Offset
 from tests.explore.base import NOW
-from tests.explore.direct import BASES, DIRECT, KEYS, SMALL, STREAM, Appender, Doubles, appender
+from tests.explore.direct import KEYS, SMALL, STREAM, Appender, Doubles, appender
 from tests.explore.site import Site
 
 PAST = WalPlace(WalKind.S3, "past", 1)
@@ -165,8 +165,15 @@ def _always(work: Callable[[Site], None]) -> Callable[[str], Callable[[Site], No
     return lambda _: work
 
 
-BASES.update(holed=holed, straddled=straddled, rebuilt=rebuilt, brokers=brokers, unknown=unknown, held=held)
-DIRECT.update({
+BASES: dict[str, Callable[[MemoryTable, MemoryObjects], None]] = {
+    "holed": holed,
+    "straddled": straddled,
+    "rebuilt": rebuilt,
+    "brokers": brokers,
+    "unknown": unknown,
+    "held": held,
+}
+ACTORS: dict[str, Callable[[str], Callable[[Site], None]]] = {
     "seal": _always(seal_stream),
     "sure": lambda name: partial(append_surely, name),
     "destroy": _always(destroy),
@@ -175,4 +182,4 @@ DIRECT.update({
     "next": _always(go_on_in_another_log),
     "unopened": _always(Unopened()),
     "untrimmed": _always(Unopened(trims=True)),
-})
+}

@@ -9,10 +9,8 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
-import tests.explore.direct_bases  # noqa: F401  more actors
-from tests.explore.direct import Promises, direct_world
+from tests.explore.direct_world import direct_world
 from tests.explore.guards import (
     Guard,
     GuardKind,
@@ -24,15 +22,15 @@ from tests.explore.guards import (
     rereads,
 )
 from tests.explore.hunting import Find
-from tests.explore.job_promises import JobsMachine
-from tests.explore.jobs import JOBS_ACTORS, jobs_world
+from tests.explore.jobs import jobs_world
 from tests.explore.loose import EVENT, HEAD
-from tests.explore.machine import Machine, Violation
+from tests.explore.machine import Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.patches import reproducible
 from tests.explore.playing import follow, written
 from tests.explore.refusals import refusals
 from tests.explore.schedules import moves_of
+from tests.explore.searching import watched
 from tests.explore.state_writes import conditions_of
 from tests.explore.world import Faults
 
@@ -97,23 +95,10 @@ def _is_in(guard: Guard, modules: Sequence[str]) -> bool:
     return any(f" in {module}." in f"{guard.name}, {guard.then}" for module in modules)
 
 
-def machine_without(guards: Guards, names: Sequence[str], faults: str, stack: ExitStack) -> Machine:
-    """Return the machine of a world, of jobs or of a direct stream, without some guards."""
-    alter = stack.enter_context(guards.taken_away())
-    is_of_jobs = names[0].partition(".")[0] in JOBS_ACTORS
-    there = (jobs_world if is_of_jobs else direct_world)(names, faults=faults)
-    there = replace(there, roles=[replace(one, alter=alter) for one in there.roles])
-    if is_of_jobs:
-        return JobsMachine(there)
-    machine = Machine(there)
-    Promises(machine)
-    return machine
-
-
-def hunt_without(guards: Guards, names: str, faults: str, *, until_s: float) -> Find | None:
+def hunt_without(guards: Guards, names: str, faults: str, *, until_s: float | None = None) -> Find | None:
     """Return the shortest schedule of a world that ends badly without some guards, None if none is found in time."""
     with ExitStack() as stack:
-        machine = machine_without(guards, names.split("+"), faults, stack)
+        machine = watched(names, faults, alter=stack.enter_context(guards.taken_away()))
         stack.callback(machine.programs.close)
         try:
             search_nearest(machine, until_s=until_s)
@@ -127,7 +112,7 @@ def play_without(guards: Guards, text: str) -> None:
     place, _, moves = text.partition(":")
     names, _, faults = place.partition("/")
     with ExitStack() as stack:
-        machine = machine_without(guards, names.split("+"), faults, stack)
+        machine = watched(names, faults, alter=stack.enter_context(guards.taken_away()))
         stack.callback(machine.programs.close)
         follow(machine, moves_of(moves), tell=False)
 

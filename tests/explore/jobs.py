@@ -22,7 +22,6 @@ from coldstream.errors import (
     JobNotFoundError,
     JobStateError,
     LeaseLostError,
-    LostRaceError,
     ObjectExistsError,
     OutcomeUnknownError,
     UnavailableError,
@@ -34,6 +33,7 @@ from coldstream.jobs.specs import JobSpec, LoadSpec, parse_spec
 from coldstream.jobs.store import JobStore
 from coldstream.manifest.state import ManifestState
 from coldstream.store.memory.table import MemoryTable
+from coldstream.units import Offset
 from tests.explore.base import NOW, STREAM
 from tests.explore.bucket_store import BucketState
 from tests.explore.names_store import NamesState
@@ -81,7 +81,7 @@ def worker(name: str, site: Site, *, kind: Callable[[Site, JobRun], RunEnd] | No
 def load(site: Site, run: JobRun) -> RunEnd:
     """Read each part, send it once the lease is certain, and tell how far that is once the target has it."""
     while (at := int(run.cursor.get("at", 0))) < PARTS:
-        site.table.head(STREAM.incarnation)  # it takes a while to read a part
+        site.table.gap(STREAM.incarnation, Offset(at))  # it takes a while to read a part
         run.check_lease()
         site.tell("sends", f"{run.job.id} {run.job.epoch}")
         send(site, run.job.id, at)
@@ -199,7 +199,7 @@ JOBS_ACTORS: dict[str, Callable[[str], Work]] = {
     "drop": person("drop", [lambda store: store.cancel(JOB), lambda store: store.delete(JOB)]),
     "flawed": lambda name: partial(worker, name, kind=flawed),
     "straggle": lambda name: partial(straggler, name),
-    "late": lambda _: late_creator,
+    "belated": lambda _: late_creator,
     "create": creator("key"),
     "again": creator(KEY),
     "differ": creator(KEY, "other"),

@@ -21,7 +21,7 @@ from tests.explore.machine import Violation
 from tests.explore.patches import reproducible
 from tests.explore.runs import Stuck
 from tests.explore.searching import Bounds, search
-from tests.explore.worlds import DIRECT, DIRECT_FURTHER, NEAREST, WHOLE, all_worlds
+from tests.explore.worlds import DIRECT, DIRECT_FURTHER, JOBS, JOBS_FURTHER, NEAREST, PAST, WHOLE, all_worlds
 
 PROVEN_STATES = 3_000_000
 """The most of one world: 500 bytes each."""
@@ -76,7 +76,7 @@ class Proof:
 
 def ordered(seed: int) -> list[World]:
     """Return all worlds, those of CI first, the others as a seed orders them."""
-    first = [*WHOLE, *DIRECT, *DIRECT_FURTHER, *NEAREST]
+    first = [*WHOLE, *DIRECT, *PAST, *JOBS, *DIRECT_FURTHER, *JOBS_FURTHER, *NEAREST]
     others = [one for one in all_worlds() if one not in set(first)]
     random.Random(seed).shuffle(others)
     return [*first, *others]

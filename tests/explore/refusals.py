@@ -25,7 +25,9 @@ OF_RACES = frozenset({
     "StreamDeletedError", "StreamNotFoundError",
 })  # fmt: skip
 
-OF_BYTES = {"BadSequenceError of streams.wal.reader._chunk": "reads bytes back, which tests/faults and tests/fuzz damage"}
+OF_BYTES = {
+    "BadSequenceError of streams.wal.reader._chunk": "reads bytes back, which tests/faults and tests/fuzz damage"
+}
 """Refusals that no schedule needs, and what does."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,12 +7,17 @@ that is not at work here is in tests/explore/explained/direct.tsv, with the test
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.explore.direct_guards import direct_guards, play_without
+from tests.explore.actors import PLAIN, STAGED
+from tests.explore.direct_bases import BASES
+from tests.explore.direct_guards import NEEDLESS, direct_guards, hunt_without, play_without
+from tests.explore.direct_world import DIRECT
 from tests.explore.guards import Guards
+from tests.explore.jobs import JOBS_ACTORS
 from tests.explore.machine import Violation
 from tests.explore.patches import reproducible
 
@@ -49,3 +54,19 @@ def test_what_explains_a_guard_is_a_test(guard: str, node: str, why: str) -> Non
     assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text()
     assert guard
     assert why
+
+
+@pytest.mark.parametrize("guard", NEEDLESS)
+def test_without_what_is_no_guard_nothing_is_broken(guard: str) -> None:
+    assert hunt_without(Guards.parse(guard), "append+append.2", "0c0l0r") is None
+
+
+@pytest.mark.parametrize("text", sorted({text for _, text, _ in SHOWN}))
+def test_with_all_guards_no_schedule_ends_badly(text: str) -> None:
+    with suppress(ValueError):  # with them it takes another course
+        play_without(Guards(()), text)
+
+
+def test_no_actor_of_one_kind_of_world_has_the_name_of_another() -> None:
+    kinds = [{*PLAIN, *STAGED, "rival"}, {*DIRECT, *BASES}, {*JOBS_ACTORS}]
+    assert sum(map(len, kinds)) == len(set().union(*kinds))

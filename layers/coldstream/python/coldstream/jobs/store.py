@@ -216,7 +216,8 @@ class JobStore:
     def delete(self, job_id: str) -> None:
         """Delete a job that has ended, its key and its log. Raises JobNotFoundError, JobStateError.
 
-        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item.
+        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item;
+        with a key, a GetItem and a transaction more.
         """
         was_there = _retrying(LostRaceError)(lambda: self._delete(job_id))
         # After the job: one that is tried again meanwhile keeps its lines, over which the next ones are written.
@@ -233,8 +234,8 @@ class JobStore:
         for mark in takewhile(lambda mark: marked_job(mark) == job.id, marks):
             if is_over(mark, job):
                 self._drop(mark)
-        job = self._free_key(job)
-        self._table.delete_state(replace(job.to_item(), revision=job.revision))
+        freed = self._free_key(job)
+        self._table.delete_state(replace(freed.to_item(), revision=freed.revision))
         return True
 
     def _free_key(self, job: Job) -> Job:
