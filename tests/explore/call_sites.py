@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 from tests.explore.requests import Request
 from tests.explore.site import Ask
 
+STORES = "coldstream.store.", "coldstream.streams.wal.s3_store", "coldstream.retry", "coldstream.flow."
+"""Modules that ask for others."""
+
 
 class Asked(NamedTuple):
     """A request, and the function that makes it; `operation` counts the calls of shipped code that an actor makes."""
@@ -32,7 +35,7 @@ def place() -> str:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("coldstream."):
             found = f"{module.removeprefix('coldstream.')}.{frame.f_code.co_qualname.replace('.<locals>', '')}"
-            if not module.startswith(("coldstream.store.", "coldstream.retry", "coldstream.flow.")):
+            if not module.startswith(STORES):
                 return found
         frame = frame.f_back  # type: ignore[assignment]
     return found

@@ -6,62 +6,50 @@ of its write-ahead log, one object at a time.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import pairwise
 
 from coldstream.errors import (
     ExpiredEpochError,
-    ObjectExistsError,
+    StreamClosedError,
     StreamDeletedError,
     StreamNotFoundError,
     UnavailableError,
     WalEndedError,
 )
-from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.garbage.options import GarbageOptions
 from coldstream.garbage.run import GarbageCollector
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.appender import WalKind, WalPlace
-from coldstream.manifest.appending import plan_create
-from coldstream.manifest.state import ManifestState
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.grace import LONGEST_GRACE_MS
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
-from coldstream.store.wal_object import FIXED_BYTES, WalChunk, kind_and_nonce, wal_object
+from coldstream.store.wal_object import WalChunk, wal_object
 from coldstream.streams.archive import DirectArchive
 from coldstream.streams.batch import Batch
 from coldstream.streams.cache.cached_chunk import CachedChunk
 from coldstream.streams.flush.fragments import flush_chunks
 from coldstream.streams.opening import end_opening, take_epoch
 from coldstream.streams.recovery import recover
-from coldstream.streams.trimming import destroy_stream, trim_stream
+from coldstream.streams.trimming import trim_stream
 from coldstream.streams.wal.options import WalOptions
 from coldstream.streams.wal.s3_store import S3WalStore
 from coldstream.streams.wal.seal import seal
-from coldstream.streams.wal.writer import _reserve
+from coldstream.streams.wal.writer import _create_own, _reserve
 from coldstream.streams.wals import Wals
-from coldstream.units import ByteRange, Epoch, Offset, TimestampMs
+from coldstream.units import Epoch, Offset, TimestampMs
 from tests.explore.base import DAY_MS, HOUR_MS, NOW
-from tests.explore.bucket_store import BucketState
-from tests.explore.machine import BUCKET, LOG, TOLD, Machine, State, Told, Violation
-from tests.explore.names_store import NamesState
-from tests.explore.runs import Role
 from tests.explore.site import Site
-from tests.explore.world import Faults, World
-from tests.support.flushing import archived
 
 STREAM = StreamId("/", "one", Incarnation("__one_1763700000000000000"))
 KEYS = Keys("a/")
 SMALL = 200
 """Bytes of a fragment: a batch or two."""
 
-ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError, StreamDeletedError)
-"""With these a process learns that another has taken what it had, or that the stream is gone."""
+ENDS = (ExpiredEpochError, WalEndedError, StreamNotFoundError, StreamDeletedError, StreamClosedError)
+"""With these a process learns that another has taken what it had."""
 
 
 @dataclass
@@ -120,18 +108,15 @@ class Appender:
         """Have the stream begin at its end."""
         stores = LifecycleStores.open(self.site.table, self.site.objects, KEYS, grace_ms=LONGEST_GRACE_MS)
         trim_stream(self.archive, replace(stores, now=self.site.clock), STREAM, self.epoch, self.at)
+        self.site.tell("trimmed", str(self.at))
 
     def _create(self, body: bytes, nonce: bytes) -> bool:
         """Create the next object as the writer does: once more if no answer came, then by a seal of its own."""
         for _ in range(2):
             try:
-                self.store.create(self.place, self.sequence, body)
-            except ObjectExistsError:
-                view = self.store.read(self.place, self.sequence, ByteRange(0, FIXED_BYTES))
-                return kind_and_nonce(view, source="there")[1] == nonce
+                return _create_own(self.store, self.place, self.sequence, body, nonce)
             except UnavailableError:
                 continue
-            return True
         return self.sequence < seal(self.store, self.place)
 
 
@@ -157,13 +142,6 @@ def trimmer(site: Site) -> None:
     one.trim()
 
 
-def destroyer(site: Site) -> None:
-    """Destroy the stream, as whoever manages it may at any time."""
-    stores = LifecycleStores.open(site.table, site.objects, KEYS, grace_ms=LONGEST_GRACE_MS)
-    archive = DirectArchive(site.table, site.objects, KEYS, site.clock)
-    destroy_stream(archive, replace(stores, now=site.clock), STREAM)
-
-
 def collect(site: Site) -> None:
     """Collect garbage, by a clock by which everything is old: ages protect nobody."""
     GarbageCollector(site.table, site.objects, KEYS, lambda: TimestampMs(site.clock() + 100 * DAY_MS)).run(
@@ -171,104 +149,8 @@ def collect(site: Site) -> None:
     )
 
 
-DIRECT: dict[str, Callable[[str], Callable[[Site], None]]] = {
-    "append": partial(appender, batches=1, closes=False),
-    "appends": partial(appender, batches=2, closes=False),
-    "closing": partial(appender, batches=1, closes=True),
-    "trim": lambda _: trimmer,
-    "destroy": lambda _: destroyer,
-    "collect": lambda _: collect,
-}
-
-
-def direct_world(names: Sequence[str], *, faults: str = "0c0l0r") -> World:
-    """Return an empty direct stream, and who appends to it."""
-    table, objects = MemoryTable(), MemoryObjects(clock=lambda: NOW)
-    archive = DirectArchive(table, objects, KEYS, lambda: NOW)
-    archive.control.write_stream(STREAM)
-    table.apply(plan_create(STREAM, NOW, first=Offset(0), properties={}))
-    roles = [
-        Role(name, DIRECT[name.partition(".")[0]](chr(ord("a") + number)), ENDS, (UnavailableError,))
-        for number, name in enumerate(names)
-    ]
-    return World(
-        stream=STREAM,
-        log=table._partitions[STREAM.incarnation],
-        recorded=table._recorded[STREAM.incarnation],
-        names=NamesState.of(table),
-        bucket=BucketState({key: objects._version(key) for key in sorted(objects.objects)}),
-        now=NOW,
-        roles=roles,
-        faults=Faults.parse(faults),
-    )
-
-
-class Promises:
-    """Holds invariant 13 of docs/design.md against each state: one appends, and what was acknowledged stays."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._judged: set[object] = set()
-        machine.watch = self
-
-    def changed(self, before: int, after: int) -> None:
-        """The epoch never falls, and what is archived is without a hole."""
-        old, new = (self._machine.log.partition(number).state for number in (before, after))
-        assert old.head is not None
-        assert new.head is not None
-        assert old.head.appender is not None
-        assert new.head.appender is not None
-        _hold(new.head.appender.epoch >= old.head.appender.epoch, "the epoch falls")
-        if old.head.is_deleted and new.head.is_deleted:
-            is_given_up = new.head.appender == replace(old.head.appender, openings=())
-            _hold(is_given_up or new.head.appender == old.head.appender, "a deleted stream is written on")
-        log = sorted(new.entries.values(), key=lambda one: one.first_offset)
-        _hold(all(one.next_offset == two.first_offset for one, two in pairwise(log)), "a hole")
-
-    def deleted(self, keys: tuple[str, ...], partition: int, bucket: int, told: int, now: TimestampMs) -> None:
-        """No entry names an object that goes."""
-        names = {one.key for one in self._machine.log.partition(partition).state.entries.values()}
-        _hold(not names & set(keys), f"deleted, and named: {names & set(keys)}")
-
-    def look(self, partition: int, bucket: int, told: int) -> int:
-        """What is archived is what was acknowledged at its offset, nothing refused, and nothing twice."""
-        found = _bodies(*self._double(self._machine.log.partition(partition).state, bucket))
-        _judge(found, self._told(told), is_end=False, floor=0)
-        return told
-
-    def found(self, what: str, found: Hashable, begun: tuple[int, int], now: tuple[int, int]) -> None:
-        """Nobody looks at a direct stream here."""
-
-    def ended(self, state: State) -> None:
-        """Once more opened and recovered, the stream has all that was acknowledged."""
-        partition = self._machine.log.partition(self._machine.log.partition_of(state[LOG])).state
-        key = state[LOG], state[BUCKET], state[TOLD]
-        if key in self._judged or (partition.head is not None and partition.head.is_deleted):
-            return
-        table, objects = self._double(partition, state[BUCKET])
-        site = _Doubles(table, objects)
-        last = Appender(site, "z")  # type: ignore[arg-type]
-        last.open()
-        head = table.head(STREAM.incarnation)
-        assert head is not None
-        assert head.appender is not None
-        _judge(
-            _bodies(table, objects), self._told(state[TOLD]), is_end=True, floor=max(head.floor, head.appender.start)
-        )
-        self._judged.add(key)
-
-    def _told(self, number: int) -> Told:
-        return self._machine.told.values[number]  # type: ignore[return-value]
-
-    def _double(self, state: ManifestState, bucket: int) -> tuple[MemoryTable, MemoryObjects]:
-        table, objects = MemoryTable(), MemoryObjects(clock=lambda: NOW)
-        table._partitions = {STREAM.incarnation: state}
-        self._machine.bucket.state(bucket).copy_into(objects)
-        return table, objects
-
-
 @dataclass
-class _Doubles:
+class Doubles:
     """The site of who looks at the end."""
 
     table: MemoryTable
@@ -277,36 +159,8 @@ class _Doubles:
     def clock(self) -> TimestampMs:
         return TimestampMs(NOW + HOUR_MS)
 
+    def name(self) -> str:
+        return "before"
 
-def _hold(holds: bool, told: str) -> None:  # noqa: FBT001  a condition
-    if not holds:
-        raise Violation(f"invariant 13: {told}")
-
-
-def _bodies(table: MemoryTable, objects: MemoryObjects) -> dict[int, str]:
-    """Return the archived batches by offset."""
-    found = {}
-    for data in archived(DirectArchive(table, objects, KEYS), STREAM):
-        (chunk,) = iter_chunks(data, source="archive")
-        if chunk.header.type is ChunkType.USER:
-            match = re.search(rb"<([a-z]\.\d+\.\d+)>", data)
-            assert match is not None
-            found[int(chunk.header.chunk_id)] = match[1].decode()
-    return found
-
-
-def _judge(found: dict[int, str], told: Told, *, is_end: bool, floor: int) -> None:
-    _hold(len(set(found.values())) == len(found), f"a batch is there twice: {found}")
-    for at, body in _acknowledged(told):
-        if is_end and at >= floor:
-            _hold(at in found, f"{body} was acknowledged at {at}, and is lost: {found}")
-        _hold(found.get(at, body) == body, f"{body} was acknowledged at {at}, and there is {found.get(at)}")
-    refused = {fact for what, fact in told.facts if what == "refused"}
-    _hold(not refused & set(found.values()), f"refused, and there: {refused & set(found.values())}")
-
-
-def _acknowledged(told: Told) -> Iterator[tuple[int, str]]:
-    for what, fact in told.facts:
-        if what == "acknowledged":
-            at, _, body = fact.partition(" ")
-            yield int(at), body
+    def tell(self, what: str, fact: str) -> None:
+        """Nobody listens."""

@@ -5,6 +5,11 @@
 - *orders*: two writes that one call of shipped code makes one after the other; taken away, the second comes first
 - *re-reads*: what one call reads again; taken away, it takes its first answer once more
 
+Those of direct streams and of jobs are in tests/explore/direct_guards.py, with two kinds more:
+
+- *refusals*: each `if` that does nothing but raise (`refusals`)
+- *states*: the revision, or the absence, that a write of a state item asks for (`state_writes`)
+
 Of two guards either may suffice. Then neither has a schedule, and both together have one: `Guards` takes several away.
 """
 
@@ -15,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
@@ -30,8 +36,11 @@ from tests.explore.altering import Remembering, Swapped, Unmatched, match_of
 from tests.explore.call_sites import Asked, Listening
 from tests.explore.loose import conditions, loosened
 from tests.explore.machine import Machine
+from tests.explore.refusals import without_refusal
 from tests.explore.requests import Part, Request
 from tests.explore.site import Ask
+from tests.explore.state_writes import Loosely, let_loosely
+from tests.explore.world import World
 
 ROOT = Path(coldstream.__file__).parent
 CHECKING = "manifest", "archive", "lifecycle", "garbage", "compact", "erase"
@@ -39,7 +48,11 @@ CHECKING = "manifest", "archive", "lifecycle", "garbage", "compact", "erase"
 UNSEEN = {"create_upload", "put_part"}
 """Writes to the bucket that nobody sees: until its upload is completed, a part is in no listing of objects."""
 
-OF_BYTES = {"erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do"}
+OF_BYTES = {
+    "erase.rewrite.check_erased": "reads an object back: of use if a store lies, which tests/faults has it do",
+    "jobs.job.check_cursor": "looks at what a kind gives alone",
+    "jobs.run.check_cursor": "looks at what a kind gives alone",
+}
 """Checks that no schedule needs, and what does."""
 
 BEFORE_PLANS = {"lifecycle.prefix.held", "store.holding.held", "streams.opening.check_there"}
@@ -54,6 +67,8 @@ class GuardKind(StrEnum):
     CHECK = "check"
     ORDER = "order"
     REREAD = "re-read"
+    REFUSAL = "refusal"
+    STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,12 @@ class Guard:
                     yield lambda ask: Swapped(ask, self.name, self.then)
                 case GuardKind.REREAD:
                     yield lambda ask: Remembering(ask, self.name)
+                case GuardKind.REFUSAL:
+                    without_refusal(patch, self.name)
+                    yield None
+                case GuardKind.STATE:
+                    let_loosely(patch)
+                    yield lambda ask: Loosely(ask, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +134,25 @@ class Guards:
         """Take all of them away."""
         with ExitStack() as stack:
             altered = [alter for one in self.all if (alter := stack.enter_context(one.taken_away())) is not None]
-            if len(altered) > 1:
+            if len(altered) > 1 and any(one.kind is not GuardKind.STATE for one in self.all):
                 raise ValueError(f"two of {self} are of requests")
-            yield next(iter(altered), None)
+            yield partial(_all_of, altered) if altered else None
 
 
-def heard(names: Iterable[str], before: tuple[str, ...] = ()) -> dict[str, list[Asked]]:
+def _all_of(altered: Sequence[Callable[[Ask], Any]], ask: Ask) -> Any:
+    for alter in altered:
+        ask = alter(ask)
+    return ask
+
+
+def heard(
+    names: Iterable[str], before: tuple[str, ...] = (), make: Callable[[Sequence[str]], World] = world
+) -> dict[str, list[Asked]]:
     """Return what each of some actors asks, after others have done what they do."""
     found: dict[str, list[Asked]] = {}
     for name in names:
         told: list[Asked] = []
-        alone = world([*before, name])
+        alone = make([*before, name])
         roles = [*alone.roles[:-1], replace(alone.roles[-1], alter=lambda ask, told=told: Listening(ask, told))]
         machine = Machine(replace(alone, roles=roles))
         state = machine.start
@@ -205,13 +234,13 @@ def _is_required(told: Sequence[Asked], number: int) -> bool:
     return bool(change.head.revision == heads[-1].answer.revision + 1)
 
 
-def checks() -> list[str]:
+def checks(packages: Sequence[str] = CHECKING) -> list[str]:
     """Return the functions `check_…` that shipped code of a stream's life calls, each by the module that calls it.
 
     Those that look at nothing but a text that they are given are no guards: they refuse what somebody typed.
     """
     found = set()
-    for package in CHECKING:
+    for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = ast.parse(path.read_text())
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

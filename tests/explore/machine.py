@@ -26,7 +26,7 @@ from tests.explore.world import World
 State = tuple[int, ...]
 LOG, NAMES, BUCKET, TOLD, NOW, FAULTS, NODES = range(7)
 
-_CRASHES, _LOSSES, _REFUSALS, _PARTS, _STEPS = 1, 8, 64, 512, 4096
+_CRASHES, LOSSES, REFUSALS, _PARTS, _STEPS = 1, 8, 64, 512, 4096
 """What one of each counts in the faults that are left."""
 
 STEPS_MS = -3 * 24 * 3_600_000, 3 * 24 * 3_600_000
@@ -114,7 +114,7 @@ class Machine:
     def start(self) -> State:
         """The first state."""
         world, faults = self.world, self.world.faults
-        left = faults.crashes * _CRASHES + faults.losses * _LOSSES + faults.refusals * _REFUSALS
+        left = faults.crashes * _CRASHES + faults.losses * LOSSES + faults.refusals * REFUSALS
         left += faults.partial_deletions * _PARTS + faults.clock_steps * _STEPS
         return (
             self.log.begin(world.log, world.log.head.revision if world.log.head else 0, world.recorded),
@@ -177,9 +177,9 @@ class Machine:
         left = state[FAULTS]
         if left % _STEPS >= _PARTS and facts.request.is_of_several:
             yield from self._do_a_part(state, actor, facts)
-        if left % _PARTS >= _REFUSALS:
+        if left % _PARTS >= REFUSALS:
             self.trying = Move(actor, Fate.IS_REFUSED)
-            refused = (*state[:FAULTS], left - _REFUSALS, *state[NODES:])
+            refused = (*state[:FAULTS], left - REFUSALS, *state[NODES:])
             yield self.trying, self._go(refused, actor, self._refused)
 
     def _read_host_clock(self, state: State, actor: int) -> Iterator[tuple[Move, State]]:
@@ -207,13 +207,13 @@ class Machine:
         Only after a write: who dies after a read has done no more than who died after the write before it.
         """
         left = after[FAULTS]
-        if left % _LOSSES:
+        if left % LOSSES:
             self.trying = Move(actor, Fate.DIES, outcome)
             dead = (*after[:TOLD], self._forgotten(after[TOLD], actor), after[NOW], left - _CRASHES, *after[NODES:])
             yield self.trying, self._at(dead, actor, self.programs.roots[actor])
-        if left % _REFUSALS >= _LOSSES:
+        if left % REFUSALS >= LOSSES:
             self.trying = Move(actor, Fate.HEARS_NOTHING, outcome)
-            lost = (*after[:FAULTS], left - _LOSSES, *after[NODES:])
+            lost = (*after[:FAULTS], left - LOSSES, *after[NODES:])
             yield self.trying, self._go(lost, actor, self._no_answer if is_object else self._unknown)
 
     def _forgotten(self, told: int, actor: int) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from coldstream.jobs.run import JobRun
 from tests.explore.runs import RUNNING
 from tests.support.compacting import Inline
 
@@ -56,6 +58,23 @@ def reproducible() -> Iterator[pytest.MonkeyPatch]:
         nonces = SimpleNamespace(urandom=lambda size: _name().encode().ljust(size, b"."))
         for module in MADE_UP:
             patch.setattr(f"coldstream.{module}.os", nonces)
+        _jobs(patch)
         for module in ("streams.wal.seal", "store.wal_window", "garbage.write_ahead_logs"):
             patch.setattr(f"coldstream.{module}.REACH", REACH)
         yield patch
+
+
+def _jobs(patch: pytest.MonkeyPatch) -> None:
+    """Have a worker write only what its kind writes, and judge its lease by the world's clock."""
+    numbers = SimpleNamespace(randbits=lambda _: int.from_bytes(_name().encode()))
+    patch.setattr("coldstream.jobs.attempt.secrets", numbers)
+    patch.setattr("coldstream.jobs.attempt._LOG.disabled", True)
+    patch.setattr("coldstream.jobs.attempt._kept", lambda *_: nullcontext())
+    patch.setattr("coldstream.jobs.attempt.JobRun", partial(JobRun, clock=_boot_clock))
+    patch.setattr("coldstream.jobs.store.new_id", lambda _: f"0-{_name()}")
+
+
+def _boot_clock() -> float:
+    site = RUNNING.get()
+    assert site is not None
+    return site.clock() / 1000

@@ -22,7 +22,17 @@ from tests.explore.machine import Violation
 from tests.explore.patches import reproducible
 from tests.explore.runs import Stuck
 from tests.explore.searching import Bounds, search
-from tests.explore.worlds import DIRECT, DIRECT_FURTHER, FURTHER, NEAREST, WHOLE, all_worlds
+from tests.explore.worlds import (
+    DIRECT,
+    DIRECT_FURTHER,
+    FURTHER,
+    JOBS,
+    JOBS_FURTHER,
+    NEAREST,
+    PAST,
+    WHOLE,
+    all_worlds,
+)
 
 PROVEN_STATES = 3_000_000
 """The most of one world: 500 bytes each."""
@@ -77,7 +87,7 @@ class Proof:
 
 def ordered(seed: int) -> list[World]:
     """Return all worlds, those of CI first, the others as a seed orders them."""
-    first = [*WHOLE, *DIRECT, *DIRECT_FURTHER, *NEAREST, *FURTHER]
+    first = [*WHOLE, *DIRECT, *PAST, *JOBS, *DIRECT_FURTHER, *JOBS_FURTHER, *NEAREST, *FURTHER]
     others = [one for one in all_worlds() if one not in set(first)]
     random.Random(seed).shuffle(others)
     return [*first, *others]

@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.explore.actors import world
-from tests.explore.direct import DIRECT, Promises, direct_world
+from tests.explore.direct_bases import BASES
+from tests.explore.direct_promises import Promises
+from tests.explore.direct_world import DIRECT, direct_world
 from tests.explore.explorer import Explorer, Findings
+from tests.explore.job_promises import JobsMachine
+from tests.explore.jobs import JOBS_ACTORS, jobs_world
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.schedules import text_of
@@ -24,16 +28,21 @@ class Bounds:
     until_s: float | None = None
 
 
-def watched(names: str, faults: str, alter: Callable[[Ask], Any] | None = None) -> Machine:
-    """Return the machine of a world, of a broker's stream or a direct one, with its invariants.
+def watched(names: str, faults: str, *, alter: Callable[[Ask], Any] | None = None) -> Machine:
+    """Return the machine of a world, of a broker's stream, a direct one or a job, with its invariants.
 
-    `alter` puts something between all of its actors and their stores.
+    `alter` puts something between the actors and their stores.
     """
     actors = names.split("+")
-    is_direct = actors[0].partition(".")[0] in DIRECT
-    there = (direct_world if is_direct else world)(actors, faults=faults)
-    machine = Machine(replace(there, roles=[replace(one, alter=alter) for one in there.roles]))
-    (Promises if is_direct else Invariants)(machine)
+    kind = actors[0].partition(".")[0]
+    make = jobs_world if kind in JOBS_ACTORS else direct_world if kind in DIRECT.keys() | BASES.keys() else world
+    there = make(actors, faults=faults)
+    if alter is not None:
+        there = replace(there, roles=[replace(one, alter=alter) for one in there.roles])
+    if make is jobs_world:
+        return JobsMachine(there)
+    machine = Machine(there)
+    (Promises if make is direct_world else Invariants)(machine)
     return machine
 
 

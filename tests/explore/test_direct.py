@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from coldstream.streams.wal.seal import find_end
-from tests.explore.direct import Promises, direct_world
+from tests.explore.direct_promises import Promises
+from tests.explore.direct_world import direct_world
 from tests.explore.machine import Machine, Violation
 from tests.explore.nearest import search_nearest
 from tests.explore.patches import reproducible

@@ -15,7 +15,7 @@ from tests.explore import prove
 from tests.explore.patches import reproducible
 from tests.explore.playing import play
 from tests.explore.searching import Bounds, search
-from tests.explore.worlds import DIRECT, NEAREST, WHOLE, all_worlds
+from tests.explore.worlds import DIRECT, JOBS, NEAREST, PAST, WHOLE, all_worlds
 
 STATES = 5000
 """Of each world that is not searched to its end."""
@@ -42,8 +42,15 @@ def test_a_larger_world_is_right_as_far_as_few_switches_and_faults_lead(names: s
     assert search(names, faults, Bounds(STATES), is_near=True).states >= STATES
 
 
-@pytest.mark.parametrize(("names", "faults"), DIRECT)
+@pytest.mark.parametrize(("names", "faults"), [*DIRECT, *PAST])
 def test_appenders_of_a_direct_stream_keep_their_promises_in_all_states(names: str, faults: str) -> None:
+    found = search(names, faults)
+    assert found.is_whole
+    assert found.ends
+
+
+@pytest.mark.parametrize(("names", "faults"), JOBS)
+def test_workers_and_people_keep_the_promises_of_a_job_in_all_states(names: str, faults: str) -> None:
     found = search(names, faults)
     assert found.is_whole
     assert found.ends

@@ -70,6 +70,44 @@ DIRECT_FURTHER = (
     ("closing+trim+append", "1c0l0r"),
     ("append+closing+collect", "1c0l0r"),
     ("append+destroy", "2c1l0r"),
+    ("next+append", "1c1l0r"),
+    ("append+force+closing", "0c0l0r"),
+    ("closing+trim+destroy", "0c1l0r"),
+)
+
+PAST = (
+    ("append+force", "0c0l0r"),
+    ("next+append", "0c0l0r"),
+    ("append+blind", "1c0l0r"),
+    ("append+destroy", "0c0l0r"),
+    ("holed+append", "1c1l0r"),
+    ("straddled+append", "1c1l0r"),
+    ("rebuilt+append", "1c1l0r"),
+    ("held-direct+trim", "1c1l0r"),
+)
+"""What a direct stream has been through, and appenders that guards are for, whole in CI."""
+
+JOBS = (
+    ("work+work.2", "0c0l0r"),
+    ("work", "2c1l0r"),
+    ("work", "1c1l0r2s"),
+    ("work+cancel", "0c0l0r"),
+    ("work+pause+resume", "0c0l0r"),
+    ("work+edit", "0c0l0r"),
+    ("flawed+resume+remove", "0c0l0r"),
+    ("again+drop", "1c1l0r"),
+    ("create+create.2", "1c2l0r"),
+    ("belated+work", "0c0l0r"),
+)
+"""Workers and people at one job, whole in CI."""
+
+JOBS_FURTHER = (
+    ("work+work.2", "1c1l0r1s"),
+    ("work+work.2+cancel", "1c0l0r"),
+    ("work+edit+pause", "1c1l0r"),
+    ("work+cancel", "1c1l0r1s"),
+    ("again+again.2+drop+remove", "0c1l0r"),
+    ("flawed+resume+remove+edit", "1c1l0r"),
 )
 
 FURTHER = (

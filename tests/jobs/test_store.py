@@ -21,11 +21,11 @@ from coldstream.errors import (
 )
 from coldstream.jobs import changes
 from coldstream.jobs.attempt import LeaseWatch, acquire
-from coldstream.jobs.job import JOBS, OPEN_JOBS, JobState, Wish
+from coldstream.jobs.job import JOB_KEYS, JOBS, OPEN_JOBS, Job, JobState, Wish
 from coldstream.jobs.log_lines import KEPT_LINES
 from coldstream.jobs.run import JobRun, LeftOut
 from coldstream.jobs.specs import JobKind, parse_spec
-from coldstream.jobs.store import JobStore
+from coldstream.jobs.store import CreatedJob, JobStore
 from coldstream.manifest.state_item import StateItem
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
@@ -265,12 +265,43 @@ def test_a_deleted_job_leaves_the_key_to_the_job_that_has_it_now() -> None:
     store = JobStore(table)
     job = store.create(SCRUB, idempotency_key="k")
     store.cancel(job.id)
-    table.before = [UnavailableError("no table")]
+    table.put_state = partial(fail_next_delete, table)  # type: ignore[method-assign]
     with pytest.raises(UnavailableError):
         store.delete(job.id)
+    del table.put_state
     later = store.create(SPEC, idempotency_key="k")
     store.delete(job.id)
     assert store.create(SPEC, idempotency_key="k").id == later.id
+
+
+class SlowlyReadTable(MemoryTable):
+    """Something happens between the next read of a key and what is done about it."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def state_item(self, partition: str, key: str) -> StateItem | None:
+        found = super().state_item(partition, key)
+        if partition == JOB_KEYS and (meanwhile := self.meanwhile) is not None:
+            self.meanwhile = None
+            meanwhile()
+        return found
+
+
+def test_two_who_delete_a_job_leave_its_key_to_the_job_that_was_created_in_between() -> None:
+    table = SlowlyReadTable()
+    store = JobStore(table)
+    job = store.create(SCRUB, idempotency_key="k")
+    store.cancel(job.id)
+    later: list[Job] = []
+
+    def delete_and_create() -> None:
+        store.delete(job.id)
+        later.append(store.create(SPEC, idempotency_key="k"))
+
+    table.meanwhile = delete_and_create
+    with pytest.raises(JobNotFoundError):
+        store.delete(job.id)
+    assert store.create_once(SPEC, idempotency_key="k") == CreatedJob(later[0], is_new=False)
 
 
 @pytest.mark.parametrize("key", [None, "k"])

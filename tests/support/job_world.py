@@ -35,6 +35,7 @@ from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd, WaitsUnti
 from coldstream.jobs.specs import parse_spec
 from coldstream.jobs.store import JobStore
 from coldstream.manifest.state_item import StateItem
+from coldstream.plain_json import read_json
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
 from tests.support.histories import Killed, Turns
@@ -150,7 +151,7 @@ class JobWorld:
     def check(self, written: Mapping[tuple[str, str], tuple[StateItem | None, StateItem | None]]) -> None:
         """Hold a write against what is promised."""
         for (partition, _), (old, new) in written.items():
-            if partition == JOB_KEYS and new is None:
+            if partition == JOB_KEYS and (new is None or not read_json(new.data)["spec"]):
                 self.created.clear()  # the key is free
             if partition == JOBS and new is not None:
                 self._check_change(None if old is None else Job.from_item(old), Job.from_item(new))

@@ -48,6 +48,9 @@ MAX_KEY = 255
 MAX_SCANNED = 2000
 """Jobs that one page reads to find those of some state: a page may be short, and still have a cursor."""
 
+_FREED = ""
+"""In place of a digest: another job may have the key, as this one is being deleted."""
+
 _retrying = partial(retrying, attempts=ATTEMPTS, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
 
 
@@ -105,11 +108,6 @@ class JobStore:
             # The key goes into the digest: without it, whoever reads the item could guess what an erasure selects.
             text = idempotency_key + json.dumps(spec_to_dict(spec), sort_keys=True)
             digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
-            content = json.dumps({"job": job.id, "spec": digest}).encode()
-            written.append(StateItem(JOB_KEYS, job.key_hash, 1, content))
-            earlier = _retrying(LostRaceError)(lambda: self._of_key(job.key_hash, digest))
-            if earlier is not None:
-                return CreatedJob(earlier, is_new=False)
         job = replace(job, lines=1)
         written += [job.to_item(), *items_of(job.id, 0, [(now, f"created by {by or 'somebody'}")])]
         # All of it is new, so writing it again does no harm, whatever became of the first time.
@@ -117,16 +115,19 @@ class JobStore:
         return calls(lambda: self._create(job, written, digest))
 
     def _create(self, job: Job, written: Sequence[StateItem], digest: str) -> CreatedJob:
+        key = self._table.state_item(JOB_KEYS, job.key_hash) if job.key_hash else None
+        if (earlier := self._of_key(key, digest)) is not None:
+            return CreatedJob(earlier, is_new=earlier.id == job.id)
+        if job.key_hash:
+            revision = key.revision if key is not None and _is_freed(key) else 0
+            written = [*written, _key_item(job, digest, revision)]
         try:
             self._table.put_state(*written)
         except (LostRaceError, OutcomeUnknownError):
             made = self.find(job.id)
-            if made is not None:
-                return CreatedJob(made, is_new=True)
-            earlier = self._of_key(job.key_hash, digest) if job.key_hash else None
-            if earlier is None:
+            if made is None:
                 raise
-            return CreatedJob(earlier, is_new=False)
+            return CreatedJob(made, is_new=True)
         return CreatedJob(replace(job, revision=1), is_new=True)
 
     def get(self, job_id: str) -> Job:
@@ -215,7 +216,8 @@ class JobStore:
     def delete(self, job_id: str) -> None:
         """Delete a job that has ended, its key and its log. Raises JobNotFoundError, JobStateError.
 
-        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item.
+        One that was interrupted is finished by the next call. Cost: a GetItem, up to two Queries, and a DELETE an item;
+        with a key, a GetItem and a transaction more.
         """
         was_there = _retrying(LostRaceError)(lambda: self._delete(job_id))
         # After the job: one that is tried again meanwhile keeps its lines, over which the next ones are written.
@@ -232,11 +234,25 @@ class JobStore:
         for mark in takewhile(lambda mark: marked_job(mark) == job.id, marks):
             if is_over(mark, job):
                 self._drop(mark)
-        key = self._table.state_item(JOB_KEYS, job.key_hash) if job.key_hash else None
-        if key is not None and _content_of_key(key)[0] == job.id:  # else it was freed before, and is another job's now
-            self._table.delete_state(key)
-        self._table.delete_state(replace(job.to_item(), revision=job.revision))
+        freed = self._free_key(job)
+        self._table.delete_state(replace(freed.to_item(), revision=freed.revision))
         return True
+
+    def _free_key(self, job: Job) -> Job:
+        """Free the key of a job that is being deleted, and return the job.
+
+        In one transaction with the job: whoever read both before another one freed the key, when it may be of a new
+        job already, must not free it again. A freed item is at a revision at which nothing else ever is.
+        """
+        key = self._table.state_item(JOB_KEYS, job.key_hash) if job.key_hash else None
+        if key is None or _content_of_key(key)[0] != job.id:
+            return job  # it was freed before
+        if not _is_freed(key):
+            key = _key_item(job, _FREED, key.revision)
+            self._table.put_state(key, job.to_item())
+            job = replace(job, revision=job.revision + 1)
+        self._drop(key)
+        return job
 
     def log(self, job_id: str, *, after: int = -1) -> list[LogLine]:
         """Return the kept lines of a job's log past a number. Cost: a GetItem, one Query. Raises JobNotFoundError."""
@@ -277,18 +293,14 @@ class JobStore:
             self._try_drop(mark_of(after))
         return replace(after, revision=before.revision + 1)
 
-    def _of_key(self, key_hash: str, digest: str) -> Job | None:
-        item = self._table.state_item(JOB_KEYS, key_hash)
-        if item is None:
+    def _of_key(self, key: StateItem | None, digest: str) -> Job | None:
+        """Return the job that has a key, None if there is none, or it does not show yet."""
+        if key is None or _is_freed(key):
             return None
-        job_id, spec = _content_of_key(item)
+        job_id, spec = _content_of_key(key)
         if spec != digest:
             raise IdempotencyError(job_id)
-        job = self.find(job_id)
-        if job is None:
-            # `delete` removes a job's key before the job, so this one does not show yet, or has just been deleted.
-            raise LostRaceError(f"job {job_id} of that idempotency key is just being written or deleted")
-        return job
+        return self.find(job_id)
 
     def _drop(self, item: StateItem) -> None:
         try:
@@ -299,6 +311,16 @@ class JobStore:
     def _try_drop(self, mark: StateItem) -> None:
         with suppress(ColdstreamError):  # it does no harm, and whoever looks for work next removes it
             self._table.delete_state(mark)
+
+
+def _key_item(job: Job, digest: str, revision: int) -> StateItem:
+    """Return the item of a job's key, over a revision."""
+    content = json.dumps({"job": job.id, "spec": digest}).encode()
+    return StateItem(JOB_KEYS, job.key_hash, revision + 1, content)
+
+
+def _is_freed(key: StateItem) -> bool:
+    return _content_of_key(key)[1] == _FREED
 
 
 def _content_of_key(item: StateItem) -> tuple[str, str]:
