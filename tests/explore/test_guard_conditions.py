@@ -10,9 +10,10 @@ import pytest
 
 from tests.explore import further
 from tests.explore.guards import Guard, Guards
+from tests.explore.machine import Violation
 from tests.explore.patches import reproducible
 from tests.explore.playing import follow
-from tests.explore.schedules import moves_of
+from tests.explore.schedules import Move, moves_of
 from tests.explore.searching import watched
 
 further.load()
@@ -43,3 +44,13 @@ def test_with_one_of_them_alone_the_schedule_leads_nowhere_bad(
                 follow(machine, moves_of(moves), tell=False)
         finally:
             machine.programs.close()
+
+
+def test_a_violation_tells_with_which_of_several_outcomes_it_comes() -> None:
+    with Guards.parse("condition: PutEntry + condition: Relink").taken_away():
+        machine = watched("headless+second+second.2", "0c0l0rh")
+        state = follow(machine, moves_of("a10b10"), tell=False)
+        with pytest.raises(Violation):
+            list(machine.moves(state, 1))
+        machine.programs.close()
+    assert machine.trying == Move(1, outcome=1)
