@@ -24,6 +24,7 @@ from tests.explore import further
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
 from tests.explore.explorer import Explorer
+from tests.explore.guard_table import PAGE, written
 from tests.explore.guards import BEFORE_PLANS, OF_BYTES, Guards, all_guards, heard
 from tests.explore.hunting import ACTORS
 from tests.explore.machine import Machine, Violation
@@ -197,3 +198,8 @@ def test_without_it_a_schedule_is_found(case: Case, patch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("case", BEHIND_OTHERS, ids=str)
 def test_without_it_alone_others_hold(case: Case, patch: pytest.MonkeyPatch) -> None:
     case.search(patch, max_states=2000)
+
+
+def test_the_page_has_the_table_of_guards() -> None:
+    page = PAGE.read_text()
+    assert page == written(page), "python -m tests.explore.guard_table"

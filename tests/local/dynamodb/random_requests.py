@@ -176,13 +176,10 @@ class RequestMaker:
 
     def _get_item(self) -> dict[str, Any]:
         made = self._expressed()
-        projection = {"ProjectionExpression": f"{made.name('one')}, {made.name('hash')}"}
-        return {
-            "TableName": TABLE,
-            "Key": self._key(),
-            **(projection if self.dice.random() < 0.3 else (made.names.clear() or {})),
-            **made.fields(),
-        }
+        asked: dict[str, Any] = {"TableName": TABLE, "Key": self._key()}
+        if self.dice.random() < 0.3:
+            asked["ProjectionExpression"] = f"{made.name('one')}, {made.name('hash')}"
+        return {**asked, **made.fields()}
 
     def _batch_get_item(self) -> dict[str, Any]:
         keys = {tuple(key[name]["S"] for name in ("hash", "range")): key for key in (self._key() for _ in range(4))}

@@ -49,7 +49,7 @@ Key = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
+class PartitionPart:
     """A partition, or all of them, and a part of it: from `first` to `last`, both included, or `below` a key.
 
     The keys begin with `prefix`. `after` is where a page before ended.
@@ -112,7 +112,7 @@ class StoredItems:
         self._database.execute("DELETE FROM items WHERE place = ?", (place,))
         self._database.execute("DELETE FROM indexed WHERE place = ?", (place,))
 
-    def within(self, table: TableKeys, part: KeyRange, index: str | None = None) -> Iterator[dict[str, Any]]:
+    def within(self, table: TableKeys, part: PartitionPart, index: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the items of a part of a table or index, in its order. Read as it is asked for."""
         columns = "hash, range" if index is None else "hash, range, own_hash, own_range"
         source = "items" if index is None else "indexed JOIN items USING (place)"

@@ -21,7 +21,7 @@ from coldstream.local.dynamodb.expressions import (
     condition_of,
     paths_of,
 )
-from coldstream.local.dynamodb.items import KeyNames, KeyRange, StoredItems, TableKeys, key_of
+from coldstream.local.dynamodb.items import KeyNames, PartitionPart, StoredItems, TableKeys, key_of
 from coldstream.local.dynamodb.values import item_bytes, kind_of
 
 PAGE_BYTES = 1024 * 1024
@@ -39,7 +39,7 @@ def query(request: Mapping[str, Any], table: TableKeys, items: StoredItems) -> d
 
 def scan(request: Mapping[str, Any], table: TableKeys, items: StoredItems) -> dict[str, Any]:
     """Answer a Scan, or a segment of one. Raises DynamoError."""
-    return _page(request, table, items, KeyRange(), Substitutes.of(request))
+    return _page(request, table, items, PartitionPart(), Substitutes.of(request))
 
 
 def _names(request: Mapping[str, Any], table: TableKeys) -> KeyNames:
@@ -54,7 +54,7 @@ def _names(request: Mapping[str, Any], table: TableKeys) -> KeyNames:
 
 
 def _page(
-    request: Mapping[str, Any], table: TableKeys, items: StoredItems, part: KeyRange, substitutes: Substitutes
+    request: Mapping[str, Any], table: TableKeys, items: StoredItems, part: PartitionPart, substitutes: Substitutes
 ) -> dict[str, Any]:
     for legacy in ("KeyConditions", "QueryFilter", "ScanFilter", "AttributesToGet", "ConditionalOperator"):
         if legacy in request:
@@ -101,13 +101,13 @@ def _of_segment(
     return (item for item in found if crc32(key_of(table.own, item)[0]) % total == request["Segment"])
 
 
-def _part_of(condition: Condition, names: KeyNames) -> KeyRange:
-    part: KeyRange | None = None
+def _part_of(condition: Condition, names: KeyNames) -> PartitionPart:
+    part: PartitionPart | None = None
     order: Condition | None = None
     for one in _conjuncts(condition):
         name = _name(one)
         if name == names.hash and isinstance(one, Compare) and one.operator == "=":
-            part = KeyRange(_key_bytes(one.operands[1]))
+            part = PartitionPart(_key_bytes(one.operands[1]))
         elif name == names.range and order is None:
             order = one
         else:
@@ -117,7 +117,7 @@ def _part_of(condition: Condition, names: KeyNames) -> KeyRange:
     return part if order is None else _ordered_part(part, order)
 
 
-def _ordered_part(part: KeyRange, order: Condition) -> KeyRange:
+def _ordered_part(part: PartitionPart, order: Condition) -> PartitionPart:
     if isinstance(order, Combine):
         raise invalid("Query key condition not supported")
     how = order.name if isinstance(order, Call) else order.operator
