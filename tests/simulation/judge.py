@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.cluster import ClusterReplica
 
@@ -32,15 +32,6 @@ def is_safe(world: SimulatedWorld, replica: ClusterReplica, path: Path) -> bool:
                 return False
     pin = pins / path.name
     return pin.exists() and pin.samefile(path)
-
-
-def may_skip(world: SimulatedWorld, gap: Any) -> bool:
-    """Tell whether a consumer may be told of a gap, in a world that may lose.
-
-    A gap need not have a reason: a consumer waits for one for `consumer.catchup.GAP_WAIT_S`, and functions that are out
-    for longer record none. Nor does it stay one: another node's agent may fill it later.
-    """
-    return bool(gap.first_offset < gap.next_offset)
 
 
 def is_settled(world: SimulatedWorld) -> bool:

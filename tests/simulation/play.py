@@ -21,6 +21,7 @@ from tests.simulation import judge
 from tests.simulation.agents import SimulatedAgent
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
+from tests.simulation.gaps import AskedResolver
 from tests.simulation.readers import InlinePool, SimulatedArchive, SimulatedReader
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.upkeep import Upkeep
@@ -87,11 +88,8 @@ class SimulatedWorld:
         every_ms = rng.choice([None, None, 600_000])
         self.agents = [self._agent(directory, replica, every_ms) for replica in self.stream.replicas]
         resolver = Resolver(self.stores.table, self.stores.objects, URL_EXPIRY_S)
-        archive = SimulatedArchive(resolver, InlinePool(self.stores.objects), rng.choice([400, 4000]))
-        may_skip = self._may_skip if self.loses else None
-        self.readers = [
-            SimulatedReader(f"reader {number}", self.stream, archive, rng, may_skip) for number in range(READERS)
-        ]
+        range_bytes = rng.choice([400, 4000])
+        self.readers = [self._reader(number, resolver, range_bytes) for number in range(READERS)]
         workers = Trouble(rng)
         self.troubles.append(workers)
         self.upkeep = Upkeep(rng, self.stores, workers, self.say)
@@ -131,8 +129,10 @@ class SimulatedWorld:
         agent.drift_s = self.rng.choice([0.0, 0.0, -3600.0, 1800.0])
         return agent
 
-    def _may_skip(self, gap: object) -> bool:
-        return judge.may_skip(self, gap)
+    def _reader(self, number: int, resolver: Resolver, range_bytes: int) -> SimulatedReader:
+        asked = AskedResolver(resolver, self.stores.table)
+        archive = SimulatedArchive(asked, InlinePool(self.stores.objects), range_bytes)
+        return SimulatedReader(f"reader {number}", self.stream, archive, self.rng, may_skip=self.loses)
 
     def _events(self) -> list[Awaitable[None]]:
         hour = 3600.0
@@ -334,6 +334,7 @@ class SimulatedWorld:
         count = self.played.count
         count("confirmed chunks", len(self.stream.log))
         count("chunks read", sum(one.chunks for one in self.readers))
+        count("consumers that began later", sum(one.began_later for one in self.readers))
         count("gaps told", sum(len(one.skipped) for one in self.readers))
         count("epochs", self.stream.epoch)
         count("changes of the manifest", self.stores.table.changes)

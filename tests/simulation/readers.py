@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +25,9 @@ from coldstream.manifest.stream import Incarnation
 from coldstream.read.aio import AsyncReader
 from coldstream.read.chunkrange import chunks_in
 from coldstream.read.fetch import RangeBatch
-from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
+from tests.simulation.gaps import AskedResolver, problem_of, problem_of_beginning
 from tests.support.compacting import Inline
 
 NAME = "orders"
@@ -52,7 +53,7 @@ class InlinePool:
 class SimulatedArchive:
     """Implements `ArchiveSource` by the shipped resolver and reader."""
 
-    resolver: Resolver
+    resolver: AskedResolver
     pool: InlinePool
     range_bytes: int
 
@@ -70,11 +71,15 @@ class SimulatedArchive:
 
 
 class NodeFeed:
-    """The chunks that one node delivers, until it is down, or the consumer is sent to another node."""
+    """The chunks that one node delivers, until it is down, or the consumer is sent to another node.
+
+    `first_here` is where the node's log began as it delivered the first one.
+    """
 
     def __init__(self, replica: ClusterReplica, at: int) -> None:
         self._replica = replica
         self._at = at
+        self.first_here: Offset | None = None
         self.next_offset = Offset(0)
         self.is_left = False
 
@@ -95,19 +100,34 @@ class NodeFeed:
                 chunk = self._replica.log[self._at]
                 self._at += 1
                 if chunk.header.type is ChunkType.USER:
+                    if self.first_here is None:
+                        self.first_here = first_user_chunk(self._replica)
                     self.next_offset = Offset(chunk.header.next_offset)
                     return delivered(chunk)
             await asyncio.sleep(LOOK_S)
 
 
 class NodeSource:
-    """Implements `BrokerSource` by one node at a time, which `renew` changes."""
+    """Implements `BrokerSource` by one node at a time, which `renew` changes.
+
+    `begins_at` is what a node said last of where its log begins, `left_at` when the last feed ended.
+    """
 
     def __init__(self, stream: ReplicatedStream, rng: random.Random) -> None:
+        self.begins_at: Offset | None = None
+        self.left_at = time.monotonic()
+        self._probed: Offset | None = None
+        self._feed: NodeFeed | None = None
         self._stream = stream
         self._rng = rng
         self._replica = rng.choice(stream.replicas)
         self._feeds: list[NodeFeed] = []
+
+    @property
+    def first_here(self) -> Offset | None:
+        """Where the log of the node began that delivered last, or if none has, of the one that was asked last."""
+        delivered_first = self._feed.first_here if self._feed is not None else None
+        return self._probed if delivered_first is None else delivered_first
 
     def hop(self) -> None:
         """Lose the connection, and be sent to another node."""
@@ -119,14 +139,17 @@ class NodeSource:
     async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:
         await self._answer()
         feed = NodeFeed(self._replica, self._attach(spec))
+        self._feed = feed
         self._feeds.append(feed)
         try:
             yield feed
         finally:
             self._feeds.remove(feed)
+            self.left_at = time.monotonic()
 
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
         await self._answer()
+        self._probed = first_user_chunk(self._replica)
         at, here = self._attach(spec), self._replica.confirmed
         users = (one for one in self._replica.log[at : here.stop] if one.header.type is ChunkType.USER)
         found = next(users, None)
@@ -135,7 +158,8 @@ class NodeSource:
     async def first_offset(self, stream: str) -> Offset | None:
         await self._answer()
         here = self._replica.confirmed
-        return Offset(self._replica.log[here.start].header.chunk_id) if here else None
+        self.begins_at = Offset(self._replica.log[here.start].header.chunk_id) if here else None
+        return self.begins_at
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
         raise NotImplementedError
@@ -164,10 +188,18 @@ class NodeSource:
                 raise NotImplementedError(spec)
 
 
+def first_user_chunk(replica: ClusterReplica) -> Offset | None:
+    """Return where the first chunk begins that a node has and delivers."""
+    here = replica.confirmed
+    users = (one for one in replica.log[here.start : here.stop] if one.header.type is ChunkType.USER)
+    first = next(users, None)
+    return None if first is None else Offset(first.header.chunk_id)
+
+
 class SimulatedReader:
     """A consumer, and what it was given: each confirmed message once, in order, byte for byte, or this raises.
 
-    `may_skip` tells whether a gap is one; without it nothing may be lost, and a gap ends the consumer.
+    Unless it `may_skip`, nothing may be lost, and a gap ends the consumer.
 
     `position` is the offset after the last chunk, from which it goes on after it was killed. One that starts while
     nothing of the stream is archived begins with the first chunk that its node has: neither it nor the archive can know
@@ -180,7 +212,8 @@ class SimulatedReader:
         stream: ReplicatedStream,
         archive: SimulatedArchive,
         rng: random.Random,
-        may_skip: Callable[[Gap], bool] | None,
+        *,
+        may_skip: bool,
     ) -> None:
         self.name = name
         self.position = Offset(0)
@@ -193,6 +226,7 @@ class SimulatedReader:
         self._archive = archive
         self._rng = rng
         self._may_skip = may_skip
+        self._moved_at = time.monotonic()
         self._task: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
@@ -205,7 +239,7 @@ class SimulatedReader:
                 broker=self.source,
                 archive=self._archive,
                 give=self._take,
-                on_gap="raise" if self._may_skip is None else "skip",
+                on_gap="skip" if self._may_skip else "raise",
                 archive_wait_s=1e9,
             )
             self._task = asyncio.create_task(follower.run())
@@ -224,7 +258,7 @@ class SimulatedReader:
             try:
                 self._task.result()
             except GapError as err:
-                if err.reason is not None or self._may_skip is not None:
+                if err.reason is not None or self._may_skip:
                     raise
                 self._task = None
                 self.start()
@@ -239,14 +273,28 @@ class SimulatedReader:
         if self._rng.random() < 0.1:
             await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
         if isinstance(item, SkippedGap):
-            assert self._may_skip is not None
-            assert self._may_skip(item.gap), f"{self.name} is told of a gap that is none: {item.gap}"
+            assert self._may_skip
+            problem = problem_of(item.gap, self._archive.resolver.seen, self.source, self._moved_at)
+            assert not problem, f"{self.name} is told of {item.gap}, but {problem}"
             self.skipped.append(item.gap)
             self.position = max(self.position, item.gap.next_offset)
+            self._moved_at = time.monotonic()
         elif isinstance(item, ChunkBatch):
             for chunk in item.chunks:
                 if chunk.header.type is ChunkType.USER:
+                    self._check_beginning(chunk)
                     self._check(chunk)
+            self._moved_at = time.monotonic()
+
+    def _check_beginning(self, chunk: Chunk) -> None:
+        if self._begins_anywhere:
+            begin, end = (
+                bisect_left(self._stream.ids, self.position),
+                bisect_left(self._stream.ids, chunk.header.chunk_id),
+            )
+            users = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
+            problem = problem_of_beginning([Offset(one.header.chunk_id) for one in users], self.source)
+            assert not problem, f"{self.name} begins at {chunk.header.chunk_id}, but {problem}"
 
     def _check(self, chunk: Chunk) -> None:
         ids, log = self._stream.ids, self._stream.log
