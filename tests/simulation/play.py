@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
+from coldstream.agent import disk_guard
 from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset
 from tests.explore.base import KEYS, URL_EXPIRY_S
@@ -31,6 +33,8 @@ from tests.simulation.watched import SimulatedStores
 HOURS = 1.5
 CATCH_UP_S = 12 * 3600.0
 READERS = 3
+LOSING = 0.4
+"""Of so many worlds something may be lost."""
 
 
 @dataclass
@@ -60,7 +64,9 @@ def play(seed: int, hours: float = HOURS) -> Played:
 
 
 async def _begun(directory: Path, played: Played, hours: float) -> None:
-    await SimulatedWorld(directory, played, hours).live()
+    world = SimulatedWorld(directory, played, hours)
+    with patch.object(disk_guard, "_free_bytes", world.free_bytes):
+        await world.live()
 
 
 class SimulatedWorld:
@@ -73,8 +79,8 @@ class SimulatedWorld:
         self.played = played
         self.hours = hours
         self.rng = rng = random.Random(played.seed)
-        self.loses = rng.random() < 0.3
-        """Whether retention deletes what nobody has pinned or archived."""
+        self.loses = rng.random() < LOSING
+        """Whether retention deletes what nobody has pinned or archived, disks are small, and some are lost."""
         self.removes = rng.random() < 0.5
         self.pace_s = rng.choice([60.0, 120.0])
         self.stream = ReplicatedStream(directory, rng, rng.choice([1000, 3000]))
@@ -93,11 +99,14 @@ class SimulatedWorld:
         workers = Trouble(rng)
         self.troubles.append(workers)
         self.upkeep = Upkeep(rng, self.stores, workers, self.say)
-        self.failed: BaseException | None = None
 
     def say(self, what: str) -> None:
         """Write down what happened."""
         self.played.told.append(f"{self.loop.time() - 1000:10.3f}  {what}")
+
+    def free_bytes(self, directory: Path) -> int:
+        """Tell how much of an agent's disk is free."""
+        return next(one.free_bytes() for one in self.agents if one.state == directory)
 
     async def live(self) -> None:
         """Let it all happen, mend it, and judge."""
@@ -127,6 +136,7 @@ class SimulatedWorld:
         stores = (self.stores.table, self.stores.objects, self.queue, KEYS)
         agent = SimulatedAgent(replica, state, stores, trouble, every_ms)
         agent.drift_s = self.rng.choice([0.0, 0.0, -3600.0, 1800.0])
+        agent.room_bytes = self.rng.choice([None, 2000, 6000]) if self.loses else None
         return agent
 
     def _reader(self, number: int, resolver: Resolver, range_bytes: int) -> SimulatedReader:
@@ -154,6 +164,8 @@ class SimulatedWorld:
             (1.0 * hour, self._remove),
             (1.5 * hour, self._drift),
             (1.0 * hour, self._leave_alone),
+            (0.7 * hour, self._cut_off_aws),
+            (1.5 * hour, self._lose_disk),
         ]
         return [self._every(mean_s, do) for mean_s, do in plans]
 
@@ -263,6 +275,35 @@ class SimulatedWorld:
             for agent in self.agents:
                 if not agent.replica.is_down:
                     agent.start()
+
+    async def _cut_off_aws(self) -> None:
+        """Have no agent reach AWS for a while, in worlds that may lose: small disks fill up."""
+        if self.loses:
+            self.say("no agent reaches AWS")
+            for agent in self.agents:
+                agent.trouble.failing = 1.0
+            await asyncio.sleep(self.rng.choice([600, 1800, 3600]))
+            for agent in self.agents:
+                agent.trouble.failing = 0.0
+            self.say("agents reach AWS")
+
+    async def _lose_disk(self) -> None:
+        """Have a node come back with an empty disk, in worlds that may lose."""
+        replica = self.rng.choice(self.stream.replicas)
+        if not self.loses or any(one.is_cut or one.is_down for one in self.stream.replicas):
+            return
+        self.say(f"the disk of node {replica.number} is lost")
+        replica.is_down = True
+        await self.agents[replica.number].lose_disk()
+        if self.stream.leader is replica:
+            self._elect()
+        leader = self.stream.leader
+        assert leader is not None
+        replica.make_anew(leader.kept_from)
+        await asyncio.sleep(self.rng.choice([30, 600]))
+        replica.is_down = False
+        self._replicate()
+        self.agents[replica.number].start()
 
     async def _kill_reader(self) -> None:
         reader = self.rng.choice(self.readers)
