@@ -273,6 +273,61 @@ async def test_an_empty_stream_is_read_from_its_first_message(world: World) -> N
 
 
 @in_a_world
+async def test_a_start_that_the_broker_has_passed_waits_for_its_archive_though_nothing_is_archived_yet(
+    world: World,
+) -> None:
+    world.is_unaware = False
+    chunks(world, 20)
+    world.retain(5)
+    reading = Following(world, AtOffset(Offset(7)))
+    await asyncio.sleep(20)
+    assert reading.offsets == []
+    world.archive(18)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(7, 60))
+
+
+@in_a_world
+async def test_a_start_that_is_nowhere_ends_with_the_offset_that_is_missing(world: World) -> None:
+    world.is_unaware = False
+    chunks(world, 20)
+    world.retain(5)
+    reading = Following(world, AtOffset(Offset(7)))
+    with pytest.raises(UnavailableError, match="offset 7 and what follows is not at the broker any more"):
+        await reading.task
+    assert reading.offsets == []
+
+
+@in_a_world
+async def test_a_start_that_the_broker_has_needs_no_archive(world: World) -> None:
+    chunks(world, 20)
+    world.retain(5)
+    for start, first in ((50, 50), (45, 45), (70, None)):
+        reading = Following(world, AtOffset(Offset(start)))
+        await reading.settled(60) if first else await asyncio.sleep(30)
+        assert await reading.stop() is None
+        assert reading.offsets == ([] if first is None else list(range(first, 60)))
+
+
+@in_a_world
+async def test_a_start_that_the_broker_has_passed_is_found_once_the_broker_is_there(world: World) -> None:
+    world.is_unaware = False
+    chunks(world, 20)
+    world.retain(5)
+    world.is_up = False
+    reading = Following(world, AtOffset(Offset(7)))
+    await asyncio.sleep(20)
+    world.is_up = True
+    await asyncio.sleep(20)
+    assert reading.offsets == []
+    world.archive(18)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(7, 60))
+
+
+@in_a_world
 async def test_what_was_archived_while_the_broker_was_away_is_asked_for_again(world: World) -> None:
     world.is_up = False
     reading = Following(world)

@@ -232,7 +232,7 @@ class SimulatedReader:
     def start(self) -> None:
         """Start, or go on at its position."""
         if self._task is None:
-            self._begins_anywhere = self._archive.resolver.table.incarnation_of("/", NAME) is None
+            self._begins_anywhere = not self.position and self._archive.resolver.table.incarnation_of("/", NAME) is None
             follower = StreamFollower(
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,

@@ -56,6 +56,10 @@ class StartFinder:
         if first is None or not await has_other_chunk(self._archive, first):
             position.broker_first = first
             await self._catch_up.run(must_move=False)
+            if position.expected is None and position.from_offset > 0:
+                # Nothing is archived yet. Attached by the spec, live reading would take the broker's first chunk,
+                # however far behind the offset that is, and what is archived of the rest later would be passed by.
+                position.move(position.from_offset, is_border=False)
         # From here on the broker has a newer incarnation than the archive, whose chunks must not be mixed with it.
         elif not _holds_start(first, position.start):
             raise IncarnationError(
