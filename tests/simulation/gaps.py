@@ -63,11 +63,15 @@ def problem_of(gap: Gap, seen: ManifestState | None, source: NodeSource, moved_a
     return "" if any(gap.first_offset < one.next_offset for one in known) else "nobody recorded it"
 
 
-def problem_of_beginning(passed_by: list[Offset], source: NodeSource) -> str:
-    """Say why a consumer that starts as nothing is archived may not pass these chunks by; "" if it may.
+def problem_of_beginning(passed_by: list[Offset], seen: ManifestState | None, source: NodeSource) -> str:
+    """Say why a consumer that starts before all that is archived may not pass these chunks by; "" if it may.
 
-    It may if its node had them no more as it began to deliver.
+    It may if the archive had none of them as it was asked last, nor its node, as it began to deliver or was asked.
     """
     first = source.first_here
     had = [] if first is None else [offset for offset in passed_by if offset >= first]
-    return f"its node had {had[0]} and what follows" if had else ""
+    if had:
+        return f"its node had {had[0]} and what follows"
+    entries = () if seen is None else seen.entries.values()
+    archived = [one for one in passed_by if any(entry.first_offset <= one < entry.next_offset for entry in entries)]
+    return f"{archived[0]} was archived" if archived else ""

@@ -33,6 +33,8 @@ from tests.simulation.watched import SimulatedStores
 HOURS = 1.5
 CATCH_UP_S = 12 * 3600.0
 READERS = 3
+BEGINNINGS_S = (0.0, 0.0, 600.0, 1800.0, 4000.0)
+"""When consumers come to the stream."""
 LOSING = 0.4
 """Of so many worlds something may be lost."""
 
@@ -110,9 +112,13 @@ class SimulatedWorld:
 
     async def live(self) -> None:
         """Let it all happen, mend it, and judge."""
-        for one in (*self.agents, *self.readers):
-            one.start()
+        for agent in self.agents:
+            agent.start()
+        for reader in self.readers:
+            self.loop.call_later(self.rng.choice(BEGINNINGS_S), reader.start)
         events = [asyncio.create_task(one) for one in self._events()]
+        if self.rng.random() < 0.25:
+            self.loop.create_task(self._begin_without_functions())
         try:
             await self._pass(self.hours * 3600, events)
         finally:
@@ -322,6 +328,12 @@ class SimulatedWorld:
         await asyncio.sleep(self.rng.choice([60, 600]))
         trouble.failing = trouble.dying = 0.0
 
+    async def _begin_without_functions(self) -> None:
+        """Have nothing archived for a while."""
+        self.queue.is_running = False
+        await asyncio.sleep(2400)
+        self.queue.is_running = True
+
     async def _pause_functions(self) -> None:
         self.queue.is_running = False
         await asyncio.sleep(self.rng.choice([60, 1200]))
@@ -380,6 +392,8 @@ class SimulatedWorld:
         count("epochs", self.stream.epoch)
         count("changes of the manifest", self.stores.table.changes)
         count("losses", len(self.queue.lost))
+        count("worlds with losses", bool(self.queue.lost))
+        count("worlds with gaps told", any(one.skipped for one in self.readers))
         for trouble in self.troubles:
             for what, number in trouble.counts.items():
                 count(what, number)

@@ -110,11 +110,13 @@ class NodeFeed:
 class NodeSource:
     """Implements `BrokerSource` by one node at a time, which `renew` changes.
 
-    `begins_at` is what a node said last of where its log begins, `left_at` when the last feed ended.
+    `begins_at` is what a node said last of where its log begins, `left_at` when the last feed ended, `stored` what the
+    consumer has stored.
     """
 
     def __init__(self, stream: ReplicatedStream, rng: random.Random) -> None:
         self.begins_at: Offset | None = None
+        self.stored: Offset | None = None
         self.left_at = time.monotonic()
         self._probed: Offset | None = None
         self._feed: NodeFeed | None = None
@@ -162,7 +164,8 @@ class NodeSource:
         return self.begins_at
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        raise NotImplementedError
+        await self._answer()
+        return self.stored
 
     async def renew(self) -> None:
         self.hop()
@@ -201,9 +204,10 @@ class SimulatedReader:
 
     Unless it `may_skip`, nothing may be lost, and a gap ends the consumer.
 
-    `position` is the offset after the last chunk, from which it goes on after it was killed. One that starts while
-    nothing of the stream is archived begins with the first chunk that its node has: neither it nor the archive can know
-    that what the node has deleted is still to be archived. `began_later` counts these.
+    `position` is the offset after the last chunk. It goes on from there after it was killed: by the offset that it has
+    stored at the broker, or if it stores none, by a start at that offset. A start is "that offset, or the first one
+    after it": while nothing before it is archived, neither the consumer nor the archive can know whether something is
+    still to come. So what neither its node nor the archive has then may be passed by; `began_later` counts these.
     """
 
     def __init__(
@@ -220,7 +224,8 @@ class SimulatedReader:
         self.skipped: list[Gap] = []
         self.chunks = 0
         self.began_later = 0
-        self._begins_anywhere = False
+        self._begins_anywhere = self._is_first = False
+        self._stores_offsets = rng.random() < 0.5
         self.source = NodeSource(stream, rng)
         self._stream = stream
         self._archive = archive
@@ -232,6 +237,8 @@ class SimulatedReader:
     def start(self) -> None:
         """Start, or go on at its position."""
         if self._task is None:
+            self._is_first = True
+            self.source.stored = Offset(self.position - 1) if self._stores_offsets and self.position else None
             self._begins_anywhere = not self.position and self._archive.resolver.table.incarnation_of("/", NAME) is None
             follower = StreamFollower(
                 NAME,
@@ -239,6 +246,7 @@ class SimulatedReader:
                 broker=self.source,
                 archive=self._archive,
                 give=self._take,
+                reference="progress",
                 on_gap="skip" if self._may_skip else "raise",
                 archive_wait_s=1e9,
             )
@@ -276,32 +284,34 @@ class SimulatedReader:
             assert self._may_skip
             problem = problem_of(item.gap, self._archive.resolver.seen, self.source, self._moved_at)
             assert not problem, f"{self.name} is told of {item.gap}, but {problem}"
+            self._is_first = False
             self.skipped.append(item.gap)
             self.position = max(self.position, item.gap.next_offset)
             self._moved_at = time.monotonic()
         elif isinstance(item, ChunkBatch):
             for chunk in item.chunks:
                 if chunk.header.type is ChunkType.USER:
-                    self._check_beginning(chunk)
+                    if self._is_first:
+                        self._begin(chunk)
+                    self._is_first = False
                     self._check(chunk)
             self._moved_at = time.monotonic()
 
-    def _check_beginning(self, chunk: Chunk) -> None:
-        if self._begins_anywhere:
-            begin, end = (
-                bisect_left(self._stream.ids, self.position),
-                bisect_left(self._stream.ids, chunk.header.chunk_id),
-            )
-            users = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
-            problem = problem_of_beginning([Offset(one.header.chunk_id) for one in users], self.source)
-            assert not problem, f"{self.name} begins at {chunk.header.chunk_id}, but {problem}"
+    def _begin(self, chunk: Chunk) -> None:
+        """Take the first chunk since the start: one that begins later, if it may."""
+        first_offset, seen = Offset(chunk.header.chunk_id), self._archive.resolver.seen
+        begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
+        passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
+        archived_from = seen.head.first_offset if seen is not None and seen.head is not None else None
+        is_before_all = archived_from is not None and archived_from > self.position and self.source.stored is None
+        if passed_by and (self._begins_anywhere or is_before_all):
+            problem = problem_of_beginning([Offset(one.header.chunk_id) for one in passed_by], seen, self.source)
+            assert not problem, f"{self.name} begins at {first_offset}, but {problem}"
+            self.began_later += 1
+            self.position = first_offset
 
     def _check(self, chunk: Chunk) -> None:
         ids, log = self._stream.ids, self._stream.log
-        if self._begins_anywhere and chunk.header.chunk_id > self.position:
-            self.began_later += 1
-            self.position = Offset(chunk.header.chunk_id)
-        self._begins_anywhere = False
         at = bisect_left(ids, self.position + 1) - 1 if self.position else 0
         while at < len(log) and (
             log[at].header.next_offset <= self.position or log[at].header.type is not ChunkType.USER
