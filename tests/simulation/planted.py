@@ -1,26 +1,48 @@
-"""Mistakes put into the shipped code, each of which the judge has to notice within a few seeds.
+"""Mistakes put into the shipped code, each of which the judge has to notice.
 
-`PLANTED` has, for each, what makes it and the first seed that notices it.
+`PLANTED` has, for each, what makes it, and a seed that notices it. Some bring back what was mended once: corpus.tsv
+names them. Where the world changed, other seeds notice them: `python -m tests.simulation.planted` finds these.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
+import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.proof.broker import Proof, ProofVerdict
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
+from coldstream.archive import missing
+from coldstream.consumer import catchup
 from coldstream.consumer.brokerlog import BrokerLog
+from coldstream.consumer.catchup import CatchUp
+from coldstream.consumer.live import LiveReader
 from coldstream.consumer.position import ReadPosition
+from coldstream.consumer.start import StartFinder
 from coldstream.lifecycle.stores import LifecycleStores
-
-Planted = Callable[[], AbstractContextManager[Any]]
+from coldstream.manifest.spec import FIRST, NEXT
+from coldstream.units import Offset
 
 _deliver = SliceDelivery.deliver
 _advance = ReadPosition.advance
+_attachment = ReadPosition.attachment
+_skip = CatchUp._skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake, and the seed that notices it."""
+
+    seed: int
+    make: Callable[[], AbstractContextManager[Any]]
 
 
 async def _believe(self: StreamProving, witness: Any) -> Proof:
@@ -32,8 +54,12 @@ async def _skip_some(self: SliceDelivery, slice_: Any, *arguments: Any, **named:
         await _deliver(self, slice_, *arguments, **named)
 
 
-async def _reach_back(self: BrokerLog, offset: Any) -> bool:
+async def _yes(self: Any, *_: Any) -> bool:
     return True
+
+
+async def _no(self: Any, *_: Any) -> bool:
+    return False
 
 
 def _stand_still(self: ReadPosition, header: Any) -> None:
@@ -41,14 +67,68 @@ def _stand_still(self: ReadPosition, header: Any) -> None:
         _advance(self, header)
 
 
-def _instead(target: Any, name: str, made: Any) -> Planted:
-    return lambda: patch.object(target, name, made)
+def _at_the_end(self: ReadPosition) -> Any:
+    found = _attachment(self)
+    return NEXT if found == FIRST else found
 
 
-PLANTED: dict[str, Planted] = {
-    "an agent takes every chunk for confirmed": _instead(StreamProving, "prove", _believe),
-    "an agent skips slices": _instead(SliceDelivery, "deliver", _skip_some),
-    "a consumer trusts a node that has lost what comes next": _instead(BrokerLog, "reaches_back_to", _reach_back),
-    "a consumer forgets how far it is": _instead(ReadPosition, "advance", _stand_still),
-    "objects go without a grace": _instead(LifecycleStores, "due_at", lambda _, removed_at: removed_at),
+async def _skip_more(self: CatchUp, gap: Any) -> None:
+    await _skip(self, replace(gap, next_offset=Offset(gap.next_offset + 5)))
+
+
+def _instead(seed: int, target: Any, name: str, made: Any) -> Mistake:
+    return Mistake(seed, lambda: patch.object(target, name, made))
+
+
+def _without(seed: int, owner: type, name: str, old: str, new: str) -> Mistake:
+    """Have a method of the shipped code with one text in place of another."""
+
+    def make() -> AbstractContextManager[Any]:
+        source = textwrap.dedent(inspect.getsource(getattr(owner, name)))
+        assert source.count(old) == 1, f"{owner.__name__}.{name} has no {old!r} any more"
+        module = vars(sys.modules[owner.__module__])
+        made: dict[str, Any] = {}
+        exec(f"from __future__ import annotations\n{source.replace(old, new)}", module, made)
+        return patch.object(owner, name, made[name])
+
+    return Mistake(seed, make)
+
+
+PLANTED: dict[str, Mistake] = {
+    "an agent takes every chunk for confirmed": _instead(1, StreamProving, "prove", _believe),
+    "an agent skips slices": _instead(0, SliceDelivery, "deliver", _skip_some),
+    "an agent takes segments that only meet for one log": _instead(0, DiskLog, "is_linked", lambda *_: True),
+    "a loss is not recorded": _instead(1, missing, "record_missing", lambda *_: None),
+    "objects go without a grace": _instead(16, LifecycleStores, "due_at", lambda _, removed_at: removed_at),
+    "a consumer trusts a node that has lost what comes next": _instead(0, BrokerLog, "reaches_back_to", _yes),
+    "a consumer forgets how far it is": _instead(4, ReadPosition, "advance", _stand_still),
+    "a consumer begins at its node's end": _instead(0, ReadPosition, "attachment", _at_the_end),
+    "a consumer skips archived messages after a gap": _instead(1, CatchUp, "_skip", _skip_more),
+    "a consumer does not ask its node what fills a gap": _instead(31, CatchUp, "_is_at_broker", _no),
+    "a consumer does not wait for what is archived in any order": _instead(7, catchup, "GAP_WAIT_S", 0.0),
+    "a consumer asks the next node what the last one left out": _without(
+        0, LiveReader, "_follow", "if chunks.is_over:", "if False:"
+    ),
+    "a start at an offset takes what its node has while nothing is archived": _without(
+        57, StartFinder, "find", "position.from_offset > 0:", "False:"
+    ),
 }
+
+
+def first_noticed(mistake: Mistake, seeds: int) -> tuple[int, str] | None:
+    """Return the first seed that notices a mistake, and what is said; None if so many do not."""
+    from tests.simulation.play import play  # noqa: PLC0415  the mistakes are put into what it imports
+
+    with mistake.make():
+        for seed in range(seeds):
+            try:
+                play(seed)
+            except AssertionError as err:
+                return seed, str(err)
+    return None
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    for told in sys.argv[2:] or PLANTED:
+        print(told, first_noticed(PLANTED[told], int(sys.argv[1])), flush=True)  # noqa: T201
