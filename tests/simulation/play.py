@@ -24,6 +24,7 @@ from tests.simulation.agents import SimulatedAgent
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
 from tests.simulation.gaps import AskedResolver
+from tests.simulation.others import Others
 from tests.simulation.readers import InlinePool, SimulatedArchive, SimulatedReader
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.upkeep import Upkeep
@@ -101,6 +102,7 @@ class SimulatedWorld:
         workers = Trouble(rng)
         self.troubles.append(workers)
         self.upkeep = Upkeep(rng, self.stores, workers, self.say)
+        self.others = Others(played.seed, loop, self.stores, self.upkeep)
 
     def say(self, what: str) -> None:
         """Write down what happened."""
@@ -114,6 +116,7 @@ class SimulatedWorld:
         """Let it all happen, mend it, and judge."""
         for agent in self.agents:
             agent.start()
+        self.others.start()
         for reader in self.readers:
             self.loop.call_later(self.rng.choice(BEGINNINGS_S), reader.start)
         events = [asyncio.create_task(one) for one in self._events()]
@@ -129,6 +132,7 @@ class SimulatedWorld:
         await self._catch_up()
         for one in (*self.agents, *self.readers):
             await one.kill()
+        await self.others.judge()
         self.upkeep.compact()
         await asyncio.sleep(2 * 24 * 3600)
         self.upkeep.sweep()
@@ -173,11 +177,14 @@ class SimulatedWorld:
             (0.7 * hour, self._cut_off_aws),
             (1.5 * hour, self._lose_disk),
         ]
-        return [self._every(mean_s, do) for mean_s, do in plans]
+        return [self._every(self.rng, *plan) for plan in plans] + [
+            self._every(random.Random(f"{self.played.seed} {number}"), *plan)
+            for number, plan in enumerate(self.others.plans())
+        ]
 
-    async def _every(self, mean_s: float, do: Callable[[], object]) -> None:
+    async def _every(self, rng: random.Random, mean_s: float, do: Callable[[], object]) -> None:
         while True:
-            await asyncio.sleep(self.rng.expovariate(1 / mean_s))
+            await asyncio.sleep(rng.expovariate(1 / mean_s))
             if (going := do()) is not None:
                 await going  # type: ignore[misc]
 
@@ -187,6 +194,7 @@ class SimulatedWorld:
             await asyncio.sleep(min(60.0, max(0.0, until - self.loop.time())))
             for one in (*self.agents, *self.readers):
                 one.check()
+            self.others.check()
             for task in events:
                 if task.done():
                     task.result()
@@ -361,6 +369,7 @@ class SimulatedWorld:
             replica.is_down = replica.is_cut = False
         self.queue.is_running = True
         self._elect()
+        self.others.mend()
         for _ in range(20):
             self._replicate()
         for agent in self.agents:
@@ -397,5 +406,5 @@ class SimulatedWorld:
         for trouble in self.troubles:
             for what, number in trouble.counts.items():
                 count(what, number)
-        for what, number in self.upkeep.done.items():
+        for what, number in (self.upkeep.done | self.others.figures()).items():
             count(what, number)
