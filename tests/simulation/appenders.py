@@ -29,7 +29,7 @@ NAME = "ledger"
 OPENINGS = 20
 """At the end: others' requests that are on their way may still take the stream."""
 
-FLUSH = FlushOptions(fragment_bytes=2_000, flush_age_s=120.0, wal_bytes=MIB)
+FLUSH = FlushOptions(fragment_bytes=2_000, flush_age_s=300.0, wal_bytes=MIB)
 
 
 class AppendLedger:
@@ -118,7 +118,7 @@ class SimulatedAppender:
         raise AssertionError(f"{NAME} cannot be opened when all is well")
 
     async def _open_client(self) -> StreamClient:
-        wal = WalOptions(max_bytes=300, interval_s=1.0, attempts=3, max_delay_s=1.0)
+        wal = WalOptions(max_bytes=300, interval_s=5.0, attempts=3, max_delay_s=1.0)
         return await StreamClient.open(self._archive, StreamOptions(wal=wal, flush=FLUSH, writer=self.name))
 
     async def _run(self) -> None:
@@ -133,7 +133,7 @@ class SimulatedAppender:
             await asyncio.sleep(self._rng.expovariate(1 / 600))
 
     async def _rest(self) -> None:
-        await asyncio.sleep(self._rng.expovariate(1 / 60))
+        await asyncio.sleep(self._rng.expovariate(1 / 240))
 
     async def _append(self, handle: DirectStream) -> bool:
         """Append some batches at once; return whether the handle is good for more."""

@@ -11,7 +11,6 @@ from coldstream.manifest.state import ManifestState
 from coldstream.resolve.answer import Answer, RangesQuery
 from coldstream.resolve.attach import REMOVED
 from coldstream.resolve.resolver import Resolver
-from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
 from tests.simulation.watched import WatchedTable
 
@@ -26,16 +25,14 @@ class AskedResolver:
     """A resolver as one consumer asks it. `seen` is what was archived as it answered last."""
 
     def __init__(self, resolver: Resolver, table: WatchedTable) -> None:
-        self.table: ManifestReads = resolver.table
         self.seen: ManifestState | None = None
         self._resolver = resolver
         self._watched = table
 
     def ranges(self, query: RangesQuery) -> Answer:
         """Answer as the resolver does."""
-        answer = self._resolver.ranges(query)
         self.seen = self._watched.state
-        return answer
+        return self._resolver.ranges(query)
 
 
 def problem_of(gap: Gap, seen: ManifestState | None, source: NodeSource, moved_at: float) -> str:

@@ -27,7 +27,7 @@ from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.virtual import SimulatedProcess, SimulationLoop
 from tests.simulation.watched import SimulatedStores
 
-POLL_S = 5.0
+POLL_S = 10.0
 STEPS = 8
 SPEC = parse_spec({"kind": "compact", "max_attempts": 5})
 DIED = "its worker died"
@@ -168,7 +168,7 @@ class SimulatedWorker:
             await self._pause(self._rng.choice([0.5, 3.0, 8.0]))
             run.check_lease()
             self._ledger.take(run, step)
-            if step % 4 == 1:
+            if step == STEPS // 2:
                 self.maintain()
             run.advance(cursor={"at": step + 1}, done=step + 1, total=STEPS)
         return Finished()

@@ -50,8 +50,8 @@ class Others:
             (0.3 * HOUR_S, self._kill),
             (0.3 * HOUR_S, self._stall),
             (0.3 * HOUR_S, self._have_trouble),
-            (0.3 * HOUR_S, self.operators.create),
-            (0.2 * HOUR_S, self.operators.steer),
+            (0.5 * HOUR_S, self.operators.create),
+            (0.3 * HOUR_S, self.operators.steer),
         ]
 
     def check(self) -> None:

@@ -33,6 +33,8 @@ from tests.simulation.watched import SimulatedStores
 
 HOURS = 1.5
 CATCH_UP_S = 12 * 3600.0
+WRITES_ON_S = 900.0
+"""So long is written once everything works: what is last on a disk is proven by what follows."""
 READERS = 3
 BEGINNINGS_S = (0.0, 0.0, 600.0, 1800.0, 4000.0)
 """When consumers come to the stream."""
@@ -383,7 +385,7 @@ class SimulatedWorld:
         until = self.loop.time() + CATCH_UP_S
         while not judge.is_settled(self):
             self.stream.now_ms = self.loop.wall_ms()
-            if self.loop.time() < until - CATCH_UP_S * 0.9:
+            if self.loop.time() < until - CATCH_UP_S + WRITES_ON_S:
                 self._write()
             self._replicate()
             for agent in self.agents:

@@ -224,7 +224,7 @@ class SimulatedReader:
         self.skipped: list[Gap] = []
         self.chunks = 0
         self.began_later = 0
-        self._begins_anywhere = self._is_first = False
+        self._is_first = False
         self._stores_offsets = rng.random() < 0.5
         self.source = NodeSource(stream, rng)
         self._stream = stream
@@ -239,7 +239,6 @@ class SimulatedReader:
         if self._task is None:
             self._is_first = True
             self.source.stored = Offset(self.position - 1) if self._stores_offsets and self.position else None
-            self._begins_anywhere = not self.position and self._archive.resolver.table.incarnation_of("/", NAME) is None
             follower = StreamFollower(
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
@@ -303,8 +302,8 @@ class SimulatedReader:
         begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
         passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
         archived_from = seen.head.first_offset if seen is not None and seen.head is not None else None
-        is_before_all = archived_from is not None and archived_from > self.position and self.source.stored is None
-        if passed_by and (self._begins_anywhere or is_before_all):
+        is_before_all = not self.position if archived_from is None else self.position < archived_from
+        if passed_by and is_before_all and self.source.stored is None:
             problem = problem_of_beginning([Offset(one.header.chunk_id) for one in passed_by], seen, self.source)
             assert not problem, f"{self.name} begins at {first_offset}, but {problem}"
             self.began_later += 1
