@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import count
 
 from coldstream.errors import ColdstreamError, JobNotFoundError, JobStateError, LeaseLostError
-from coldstream.jobs.attempt import KEEP_EVERY_S, LEASE_S, LeaseWatch, _ended, _failed, acquire
+from coldstream.jobs.attempt import LEASE_S, LeaseWatch, _ended, _failed, acquire
 from coldstream.jobs.job import JOB_KEYS, OPEN_JOBS, Job, JobState
 from coldstream.jobs.log_lines import read_lines
 from coldstream.jobs.open_marks import marked_job
@@ -28,7 +28,7 @@ from tests.simulation.virtual import SimulatedProcess, SimulationLoop
 from tests.simulation.watched import SimulatedStores
 
 POLL_S = 10.0
-STEPS = 8
+STEPS = 12
 SPEC = parse_spec({"kind": "compact", "max_attempts": 5})
 DIED = "its worker died"
 
@@ -89,6 +89,7 @@ class SimulatedWorker:
         self.name = name
         self.trouble = Trouble(rng)
         self.stalled_until = 0.0
+        self.is_busy = False
         self._loop = loop
         self._rng = rng
         self._ledger = ledger
@@ -140,6 +141,7 @@ class SimulatedWorker:
             return
         run = JobRun(self._store, taken, now=self._now, clock=self._clock, leased_since=began)
         keeper = asyncio.ensure_future(self._keep(run))
+        self.is_busy = True
         try:
             end = await self._steps(run)
             change, line = _ended(run, end, self._now)
@@ -148,12 +150,13 @@ class SimulatedWorker:
         except ColdstreamError as err:
             change, line = _failed(run, err, self._now)
         finally:
+            self.is_busy = False
             keeper.cancel()
         run.finish(change, line)
 
     async def _keep(self, run: JobRun) -> None:
         while True:
-            await self._pause(min(KEEP_EVERY_S, LEASE_S / 3))
+            await self._pause(LEASE_S / 3)
             try:
                 run.checkpoint()
             except LeaseLostError:
@@ -165,7 +168,7 @@ class SimulatedWorker:
         for step in range(run.cursor.get("at", 0), STEPS):
             if run.should_stop():
                 return Interrupted()
-            await self._pause(self._rng.choice([0.5, 3.0, 8.0]))
+            await self._pause(self._rng.choice([1.0, 5.0, 20.0]))
             run.check_lease()
             self._ledger.take(run, step)
             if step == STEPS // 2:

@@ -47,8 +47,8 @@ class Others:
     def plans(self) -> list[tuple[float, Callable[[], object]]]:
         """Return what happens how often, in seconds."""
         return [
-            (0.3 * HOUR_S, self._kill),
-            (0.3 * HOUR_S, self._stall),
+            (0.15 * HOUR_S, self._kill),
+            (0.1 * HOUR_S, self._stall),
             (0.3 * HOUR_S, self._have_trouble),
             (0.5 * HOUR_S, self.operators.create),
             (0.3 * HOUR_S, self.operators.steer),
@@ -95,13 +95,15 @@ class Others:
         }
 
     async def _kill(self) -> None:
-        one = self._rng.choice(self.processes)
+        busy = [one for one in self.workers if one.is_busy]
+        one = self._rng.choice(busy or self.processes)
         await one.kill()
         await asyncio.sleep(self._rng.choice([1, 60, 600]))
         one.start()
 
     def _stall(self) -> None:
-        self._rng.choice(self.workers).stall(self._rng.choice([3, 12, 16, 20, 40]))
+        busy = [one for one in self.workers if one.is_busy]
+        self._rng.choice(busy or self.workers).stall(self._rng.choice([3, 12, 16, 20, 40]))
 
     async def _have_trouble(self) -> None:
         trouble = self._rng.choice(self.troubles)

@@ -27,9 +27,13 @@ from coldstream.consumer.catchup import CatchUp
 from coldstream.consumer.live import LiveReader
 from coldstream.consumer.position import ReadPosition
 from coldstream.consumer.start import StartFinder
+from coldstream.jobs.attempt import LeaseWatch
+from coldstream.jobs.run import JobRun
+from coldstream.jobs.store import JobStore
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.manifest.spec import FIRST, NEXT
 from coldstream.units import Offset
+from tests.linearizability.mutations import MUTATIONS
 
 _deliver = SliceDelivery.deliver
 _advance = ReadPosition.advance
@@ -94,6 +98,15 @@ def _without(seed: int, owner: type, name: str, old: str, new: str) -> Mistake:
     return Mistake(seed, make)
 
 
+APPENDERS = (
+    "whoever opens a stream does not seal the logs before",
+    "an append is acknowledged before it is durable",
+    "recovery ignores the logs",
+    "opening does not raise the epoch",
+    "a handle goes on though another opened the stream",
+)
+"""Of the direct streams' mistakes, those that show within some seeds of this world, too."""
+
 PLANTED: dict[str, Mistake] = {
     "an agent takes every chunk for confirmed": _instead(1, StreamProving, "prove", _believe),
     "an agent skips slices": _instead(0, SliceDelivery, "deliver", _skip_some),
@@ -112,6 +125,12 @@ PLANTED: dict[str, Mistake] = {
     "a start at an offset takes what its node has while nothing is archived": _without(
         57, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),
+    "a worker does not look whether it still has its job": _instead(0, JobRun, "is_leased", lambda _: True),
+    "a lease is taken for over too soon": _instead(0, LeaseWatch, "PATIENCE", 0.2),
+    "a deletion of a job that was interrupted is not finished": _without(
+        0, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
+    ),
+    **{name: Mistake(0, MUTATIONS[name][0]) for name in APPENDERS},
 }
 
 

@@ -31,12 +31,12 @@ from tests.simulation.upkeep import Upkeep
 from tests.simulation.virtual import SimulationLoop, run_in_simulation
 from tests.simulation.watched import SimulatedStores
 
-HOURS = 1.5
+HOURS = 1.0
 CATCH_UP_S = 12 * 3600.0
 WRITES_ON_S = 900.0
 """So long is written once everything works: what is last on a disk is proven by what follows."""
 READERS = 3
-BEGINNINGS_S = (0.0, 0.0, 600.0, 1800.0, 4000.0)
+BEGINNINGS_S = (0.0, 0.0, 600.0, 1200.0, 3000.0)
 """When consumers come to the stream."""
 LOSING = 0.4
 """Of so many worlds something may be lost."""
