@@ -399,6 +399,7 @@ class SimulatedWorld:
         count("confirmed chunks", len(self.stream.log))
         count("chunks read", sum(one.chunks for one in self.readers))
         count("consumers that began later", sum(one.began_later for one in self.readers))
+        count("consumers that ended and started again", sum(one.ended for one in self.readers))
         count("gaps told", sum(len(one.skipped) for one in self.readers))
         count("epochs", self.stream.epoch)
         count("changes of the manifest", self.stores.table.changes)
