@@ -9,6 +9,7 @@ may be killed, and others act. Whoever has set `DRIFT_S` has a clock that is wro
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -70,6 +71,7 @@ class SimulationLoop(VirtualLoop):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
+        self.seed = seed
         self.requests = random.Random(f"requests {seed}")
 
     def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> Any:
@@ -126,7 +128,10 @@ def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
         "time_ns": lambda: round((loop.wall_s() + DRIFT_S.get()) * 1e9),
         "sleep": loop.jump,
     }
+    chance = random.Random(f"ids {loop.seed}")
     with ExitStack() as patches:
+        patches.enter_context(patch.object(os, "urandom", chance.randbytes))
+        patches.enter_context(patch.object(random, "_urandom", chance.randbytes))
         for name, clock in clocks.items():
             patches.enter_context(patch.object(time, name, clock))
         for module in THREADED:
