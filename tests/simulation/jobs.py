@@ -215,9 +215,11 @@ class Operators:
         if not self._ledger.ids:
             return
         job_id = self._rng.choice(self._ledger.ids[-4:])
-        verb = self._rng.choice([self._store.pause, self._store.resume, self._store.cancel, self._delete])
+        verbs = [self._store.pause, self._store.resume, self._store.cancel, self._delete, self._delete]
+        before, self.trouble.failing = self.trouble.failing, self._rng.choice([0.0, 0.2])
         with suppress(ColdstreamError):
-            verb(job_id)
+            self._rng.choice(verbs)(job_id)
+        self.trouble.failing = before
 
     def settle(self) -> None:
         """Let what is paused go on, and finish deletions that were interrupted."""

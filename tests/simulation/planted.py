@@ -123,7 +123,7 @@ PLANTED: dict[str, Mistake] = {
     "a worker does not look whether it still has its job": _instead(2, JobRun, "is_leased", lambda _: True),
     "a lease is taken for over too soon": _instead(0, LeaseWatch, "PATIENCE", 0.2),
     "a deletion of a job that was interrupted is not finished": _without(
-        0, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
+        7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
     **{name: Mistake(0, MUTATIONS[name][0]) for name in APPENDERS},
 }
