@@ -252,6 +252,7 @@ class SimulatedReader:
 
     async def kill(self) -> None:
         """End, in the midst of anything."""
+        self.check()  # it may have ended by itself since the last look
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
