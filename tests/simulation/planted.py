@@ -1,26 +1,51 @@
-"""Mistakes put into the shipped code, each of which the judge has to notice within a few seeds.
+"""Mistakes put into the shipped code, each of which the judge has to notice.
 
-`PLANTED` has, for each, what makes it and the first seed that notices it.
+`PLANTED` has, for each, what makes it, and a seed that notices it. Some bring back what was mended once: corpus.tsv
+names them. Where the world changed, other seeds notice them: `python -m tests.simulation.planted 40` finds these.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
+import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from coldstream.agent.proof.broker import Proof, ProofVerdict
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
+from coldstream.archive import missing
+from coldstream.consumer import catchup
 from coldstream.consumer.brokerlog import BrokerLog
+from coldstream.consumer.catchup import CatchUp
 from coldstream.consumer.position import ReadPosition
+from coldstream.consumer.start import StartFinder
+from coldstream.errors import ColdstreamError
+from coldstream.jobs.attempt import LeaseWatch
+from coldstream.jobs.run import JobRun
+from coldstream.jobs.store import JobStore
 from coldstream.lifecycle.stores import LifecycleStores
-
-Planted = Callable[[], AbstractContextManager[Any]]
+from coldstream.manifest.spec import FIRST, NEXT
+from coldstream.units import Offset
+from tests.linearizability.mutations import MUTATIONS
 
 _deliver = SliceDelivery.deliver
 _advance = ReadPosition.advance
+_attachment = ReadPosition.attachment
+_skip = CatchUp._skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake, and the seed that notices it."""
+
+    seed: int
+    make: Callable[[], AbstractContextManager[Any]]
 
 
 async def _believe(self: StreamProving, witness: Any) -> Proof:
@@ -32,8 +57,12 @@ async def _skip_some(self: SliceDelivery, slice_: Any, *arguments: Any, **named:
         await _deliver(self, slice_, *arguments, **named)
 
 
-async def _reach_back(self: BrokerLog, offset: Any) -> bool:
+async def _yes(self: Any, *_: Any) -> bool:
     return True
+
+
+async def _no(self: Any, *_: Any) -> bool:
+    return False
 
 
 def _stand_still(self: ReadPosition, header: Any) -> None:
@@ -41,14 +70,83 @@ def _stand_still(self: ReadPosition, header: Any) -> None:
         _advance(self, header)
 
 
-def _instead(target: Any, name: str, made: Any) -> Planted:
-    return lambda: patch.object(target, name, made)
+def _at_the_end(self: ReadPosition) -> Any:
+    found = _attachment(self)
+    return NEXT if found == FIRST else found
 
 
-PLANTED: dict[str, Planted] = {
-    "an agent takes every chunk for confirmed": _instead(StreamProving, "prove", _believe),
-    "an agent skips slices": _instead(SliceDelivery, "deliver", _skip_some),
-    "a consumer trusts a node that has lost what comes next": _instead(BrokerLog, "reaches_back_to", _reach_back),
-    "a consumer forgets how far it is": _instead(ReadPosition, "advance", _stand_still),
-    "objects go without a grace": _instead(LifecycleStores, "due_at", lambda _, removed_at: removed_at),
+async def _skip_more(self: CatchUp, gap: Any) -> None:
+    await _skip(self, replace(gap, next_offset=Offset(gap.next_offset + 5)))
+
+
+def _instead(seed: int, target: Any, name: str, made: Any) -> Mistake:
+    return Mistake(seed, lambda: patch.object(target, name, made))
+
+
+def _without(seed: int, owner: type, name: str, old: str, new: str) -> Mistake:
+    """Have a method of the shipped code with one text in place of another."""
+
+    def make() -> AbstractContextManager[Any]:
+        source = textwrap.dedent(inspect.getsource(getattr(owner, name)))
+        assert source.count(old) == 1, f"{owner.__name__}.{name} has no {old!r} any more"
+        module = vars(sys.modules[owner.__module__])
+        made: dict[str, Any] = {}
+        exec(f"from __future__ import annotations\n{source.replace(old, new)}", module, made)
+        return patch.object(owner, name, made[name])
+
+    return Mistake(seed, make)
+
+
+APPENDERS = (
+    "whoever opens a stream does not seal the logs before",
+    "an append is acknowledged before it is durable",
+    "recovery ignores the logs",
+    "opening does not raise the epoch",
+    "a handle goes on though another opened the stream",
+)
+"""Of the direct streams' mistakes, those that show within some seeds of this world, too."""
+
+PLANTED: dict[str, Mistake] = {
+    "an agent takes every chunk for confirmed": _instead(9, StreamProving, "prove", _believe),
+    "an agent skips slices": _instead(0, SliceDelivery, "deliver", _skip_some),
+    "a loss is not recorded": _instead(18, missing, "record_missing", lambda *_: None),
+    "objects go without a grace": _instead(7, LifecycleStores, "due_at", lambda _, removed_at: removed_at),
+    "a consumer trusts a node that has lost what comes next": _instead(0, BrokerLog, "reaches_back_to", _yes),
+    "a consumer forgets how far it is": _instead(0, ReadPosition, "advance", _stand_still),
+    "a consumer begins at its node's end": _instead(0, ReadPosition, "attachment", _at_the_end),
+    "a consumer skips archived messages after a gap": _instead(7, CatchUp, "_skip", _skip_more),
+    "a consumer does not ask its node what fills a gap": _instead(25, CatchUp, "_is_at_broker", _no),
+    "a consumer does not wait for what is archived in any order": _instead(7, catchup, "GAP_WAIT_S", 0.0),
+    "a start at an offset takes what its node has while nothing is archived": _without(
+        18, StartFinder, "find", "position.from_offset > 0:", "False:"
+    ),
+    "a worker does not look whether it still has its job": _instead(2, JobRun, "is_leased", lambda _: True),
+    "a lease is taken for over too soon": _instead(0, LeaseWatch, "PATIENCE", 0.2),
+    "a deletion of a job that was interrupted is not finished": _without(
+        7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
+    ),
+    **{name: Mistake(0, MUTATIONS[name][0]) for name in APPENDERS},
 }
+
+
+NOTICED = AssertionError, ColdstreamError
+"""What a play ends with that noticed a mistake: the judge's word, or an error that ended a consumer."""
+
+
+def first_noticed(mistake: Mistake, seeds: int, first: int = 0) -> tuple[int, str] | None:
+    """Return the first seed that notices a mistake, of so many, and what is said; None if none does."""
+    from tests.simulation.play import play  # noqa: PLC0415  the mistakes are put into what it imports
+
+    with mistake.make():
+        for seed in range(first, first + seeds):
+            try:
+                play(seed)
+            except NOTICED as err:
+                return seed, f"{type(err).__name__}: {err}"
+    return None
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    for told in sys.argv[2:] or PLANTED:
+        print(told, first_noticed(PLANTED[told], int(sys.argv[1])), flush=True)  # noqa: T201

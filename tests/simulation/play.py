@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
+from coldstream.agent import disk_guard
 from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset
 from tests.explore.base import KEYS, URL_EXPIRY_S
@@ -21,15 +23,23 @@ from tests.simulation import judge
 from tests.simulation.agents import SimulatedAgent
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
+from tests.simulation.gaps import AskedResolver
+from tests.simulation.others import Others
 from tests.simulation.readers import InlinePool, SimulatedArchive, SimulatedReader
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.upkeep import Upkeep
 from tests.simulation.virtual import SimulationLoop, run_in_simulation
 from tests.simulation.watched import SimulatedStores
 
-HOURS = 1.5
+HOURS = 1.0
 CATCH_UP_S = 12 * 3600.0
+WRITES_ON_S = 900.0
+"""So long is written once everything works: what is last on a disk is proven by what follows."""
 READERS = 3
+BEGINNINGS_S = (0.0, 0.0, 600.0, 1200.0, 3000.0)
+"""When consumers come to the stream."""
+LOSING = 0.4
+"""Of so many worlds something may be lost."""
 
 
 @dataclass
@@ -59,7 +69,9 @@ def play(seed: int, hours: float = HOURS) -> Played:
 
 
 async def _begun(directory: Path, played: Played, hours: float) -> None:
-    await SimulatedWorld(directory, played, hours).live()
+    world = SimulatedWorld(directory, played, hours)
+    with patch.object(disk_guard, "_free_bytes", world.free_bytes):
+        await world.live()
 
 
 class SimulatedWorld:
@@ -72,8 +84,8 @@ class SimulatedWorld:
         self.played = played
         self.hours = hours
         self.rng = rng = random.Random(played.seed)
-        self.loses = rng.random() < 0.3
-        """Whether retention deletes what nobody has pinned or archived."""
+        self.loses = rng.random() < LOSING
+        """Whether retention deletes what nobody has pinned or archived, disks are small, and some are lost."""
         self.removes = rng.random() < 0.5
         self.pace_s = rng.choice([60.0, 120.0])
         self.stream = ReplicatedStream(directory, rng, rng.choice([1000, 3000]))
@@ -87,25 +99,31 @@ class SimulatedWorld:
         every_ms = rng.choice([None, None, 600_000])
         self.agents = [self._agent(directory, replica, every_ms) for replica in self.stream.replicas]
         resolver = Resolver(self.stores.table, self.stores.objects, URL_EXPIRY_S)
-        archive = SimulatedArchive(resolver, InlinePool(self.stores.objects), rng.choice([400, 4000]))
-        may_skip = self._may_skip if self.loses else None
-        self.readers = [
-            SimulatedReader(f"reader {number}", self.stream, archive, rng, may_skip) for number in range(READERS)
-        ]
+        range_bytes = rng.choice([400, 4000])
+        self.readers = [self._reader(number, resolver, range_bytes) for number in range(READERS)]
         workers = Trouble(rng)
         self.troubles.append(workers)
         self.upkeep = Upkeep(rng, self.stores, workers, self.say)
-        self.failed: BaseException | None = None
+        self.others = Others(played.seed, loop, self.stores, self.upkeep)
 
     def say(self, what: str) -> None:
         """Write down what happened."""
         self.played.told.append(f"{self.loop.time() - 1000:10.3f}  {what}")
 
+    def free_bytes(self, directory: Path) -> int:
+        """Tell how much of an agent's disk is free."""
+        return next(one.free_bytes() for one in self.agents if one.state == directory)
+
     async def live(self) -> None:
         """Let it all happen, mend it, and judge."""
-        for one in (*self.agents, *self.readers):
-            one.start()
+        for agent in self.agents:
+            agent.start()
+        self.others.start()
+        for reader in self.readers:
+            self.loop.call_later(self.rng.choice(BEGINNINGS_S), reader.start)
         events = [asyncio.create_task(one) for one in self._events()]
+        if self.rng.random() < 0.25:
+            self.loop.create_task(self._begin_without_functions())
         try:
             await self._pass(self.hours * 3600, events)
         finally:
@@ -116,6 +134,7 @@ class SimulatedWorld:
         await self._catch_up()
         for one in (*self.agents, *self.readers):
             await one.kill()
+        await self.others.judge()
         self.upkeep.compact()
         await asyncio.sleep(2 * 24 * 3600)
         self.upkeep.sweep()
@@ -129,10 +148,13 @@ class SimulatedWorld:
         stores = (self.stores.table, self.stores.objects, self.queue, KEYS)
         agent = SimulatedAgent(replica, state, stores, trouble, every_ms)
         agent.drift_s = self.rng.choice([0.0, 0.0, -3600.0, 1800.0])
+        agent.room_bytes = self.rng.choice([None, 2000, 6000]) if self.loses else None
         return agent
 
-    def _may_skip(self, gap: object) -> bool:
-        return judge.may_skip(self, gap)
+    def _reader(self, number: int, resolver: Resolver, range_bytes: int) -> SimulatedReader:
+        asked = AskedResolver(resolver, self.stores.table)
+        archive = SimulatedArchive(asked, InlinePool(self.stores.objects), range_bytes)
+        return SimulatedReader(f"reader {number}", self.stream, archive, self.rng, may_skip=self.loses)
 
     def _events(self) -> list[Awaitable[None]]:
         hour = 3600.0
@@ -154,12 +176,17 @@ class SimulatedWorld:
             (1.0 * hour, self._remove),
             (1.5 * hour, self._drift),
             (1.0 * hour, self._leave_alone),
+            (0.7 * hour, self._cut_off_aws),
+            (1.5 * hour, self._lose_disk),
         ]
-        return [self._every(mean_s, do) for mean_s, do in plans]
+        return [self._every(self.rng, *plan) for plan in plans] + [
+            self._every(random.Random(f"{self.played.seed} {number}"), *plan)
+            for number, plan in enumerate(self.others.plans())
+        ]
 
-    async def _every(self, mean_s: float, do: Callable[[], object]) -> None:
+    async def _every(self, rng: random.Random, mean_s: float, do: Callable[[], object]) -> None:
         while True:
-            await asyncio.sleep(self.rng.expovariate(1 / mean_s))
+            await asyncio.sleep(rng.expovariate(1 / mean_s))
             if (going := do()) is not None:
                 await going  # type: ignore[misc]
 
@@ -169,6 +196,7 @@ class SimulatedWorld:
             await asyncio.sleep(min(60.0, max(0.0, until - self.loop.time())))
             for one in (*self.agents, *self.readers):
                 one.check()
+            self.others.check()
             for task in events:
                 if task.done():
                     task.result()
@@ -264,6 +292,35 @@ class SimulatedWorld:
                 if not agent.replica.is_down:
                     agent.start()
 
+    async def _cut_off_aws(self) -> None:
+        """Have no agent reach AWS for a while, in worlds that may lose: small disks fill up."""
+        if self.loses:
+            self.say("no agent reaches AWS")
+            for agent in self.agents:
+                agent.trouble.failing = 1.0
+            await asyncio.sleep(self.rng.choice([600, 1800, 3600]))
+            for agent in self.agents:
+                agent.trouble.failing = 0.0
+            self.say("agents reach AWS")
+
+    async def _lose_disk(self) -> None:
+        """Have a node come back with an empty disk, in worlds that may lose."""
+        replica = self.rng.choice(self.stream.replicas)
+        if not self.loses or any(one.is_cut or one.is_down for one in self.stream.replicas):
+            return
+        self.say(f"the disk of node {replica.number} is lost")
+        replica.is_down = True
+        await self.agents[replica.number].lose_disk()
+        if self.stream.leader is replica:
+            self._elect()
+        leader = self.stream.leader
+        assert leader is not None
+        replica.make_anew(leader.kept_from)
+        await asyncio.sleep(self.rng.choice([30, 600]))
+        replica.is_down = False
+        self._replicate()
+        self.agents[replica.number].start()
+
     async def _kill_reader(self) -> None:
         reader = self.rng.choice(self.readers)
         await reader.kill()
@@ -280,6 +337,12 @@ class SimulatedWorld:
             trouble.dying = self.rng.choice([0.0, 0.05, 0.2])
         await asyncio.sleep(self.rng.choice([60, 600]))
         trouble.failing = trouble.dying = 0.0
+
+    async def _begin_without_functions(self) -> None:
+        """Have nothing archived for a while."""
+        self.queue.is_running = False
+        await asyncio.sleep(2400)
+        self.queue.is_running = True
 
     async def _pause_functions(self) -> None:
         self.queue.is_running = False
@@ -308,6 +371,7 @@ class SimulatedWorld:
             replica.is_down = replica.is_cut = False
         self.queue.is_running = True
         self._elect()
+        self.others.mend()
         for _ in range(20):
             self._replicate()
         for agent in self.agents:
@@ -321,7 +385,7 @@ class SimulatedWorld:
         until = self.loop.time() + CATCH_UP_S
         while not judge.is_settled(self):
             self.stream.now_ms = self.loop.wall_ms()
-            if self.loop.time() < until - CATCH_UP_S * 0.9:
+            if self.loop.time() < until - CATCH_UP_S + WRITES_ON_S:
                 self._write()
             self._replicate()
             for agent in self.agents:
@@ -334,12 +398,16 @@ class SimulatedWorld:
         count = self.played.count
         count("confirmed chunks", len(self.stream.log))
         count("chunks read", sum(one.chunks for one in self.readers))
+        count("consumers that began later", sum(one.began_later for one in self.readers))
+        count("consumers that ended and started again", sum(one.ended for one in self.readers))
         count("gaps told", sum(len(one.skipped) for one in self.readers))
         count("epochs", self.stream.epoch)
         count("changes of the manifest", self.stores.table.changes)
         count("losses", len(self.queue.lost))
+        count("worlds with losses", bool(self.queue.lost))
+        count("worlds with gaps told", any(one.skipped for one in self.readers))
         for trouble in self.troubles:
             for what, number in trouble.counts.items():
                 count(what, number)
-        for what, number in self.upkeep.done.items():
+        for what, number in (self.upkeep.done | self.others.figures()).items():
             count(what, number)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +25,9 @@ from coldstream.manifest.stream import Incarnation
 from coldstream.read.aio import AsyncReader
 from coldstream.read.chunkrange import chunks_in
 from coldstream.read.fetch import RangeBatch
-from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
+from tests.simulation.gaps import AskedResolver, problem_of, problem_of_beginning
 from tests.support.compacting import Inline
 
 NAME = "orders"
@@ -52,7 +53,7 @@ class InlinePool:
 class SimulatedArchive:
     """Implements `ArchiveSource` by the shipped resolver and reader."""
 
-    resolver: Resolver
+    resolver: AskedResolver
     pool: InlinePool
     range_bytes: int
 
@@ -70,11 +71,15 @@ class SimulatedArchive:
 
 
 class NodeFeed:
-    """The chunks that one node delivers, until it is down, or the consumer is sent to another node."""
+    """The chunks that one node delivers, until it is down, or the consumer is sent to another node.
+
+    `first_here` is where the node's log began as it delivered the first one.
+    """
 
     def __init__(self, replica: ClusterReplica, at: int) -> None:
         self._replica = replica
         self._at = at
+        self.first_here: Offset | None = None
         self.next_offset = Offset(0)
         self.is_left = False
 
@@ -95,19 +100,36 @@ class NodeFeed:
                 chunk = self._replica.log[self._at]
                 self._at += 1
                 if chunk.header.type is ChunkType.USER:
+                    if self.first_here is None:
+                        self.first_here = first_user_chunk(self._replica)
                     self.next_offset = Offset(chunk.header.next_offset)
                     return delivered(chunk)
             await asyncio.sleep(LOOK_S)
 
 
 class NodeSource:
-    """Implements `BrokerSource` by one node at a time, which `renew` changes."""
+    """Implements `BrokerSource` by one node at a time, which `renew` changes.
+
+    `begins_at` is what a node said last of where its log begins, `left_at` when the last feed ended, `stored` what the
+    consumer has stored.
+    """
 
     def __init__(self, stream: ReplicatedStream, rng: random.Random) -> None:
+        self.begins_at: Offset | None = None
+        self.stored: Offset | None = None
+        self.left_at = time.monotonic()
+        self._probed: Offset | None = None
+        self._feed: NodeFeed | None = None
         self._stream = stream
         self._rng = rng
         self._replica = rng.choice(stream.replicas)
         self._feeds: list[NodeFeed] = []
+
+    @property
+    def first_here(self) -> Offset | None:
+        """Where the log of the node began that delivered last, or if none has, of the one that was asked last."""
+        delivered_first = self._feed.first_here if self._feed is not None else None
+        return self._probed if delivered_first is None else delivered_first
 
     def hop(self) -> None:
         """Lose the connection, and be sent to another node."""
@@ -119,14 +141,17 @@ class NodeSource:
     async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:
         await self._answer()
         feed = NodeFeed(self._replica, self._attach(spec))
+        self._feed = feed
         self._feeds.append(feed)
         try:
             yield feed
         finally:
             self._feeds.remove(feed)
+            self.left_at = time.monotonic()
 
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
         await self._answer()
+        self._probed = first_user_chunk(self._replica)
         at, here = self._attach(spec), self._replica.confirmed
         users = (one for one in self._replica.log[at : here.stop] if one.header.type is ChunkType.USER)
         found = next(users, None)
@@ -135,10 +160,12 @@ class NodeSource:
     async def first_offset(self, stream: str) -> Offset | None:
         await self._answer()
         here = self._replica.confirmed
-        return Offset(self._replica.log[here.start].header.chunk_id) if here else None
+        self.begins_at = Offset(self._replica.log[here.start].header.chunk_id) if here else None
+        return self.begins_at
 
     async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        raise NotImplementedError
+        await self._answer()
+        return self.stored
 
     async def renew(self) -> None:
         self.hop()
@@ -164,14 +191,23 @@ class NodeSource:
                 raise NotImplementedError(spec)
 
 
+def first_user_chunk(replica: ClusterReplica) -> Offset | None:
+    """Return where the first chunk begins that a node has and delivers."""
+    here = replica.confirmed
+    users = (one for one in replica.log[here.start : here.stop] if one.header.type is ChunkType.USER)
+    first = next(users, None)
+    return None if first is None else Offset(first.header.chunk_id)
+
+
 class SimulatedReader:
     """A consumer, and what it was given: each confirmed message once, in order, byte for byte, or this raises.
 
-    `may_skip` tells whether a gap is one; without it nothing may be lost, and a gap ends the consumer.
+    Unless it `may_skip`, nothing may be lost, and a gap ends the consumer.
 
-    `position` is the offset after the last chunk, from which it goes on after it was killed. One that starts while
-    nothing of the stream is archived begins with the first chunk that its node has: neither it nor the archive can know
-    that what the node has deleted is still to be archived. `began_later` counts these.
+    `position` is the offset after the last chunk. It goes on from there after it was killed: by the offset that it has
+    stored at the broker, or if it stores none, by a start at that offset. A start is "that offset, or the first one
+    after it": while nothing before it is archived, neither the consumer nor the archive can know whether something is
+    still to come. So what neither its node nor the archive has then may be passed by; `began_later` counts these.
     """
 
     def __init__(
@@ -180,38 +216,43 @@ class SimulatedReader:
         stream: ReplicatedStream,
         archive: SimulatedArchive,
         rng: random.Random,
-        may_skip: Callable[[Gap], bool] | None,
+        *,
+        may_skip: bool,
     ) -> None:
         self.name = name
         self.position = Offset(0)
         self.skipped: list[Gap] = []
         self.chunks = 0
-        self.began_later = 0
-        self._begins_anywhere = False
+        self.began_later = self.ended = 0
+        self._is_first = False
+        self._stores_offsets = rng.random() < 0.5
         self.source = NodeSource(stream, rng)
         self._stream = stream
         self._archive = archive
         self._rng = rng
         self._may_skip = may_skip
+        self._moved_at = time.monotonic()
         self._task: asyncio.Task[Any] | None = None
 
     def start(self) -> None:
         """Start, or go on at its position."""
         if self._task is None:
-            self._begins_anywhere = not self.position and self._archive.resolver.table.incarnation_of("/", NAME) is None
+            self._is_first = True
+            self.source.stored = Offset(self.position - 1) if self._stores_offsets and self.position else None
             follower = StreamFollower(
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
                 broker=self.source,
                 archive=self._archive,
                 give=self._take,
-                on_gap="raise" if self._may_skip is None else "skip",
-                archive_wait_s=1e9,
+                reference="progress",
+                on_gap="skip" if self._may_skip else "raise",
             )
             self._task = asyncio.create_task(follower.run())
 
     async def kill(self) -> None:
         """End, in the midst of anything."""
+        self.check()  # it may have ended by itself since the last look
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -219,15 +260,26 @@ class SimulatedReader:
                 await task
 
     def check(self) -> None:
-        """Raise what ended it, if anything did. A gap that has no reason yet, it tries again, as its user would."""
+        """Raise what ended it, if anything did, unless its user would start it again.
+
+        That is for a gap that has no reason yet, and for offsets that are nowhere for `catchup.ARCHIVE_WAIT_S`. The
+        latter never end for one that has read from nodes alone, if its last chunk is not archived: it cannot prove that
+        what is archived is of the same incarnation. Started again, it has no chunk to compare.
+        """
         if self._task is not None and self._task.done():
             try:
                 self._task.result()
             except GapError as err:
-                if err.reason is not None or self._may_skip is not None:
+                if err.reason is not None or self._may_skip:
                     raise
-                self._task = None
-                self.start()
+                self._start_again()
+            except UnavailableError:
+                self._start_again()
+
+    def _start_again(self) -> None:
+        self.ended += 1
+        self._task = None
+        self.start()
 
     @property
     def lacks(self) -> int:
@@ -239,21 +291,37 @@ class SimulatedReader:
         if self._rng.random() < 0.1:
             await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
         if isinstance(item, SkippedGap):
-            assert self._may_skip is not None
-            assert self._may_skip(item.gap), f"{self.name} is told of a gap that is none: {item.gap}"
+            assert self._may_skip
+            problem = problem_of(item.gap, self._archive.resolver.seen, self.source, self._moved_at)
+            assert not problem, f"{self.name} is told of {item.gap}, but {problem}"
+            self._is_first = False
             self.skipped.append(item.gap)
             self.position = max(self.position, item.gap.next_offset)
+            self._moved_at = time.monotonic()
         elif isinstance(item, ChunkBatch):
             for chunk in item.chunks:
                 if chunk.header.type is ChunkType.USER:
+                    if self._is_first:
+                        self._begin(chunk)
+                    self._is_first = False
                     self._check(chunk)
+            self._moved_at = time.monotonic()
+
+    def _begin(self, chunk: Chunk) -> None:
+        """Take the first chunk since the start: one that begins later, if it may."""
+        first_offset, seen = Offset(chunk.header.chunk_id), self._archive.resolver.seen
+        begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
+        passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
+        archived_from = seen.head.first_offset if seen is not None and seen.head is not None else None
+        is_before_all = not self.position if archived_from is None else self.position < archived_from
+        if passed_by and is_before_all and self.source.stored is None:
+            problem = problem_of_beginning([Offset(one.header.chunk_id) for one in passed_by], seen, self.source)
+            assert not problem, f"{self.name} begins at {first_offset}, but {problem}"
+            self.began_later += 1
+            self.position = first_offset
 
     def _check(self, chunk: Chunk) -> None:
         ids, log = self._stream.ids, self._stream.log
-        if self._begins_anywhere and chunk.header.chunk_id > self.position:
-            self.began_later += 1
-            self.position = Offset(chunk.header.chunk_id)
-        self._begins_anywhere = False
         at = bisect_left(ids, self.position + 1) - 1 if self.position else 0
         while at < len(log) and (
             log[at].header.next_offset <= self.position or log[at].header.type is not ChunkType.USER

@@ -6,8 +6,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from coldstream.errors import UnavailableError
+from coldstream.errors import OutcomeUnknownError, UnavailableError
 from tests.support.compacting import Killed
+
+TABLE_WRITES = frozenset({"apply", "put_state", "add_state", "delete_state"})
+"""Calls that must not simply be repeated: if their answer is lost, the outcome is unknown."""
 
 
 class Trouble:
@@ -23,7 +26,7 @@ class Trouble:
         self._meet(self.dying / 2, Killed("before a request"))
         self._meet(self.failing / 2, UnavailableError("throttled"))
         answer = call(*arguments, **named)
-        self._meet(self.failing / 2, UnavailableError("the answer was lost"))
+        self._meet(self.failing / 2, lost_answer(call))
         self._meet(self.dying / 2, Killed("after a request"))
         return answer
 
@@ -31,6 +34,12 @@ class Trouble:
         if chance and self.rng.random() < chance:
             self.counts[str(error)] = self.counts.get(str(error), 0) + 1
             raise error
+
+
+def lost_answer(call: Callable[..., Any]) -> OutcomeUnknownError | UnavailableError:
+    """Return what the port raises where the answer of a call is lost."""
+    kind = OutcomeUnknownError if getattr(call, "__name__", "") in TABLE_WRITES else UnavailableError
+    return kind("the answer was lost")
 
 
 class Troubled:

@@ -2,32 +2,37 @@
 
 `run_in_simulation(seed, main)` runs a coroutine on the loop of `tests/gateway/faults/virtual_time.py`. Requests that
 shipped code gives to threads arrive after a while, and their answers come after another: between the two their sender
-may be killed, and others act. Whoever has set `DRIFT_S` has a clock that is wrong by so much.
+may be killed, and others act. Whoever has set `DRIFT_S` has a clock that is wrong by so much. All that a
+`SimulatedProcess` begins ends with it, but for requests that are on their way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 from unittest.mock import patch
+from weakref import WeakSet
 
 from coldstream.agent.losses import Losses
 from coldstream.archive import staged_segment, upload
 from coldstream.compact import blocks, frame_sink, merge, part_upload, run
+from coldstream.errors import UnavailableError
 from coldstream.ingest import multipart
 from coldstream.lifecycle import deletes
+from coldstream.streams.wal import reader, seal
 from coldstream.units import TimestampMs
 from tests.gateway.faults.virtual_time import VirtualLoop
 from tests.support.compacting import Inline
 
 T = TypeVar("T")
 
-THREADED = (upload, staged_segment, multipart, run, blocks, frame_sink, merge, part_upload, deletes)
+THREADED = (upload, staged_segment, multipart, run, blocks, frame_sink, merge, part_upload, deletes, reader, seal)
 """Modules with threads of their own: what these do is done at once, so that a play follows from its seed."""
 
 EPOCH_S = 1_763_700_000
@@ -36,17 +41,54 @@ LATENCY_S = (0.005, 0.2)
 DRIFT_S: ContextVar[float] = ContextVar("drift", default=0.0)
 
 
+class SimulatedProcess:
+    """A process of its own, which dies as by SIGKILL."""
+
+    def __init__(self) -> None:
+        self.is_dead = False
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin to run a coroutine as this process."""
+        context = copy_context()
+        context.run(_PROCESS.set, self)
+        return asyncio.get_running_loop().create_task(main, context=context)
+
+    async def kill(self) -> None:
+        """End all that it has begun. None of it sends anything any more."""
+        self.is_dead = True
+        left = list(self.tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+_PROCESS: ContextVar[SimulatedProcess | None] = ContextVar("process", default=None)
+
+
 class SimulationLoop(VirtualLoop):
     """The loop. `requests` draws how long they take."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
+        self.seed = seed
         self.requests = random.Random(f"requests {seed}")
+
+    def create_task(self, coro: Any, *, name: Any = None, context: Context | None = None) -> Any:
+        task = super().create_task(coro, name=name, context=context)
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is not None:
+            process.tasks.add(task)
+        return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         if executor is None:  # the host's own disk
             return super().run_in_executor(executor, func, *args)
         answer = self.create_future()
+        process = _PROCESS.get()
+        if process is not None and process.is_dead:
+            answer.set_exception(UnavailableError("whoever asked is dead"))
+            return answer
 
         def arrive() -> None:
             done = super(SimulationLoop, self).run_in_executor(executor, func, *args)
@@ -86,7 +128,10 @@ def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
         "time_ns": lambda: round((loop.wall_s() + DRIFT_S.get()) * 1e9),
         "sleep": loop.jump,
     }
+    chance = random.Random(f"ids {loop.seed}")
     with ExitStack() as patches:
+        patches.enter_context(patch.object(os, "urandom", chance.randbytes))
+        patches.enter_context(patch.object(random, "_urandom", chance.randbytes))
         for name, clock in clocks.items():
             patches.enter_context(patch.object(time, name, clock))
         for module in THREADED:

@@ -38,6 +38,9 @@ class WatchedTable(MemoryTable):
         return self._partitions.get(INCARNATION, ManifestState())
 
     def apply(self, change: Change) -> None:
+        if change.head.stream.incarnation != INCARNATION:
+            super().apply(change)  # a direct stream's: `appenders.py` judges these
+            return
         before = self.state
         super().apply(change)
         after = self.state
@@ -60,7 +63,7 @@ class WatchedObjects(MemoryObjects):
     def _remove(self, key: str, *arguments: Any, **named: Any) -> Any:
         table = self.table
         assert table is not None
-        if key in self.objects and key.endswith(".fragment"):
+        if key in self.objects and key.endswith(".fragment") and INCARNATION in key:
             note = ControlObjects(self, KEYS).latest_floor(INCARNATION)
             removals.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
             removals.bucket_knows_first(key, table.state, table.past, note)
