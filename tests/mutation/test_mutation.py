@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
 from types import ModuleType
 
 import pytest
 
+from scripts import generate
 from tests.mutation.mutants import mutants_of, mutated
 from tests.mutation.patching import ModuleFunctions, changed_functions, compiled
 from tests.mutation.prove import TESTS as PACKAGES
 from tests.mutation.prove import modules_of
 from tests.mutation.results import explained, tally
 from tests.mutation.suite import Verdict
+from tests.mutation.whole_module import is_library
 
 SOURCE = '''
 """What it is."""
@@ -95,3 +98,10 @@ def test_only_mutants_that_exist_are_explained():
     }
     assert set(explained()) <= names
     assert all(len(reason) > 10 for reason in explained().values())
+
+
+def test_what_is_imported_before_a_mutant_is_nothing_of_ours():
+    names = {name for name, module in sys.modules.items() if is_library(name, module)}
+    assert {"json", "random"} <= names
+    assert generate.__name__ == "scripts.generate", "it imports coldstream"
+    assert not [name for name in names if name.partition(".")[0] in {"coldstream", "tests", "scripts", "functions"}]
