@@ -105,6 +105,7 @@ def broken(path: str, value: Any, of: SegmentRolled | SegmentLost | None = None)
     ("path", "value", "field"),
     [
         ("source", "somebody.else", "source"),
+        ("source", "eu", "source"),
         ("source", "coldstream.agent.", "source"),
         ("source", "coldstream.agents", "source"),
         ("source", "coldstream.agent.a.b", "source"),
