@@ -84,7 +84,9 @@ def test_chunks_that_have_the_checksum_of_an_entry_are_compared_without_reading_
 
 def test_a_copy_is_compared_with_every_chunk_of_an_entry_whose_checksum_differs() -> None:
     objects, copy = Archived(), Copy(*(chunk(first) for first in range(0, 50, 10)))
-    check(objects, copy, replace(objects.holding(0, chunk(0), chunk(10)), data_crc32=None), objects.holding(20, chunk(20)))
+    check(
+        objects, copy, replace(objects.holding(0, chunk(0), chunk(10)), data_crc32=None), objects.holding(20, chunk(20))
+    )
     assert objects.read == [SEGMENT_HEADER_BYTES]
     assert copy.taken == [3, 3]
 

@@ -67,7 +67,9 @@ def test_a_chunk_is_held_by_the_entry_that_has_all_of_it(first: int, following: 
     ("first", "following", "border"),
     [(5, 11, TWO[0]), (5, 20, TWO[0]), (5, 25, TWO[0]), (19, 21, TWO[0]), (10, 21, TWO[0]), (25, 31, TWO[1])],
 )
-def test_a_chunk_that_an_entry_has_a_part_of_contradicts_the_archive(first: int, following: int, border: object) -> None:
+def test_a_chunk_that_an_entry_has_a_part_of_contradicts_the_archive(
+    first: int, following: int, border: object
+) -> None:
     with pytest.raises(ContradictionError, match=f"offsets {first} to {following - 1} straddles the border") as caught:
         Coverage(TWO).holder_of(header(first, following), source="staged")
     assert caught.value.chunk_id == first
