@@ -126,7 +126,7 @@ class FreshProcess:
 
 def is_library(name: str, module: object) -> bool:
     """Tell whether a module is none of ours: ours may import what a mutant is about to change."""
-    if name.split(".")[0] in UNSEEN or name.startswith("_"):
+    if name.split(".", maxsplit=1)[0] in UNSEEN or name.startswith("_"):
         return False
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return not any(Path(place).is_relative_to(ROOT) for place in places if place and ".venv" not in Path(place).parts)
