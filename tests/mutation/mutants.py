@@ -217,7 +217,7 @@ def _is_left_out(node: ast.AST) -> bool:
             | ast.keyword(arg="help" | "metavar" | "thread_name_prefix" | "description" | "examples")
         ):
             return True
-        case ast.Call(func=ast.Name(id="NewType" | "TypeVar" | "cast")):
+        case ast.Call(func=ast.Name(id="NewType" | "TypeVar" | "cast")) | ast.Subscript(value=ast.Name(id="Literal")):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True

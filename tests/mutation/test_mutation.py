@@ -77,6 +77,19 @@ def test_a_function_that_is_there_gets_the_code_of_a_mutant(told, answer):
     assert kept(4, 3) is answer
 
 
+CACHED = "from functools import cache\n__name__ = 'coldstream.made'\n@cache\n" + SMALL
+
+
+def test_what_a_function_answered_before_is_forgotten():
+    module = made(CACHED)
+    assert module.within(4, 3)
+    (mutant,) = (one for one in mutants_of("made", CACHED) if one.told.endswith("one < most"))
+    ModuleFunctions("made.py").patch(
+        changed_functions(compiled("made.py", CACHED, None), compiled("made.py", CACHED, mutant))
+    )
+    assert not module.within(4, 3)
+
+
 def test_what_is_done_while_a_module_is_imported_needs_another_import():
     mutant = next(one for one in mutants_of("made", SOURCE) if one.name == "made::constant:1")
     assert changed_functions(compiled("made.py", SOURCE, None), compiled("made.py", SOURCE, mutant)) is None
