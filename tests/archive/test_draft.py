@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from coldstream.archive.cutter import SegmentCutter
 from coldstream.archive.draft import CutFragment, FragmentDraft
 from coldstream.archive.fragment_chunks import fragment_chunks
 from coldstream.archive.segment_rolled import SegmentRolled
-from coldstream.errors import BadSequenceError
+from coldstream.errors import BadSequenceError, UnavailableError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.format.writer import make_chunk
@@ -103,6 +104,17 @@ def test_a_copy_that_ends_elsewhere_than_was_announced_is_told_by_both_ends(next
         cut(9, 1 << 20, next_offset)
     assert (caught.value.expected, caught.value.found) == (next_offset, 90)
     assert "next offset of the segment:" in str(caught.value)
+
+
+def test_a_disk_that_fills_up_within_a_chunk_is_told_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "coldstream.archive.draft.tempfile.TemporaryFile",
+        lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
+    )
+    draft = FragmentDraft("copy", Offset(0), sequence_number=0, chunks_before=0, data_position=8, spool_dir=None)
+    with pytest.raises(UnavailableError, match="cannot spool a fragment to disk: .*No space left"):
+        draft.write(bytes(1 << 20))
+    draft.discard()
 
 
 def test_the_chunks_of_a_fragment_are_read_from_the_point_before_an_offset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ def test_a_chunk_past_the_last_offset_is_told_as_that() -> None:
     header, _ = make_chunk([b"x"] * 3, chunk_id=ChunkId(0), timestamp=TimestampMs(0), epoch=Epoch(1))
     last = replace(header, chunk_id=ChunkId(MAX_OFFSET - 3))
     assert ChunkHeader.from_bytes(last.to_bytes(), source="x", position=8) == last
+    past = replace(header, chunk_id=ChunkId(MAX_OFFSET - 2))
     with pytest.raises(BadLengthError, match="next offset of a chunk") as caught:
-        past = replace(header, chunk_id=ChunkId(MAX_OFFSET - 2))
         ChunkHeader.from_bytes(past.to_bytes(), source="x", position=8)
     assert (caught.value.position, caught.value.found) == (8, MAX_OFFSET + 1)
     with pytest.raises(BadLengthError, match="data of a chunk of 3 entries: expected at least 12 bytes, found 11"):
@@ -36,10 +36,9 @@ def runs_until_error(entries: list[object], cut: int) -> list[EntryRun]:
     chunk = next(iter_chunks(data, source="x"))
     left = data[CHUNK_HEADER_BYTES : len(data) - cut]
     chunk = replace(chunk, data=memoryview(left), header=replace(header, data_bytes=len(left)))
-    found = []
+    found: list[EntryRun] = []
     with pytest.raises(CorruptionError):
-        for run in iter_entry_runs(chunk, left, max_bytes=40, max_records=100, source="x"):
-            found.append(run)
+        found.extend(iter_entry_runs(chunk, left, max_bytes=40, max_records=100, source="x"))
     return found
 
 
