@@ -112,7 +112,7 @@ def test_a_disk_that_fills_up_within_a_chunk_is_told_and_leaves_nothing_open(mon
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
     )
     draft = FragmentDraft("copy", Offset(0), sequence_number=0, chunks_before=0, data_position=8, spool_dir=None)
-    with pytest.raises(UnavailableError, match="cannot spool a fragment to disk: .*No space left"):
+    with pytest.raises(UnavailableError, match=r"cannot spool a fragment to disk: .*No space left"):
         draft.write(bytes(1 << 20))
     draft.discard()
 

@@ -14,7 +14,7 @@ from coldstream.format.chunk import CHUNK_HEADER_BYTES, ChunkHeader, iter_chunks
 from coldstream.format.entry import MAX_MESSAGE_BYTES
 from coldstream.format.entry_run import EntryRun, iter_entry_runs
 from coldstream.format.seekable import compress_frame, decompress_frames, seek_table_bytes
-from coldstream.format.writer import make_chunk, make_sub_batch
+from coldstream.format.writer import MAX_SEGMENT_BYTES, make_chunk, make_sub_batch
 from coldstream.units import MAX_OFFSET, ChunkId, Epoch, TimestampMs
 
 
@@ -45,7 +45,8 @@ def runs_until_error(entries: list[object], cut: int) -> list[EntryRun]:
 def test_an_entry_that_is_cut_short_is_in_no_run() -> None:
     whole = [b"a" * 10, b"b" * 10]
     for cut in (1, 5, 60):
-        assert [(run.start, run.end) for run in runs_until_error([*whole, b"c" * 70], cut)] == [(0, 28)]
+        for byte in (b"c", b"\0"):
+            assert [(run.start, run.end) for run in runs_until_error([*whole, byte * 70], cut)] == [(0, 28)]
     batch = make_sub_batch([b"b" * 10] * 3)
     for cut in (1, 20, 45):
         assert [(run.start, run.end) for run in runs_until_error([*whole, batch], cut)] == [(0, 28)]
@@ -60,6 +61,10 @@ def test_messages_without_a_byte_are_a_run() -> None:
 
 def test_the_length_of_a_message_is_one_of_31_bits() -> None:
     assert MAX_MESSAGE_BYTES == 0x7FFF_FFFF
+
+
+def test_a_segment_is_as_large_as_a_brokers_unless_somebody_says_otherwise() -> None:
+    assert MAX_SEGMENT_BYTES == 500_000_000
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 70_000])

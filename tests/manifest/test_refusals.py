@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from coldstream.errors import InvalidSettingError, LostRaceError, UnavailableError
+from coldstream.errors import CorruptionError, InvalidSettingError, LostRaceError, UnavailableError
+from coldstream.manifest.access import MAX_GRANT_BYTES
 from coldstream.manifest.appender import Appender
 from coldstream.manifest.appending import plan_create, plan_give_up, plan_open, plan_trim
-from coldstream.manifest.change import MAX_ITEMS, EntryVersion, PutErasure, Relink
+from coldstream.manifest.change import MAX_ITEMS, DeleteEntry, EntryVersion, PutErasure, Relink
 from coldstream.manifest.claiming import MAX_CLAIMS, open_claims, plan_claim, plan_claim_end
 from coldstream.manifest.commit import Neighbourhood, after_raise, plan_commit
 from coldstream.manifest.deletion import plan_delete, plan_undelete
@@ -30,7 +32,9 @@ from coldstream.manifest.frames import Frames
 from coldstream.manifest.groups import MIN_TARGET_BYTES
 from coldstream.manifest.missing import MAX_REASONS, with_reason
 from coldstream.manifest.policy import Policy
-from coldstream.manifest.purging import MAX_FORGOTTEN
+from coldstream.manifest.purging import MAX_FORGOTTEN, plan_missing_forgotten, plan_purge_begin
+from coldstream.manifest.rebuilt import MAX_RECORDS, MAX_TOMBSTONES
+from coldstream.manifest.recorded import MAX_JSON_BYTES, change_of
 from coldstream.manifest.storage_class import in_class, plan_storage_class
 from coldstream.units import Epoch, Offset, TimestampMs
 from tests.manifest.test_appending import FIRST
@@ -40,9 +44,10 @@ from tests.support.changes import change_to
 FORMATS = Path(__file__).parents[2] / "docs/formats.md"
 
 
-@pytest.mark.parametrize("value", [*JournalKind, *StorageClass, *Encoding], ids=repr)
-def test_the_names_that_items_hold_are_those_of_the_page_on_formats(value: str) -> None:
-    assert f"`{value}`" in FORMATS.read_text()
+def test_the_names_that_items_hold_are_those_of_the_page_on_formats() -> None:
+    # Not by parameters: the id of a test would then change with the name, and nobody would miss it.
+    page = FORMATS.read_text()
+    assert [value for value in (*JournalKind, *StorageClass, *Encoding) if f"`{value}`" not in page] == []
 
 
 def around(world: World, before: FragmentEntry | None, after: Sequence[FragmentEntry]) -> Neighbourhood:
@@ -184,23 +189,57 @@ def test_a_policy_keeps_no_less_than_nothing(field: str) -> None:
         Policy("one", "%2F/orders", **{field: -1})
 
 
-def test_an_entry_relinked_or_an_erasure_that_went_on_meanwhile_refuses_the_change() -> None:
+def test_an_entry_that_changed_meanwhile_is_neither_linked_nor_deleted() -> None:
     world = World((0, 10), (10, 20))
     head = replace(world.head, revision=world.head.revision + 1)
-    for seen, is_refused in ((world.log[1], False), (replace(world.log[1], key="other"), True)):
-        links = change_to(head, (Relink(EntryVersion.of(seen), Offset(10), AT, AT),))
-        if is_refused:
-            with pytest.raises(LostRaceError):
-                world.state.after(links)
-        else:
-            assert world.state.after(links).entries[Offset(20)].prior_timestamp == AT
+    last = EntryVersion.of(world.log[1])
+    stale = EntryVersion.of(replace(world.log[1], key="other"))
+    linked = world.state.after(change_to(head, (Relink(last, Offset(10), AT, AT),)))
+    assert linked.entries[Offset(20)].prior_timestamp == AT
+    assert Offset(20) not in world.state.after(change_to(head, (DeleteEntry(last),))).entries
+    for write in (Relink(stale, Offset(10), AT, AT), DeleteEntry(stale)):
+        with pytest.raises(LostRaceError):
+            world.state.after(change_to(head, (write,)))
+
+
+def test_an_erasure_that_went_on_meanwhile_refuses_the_change() -> None:
+    world = World((0, 10), (10, 20))
+    head = replace(world.head, revision=world.head.revision + 1)
     begun = Erasure("e1", Offset(0), Offset(20), "x", "a lawsuit", "alice", AT, 0, "", ErasureState.RUNNING, Offset(0))
+    later = replace(begun, reached=Offset(10))
+    with pytest.raises(LostRaceError, match="e1 went on"):
+        world.state.after(change_to(head, (PutErasure(begun, later),)))
     after = world.state.after(change_to(head, (PutErasure(None, begun),)))
     head = replace(head, revision=head.revision + 1)
-    with pytest.raises(LostRaceError, match="e1 went on"):
-        after.after(change_to(head, (PutErasure(None, begun),)))
+    for before in (None, later):
+        with pytest.raises(LostRaceError, match="e1 went on"):
+            after.after(change_to(head, (PutErasure(before, later),)))
+    assert after.after(change_to(head, (PutErasure(begun, later),))).erasures["e1"] == later
+
+
+def test_the_end_of_a_purge_is_about_no_offsets() -> None:
+    deleted = replace(Head(STREAM), deleted_at=AT, losses=1)
+    begun = plan_purge_begin(deleted, AT)
+    forgotten = plan_missing_forgotten(begun.head, [Loss(Offset(0), Offset(5), "gone", AT)], AT)
+    for event in (begun.event, forgotten.event):
+        assert (event.first_offset, event.next_offset) == (None, None)
+    assert forgotten.head.losses == 0
+
+
+def test_a_bomb_in_the_journal_is_not_inflated() -> None:
+    world = World((0, 10))
+    event = world.changes[0].event
+    with pytest.raises(CorruptionError):
+        change_of(STREAM, event, b"\1" + zlib.compress(bytes(33 << 20), 1))
 
 
 def test_bounds_of_one_change_and_of_a_merged_fragment() -> None:
     assert MAX_FORGOTTEN + 2 == MAX_ITEMS
+    assert MAX_TOMBSTONES + 2 == MAX_RECORDS == MAX_ITEMS - 3
     assert MIN_TARGET_BYTES == 65_536
+    assert MAX_GRANT_BYTES + 24 == 1024, "of the sort keys of DynamoDB"
+    assert MAX_JSON_BYTES == 32 * 1024 * 1024
+
+
+def test_a_stream_that_is_new_has_told_nothing() -> None:
+    assert (Head(STREAM).note_revision, Head(STREAM).journal_from) == (0, 1)

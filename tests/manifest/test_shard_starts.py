@@ -87,6 +87,11 @@ def test_a_time_is_read_in_the_era_that_it_is_of() -> None:
     assert shard_starts(found, after) == {2: after}
 
 
+def test_a_replay_that_is_not_bound_yet_is_after_no_time() -> None:
+    start = AtTimestamp(TimestampMs(LATER + 1))
+    assert shard_starts(seal_all(replayed(first())), start) == {0: start, 1: start}
+
+
 @pytest.mark.parametrize("start", [LAST, NEXT])
 def test_an_end_is_that_of_what_may_still_be_written(start: ShardStart) -> None:
     found = bound(replayed(first()), LATER)

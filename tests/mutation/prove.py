@@ -155,13 +155,15 @@ class MutationRun:
         pairs = changed_functions(module.code, compiled(file, module.source, mutant))
         if pairs == []:
             return Verdict.SURVIVED  # the compiler makes the same of it
-        if pairs is None or not module.functions.count(pairs):
+        reaching = suite.tests_of(file, statement_around(module.tree, mutant.line))
+        # What no test reaches may be called while the module is imported.
+        if pairs is None or not module.functions.count(pairs) or not reaching:
             files = suite.files_reaching(file)
             near = [item for item in suite.items if item.path in files] or suite.items
             tests = suite.nearest_first(file, near)
-            return self.fresh.try_out(mutant.name, tests, sum(suite.seconds[item.nodeid] for item in tests))
-        tests = suite.tests_of(file, statement_around(module.tree, mutant.line))
-        return suite.try_out(tests, lambda: module.functions.patch(pairs))
+            verdict = self.fresh.try_out(mutant.name, tests, sum(suite.seconds[item.nodeid] for item in tests))
+            return Verdict.UNREACHED if verdict is Verdict.SURVIVED and pairs and not reaching else verdict
+        return suite.try_out(reaching, lambda: module.functions.patch(pairs))
 
 
 def modules_of(package: str) -> dict[str, Path]:

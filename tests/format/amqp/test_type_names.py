@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from coldstream.errors import BadLengthError
+from coldstream.errors import BadLengthError, CorruptionError
 from coldstream.format.amqp.message import messages
-from coldstream.format.amqp.sections import Header, Properties
+from coldstream.format.amqp.sections import Header, Properties, locate
 from coldstream.format.amqp.typed import typed_elements, typed_value
 from coldstream.format.amqp.values import MAX_DEPTH, decode
 from coldstream.format.chunk import iter_chunks
@@ -118,3 +118,10 @@ def test_a_value_as_long_as_a_data_section_would_be_is_none() -> None:
 def test_fields_that_a_publisher_left_out_are_none() -> None:
     assert Header() == (None,) * 5
     assert Properties() == (None,) * 13
+
+
+@pytest.mark.parametrize("start", [b"\0\0\0", b"\0\x53\0", b"\0\0\x75"])
+def test_bytes_that_are_nearly_the_begin_of_a_section_are_none(start: bytes) -> None:
+    for kind in range(256):
+        with pytest.raises(CorruptionError):
+            locate(start + bytes((kind,)) + bytes(40), source="message")
