@@ -123,5 +123,6 @@ def test_fields_that_a_publisher_left_out_are_none() -> None:
 @pytest.mark.parametrize("start", [b"\0\0\0", b"\0\x53\0", b"\0\0\x75"])
 def test_bytes_that_are_nearly_the_begin_of_a_section_are_none(start: bytes) -> None:
     for kind in range(256):
-        with pytest.raises(CorruptionError):
-            locate(start + bytes((kind,)) + bytes(40), source="message")
+        for rest in (1, 4, 40):  # of which the first two would be a section that is empty
+            with pytest.raises(CorruptionError):
+                locate(start + bytes((kind,)) + bytes(rest), source="message")
