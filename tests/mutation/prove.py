@@ -60,7 +60,7 @@ TESTS = {
         "tests/store/test_reserved.py",
         "tests/store/test_shard_maps.py",
     ),
-    "archive": ("tests/archive", "tests/erase/test_fragment.py", "tests/erase/test_resume.py"),
+    "archive": ("tests/archive", "tests/erase/test_fragment.py"),
     "compact": ("tests/compact",),
 }
 SEEDED = ("archive/test_histories.py", "archive/test_upload_histories.py", "compact/test_chaos.py")
