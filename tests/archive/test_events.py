@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from coldstream.archive.events import detail_of, event_of, source_of
+from coldstream.archive.events import StreamDetail, detail_of, event_of, source_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.errors import InvalidEventError
@@ -105,6 +106,7 @@ def broken(path: str, value: Any, of: SegmentRolled | SegmentLost | None = None)
     ("path", "value", "field"),
     [
         ("source", "somebody.else", "source"),
+        ("source", "eu", "source"),
         ("source", "coldstream.agent.", "source"),
         ("source", "coldstream.agents", "source"),
         ("source", "coldstream.agent.a.b", "source"),
@@ -204,3 +206,9 @@ def test_half_of_a_character_is_refused_as_no_item_and_no_key_can_hold_it() -> N
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_committed_schema_is_what_the_code_says(name: str) -> None:
     assert (ROOT / "docs" / name).read_text() == schema_of(SCHEMAS[name])
+
+
+def test_what_was_decoded_cannot_be_changed() -> None:
+    names = StreamDetail(vhost="/", name="orders", incarnation="x")
+    with pytest.raises(ValidationError, match="frozen"):
+        names.name = "other"

@@ -48,3 +48,9 @@ def test_bytes_that_are_no_positions_are_corruption(data: bytes, error: type[Cor
     with pytest.raises(error, match=r"^item x ") as caught:
         Frames.from_bytes(data, source="item x")
     assert type(caught.value) is error
+
+
+def test_a_number_that_is_cut_short_is_told_where_it_ends() -> None:
+    with pytest.raises(TruncatedError) as caught:
+        Frames.from_bytes(b"\x01\x01\x81", source="item x")
+    assert caught.value.position == 3

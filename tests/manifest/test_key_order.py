@@ -179,3 +179,13 @@ def test_reading_never_goes_back() -> None:
     order = KeyOrder(bound_map(1), {0: Offset(7)})
     order.read_to(0, Offset(3))
     assert order.position(0) == 7
+
+
+def test_a_partition_that_is_read_up_to_its_first_offset_is_read_up_to_no_other() -> None:
+    order = KeyOrder(bound_map(1), {})
+    assert order.position(0) == 0
+    order.read_to(0, Offset(0))
+    assert order.position(0) == 0
+    order.read_to(0, Offset(7))
+    order.read_to(0, Offset(3))
+    assert order.position(0) == 7

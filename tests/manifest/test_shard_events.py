@@ -149,6 +149,30 @@ def test_a_field_of_another_type_is_corruption_or_a_map(place: tuple[str | int, 
     assert map_of(map_bytes(found), source="x") == found
 
 
+@pytest.mark.parametrize("value", ["1", True, 1.0, [], {}])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("revision",),
+        ("versions", 0, "version"),
+        ("versions", 0, "partitions", 0),
+        ("partitions", 0, "number"),
+        ("partitions", 0, "weight"),
+        ("lineage", 0, "child"),
+        ("lineage", 0, "seal"),
+    ],
+    ids=str,
+)
+def test_what_is_no_whole_number_where_one_belongs_is_corruption(place: tuple[str | int, ...], value: object) -> None:
+    content = content_of(whole_map())
+    there = content["map"]
+    for step in place[:-1]:
+        there = there[step]
+    there[place[-1]] = value
+    with pytest.raises(CorruptionError):
+        map_of(packed(content), source="x")
+
+
 @pytest.mark.parametrize("kind", ["", "kill", None, 1])
 def test_an_event_of_an_unknown_kind_is_corruption(kind: object) -> None:
     content = content_of(sample_map(), replace(EVENT, revision=1))

@@ -87,6 +87,11 @@ def test_a_time_is_read_in_the_era_that_it_is_of() -> None:
     assert shard_starts(found, after) == {2: after}
 
 
+def test_a_replay_that_is_not_bound_yet_is_after_no_time() -> None:
+    start = AtTimestamp(TimestampMs(LATER + 1))
+    assert shard_starts(seal_all(replayed(first())), start) == {0: start, 1: start}
+
+
 @pytest.mark.parametrize("start", [LAST, NEXT])
 def test_an_end_is_that_of_what_may_still_be_written(start: ShardStart) -> None:
     found = bound(replayed(first()), LATER)
@@ -132,6 +137,18 @@ def test_a_reader_comes_to_the_replay_with_the_last_seal_that_it_reads() -> None
     found = seal_all(found)
     assert version_after(found, 1, {**read, 1: Offset(END - 1)}) == 1
     assert version_after(found, 1, read) == 2
+
+
+def test_a_reader_past_a_replay_does_not_come_back_for_what_it_left_unread() -> None:
+    found = bound(seal_all(replayed(first())), LATER)
+    assert version_after(found, 2, {0: Offset(12), 2: Offset(95)}) == 2
+
+
+def test_a_partition_that_was_not_begun_is_not_read_up_to_a_seal() -> None:
+    found = replayed(first())
+    found = bound(sealed(found, {edge.parent: Offset(1) for edge in found.unsealed}), LATER)
+    assert version_after(found, 1, {0: Offset(1)}) == 1
+    assert version_after(found, 1, {0: Offset(1), 1: Offset(1)}) == 2
 
 
 def test_a_reader_that_began_with_a_replay_comes_to_the_next_one_without_the_partitions_before() -> None:

@@ -3,7 +3,7 @@
 A mutant is named by its place in the code, `coldstream.format.chunk:ChunkHeader.from_bytes:compare:3`: module,
 function, kind, and the how many-th of that kind there. So a change elsewhere leaves its name, and what is known of it.
 
-Left out is what no test should mind: docstrings, annotations, `__slots__`, and the words of errors.
+Left out is what no test should mind: docstrings, annotations, `__slots__`, and the words of errors and schemas.
 """
 
 from __future__ import annotations
@@ -211,10 +211,13 @@ def _is_left_out(node: ast.AST) -> bool:
         case ast.JoinedStr():  # words, and how numbers are shown in them
             return True
         case (
-            ast.Import() | ast.ImportFrom() | ast.Assert() | ast.keyword(arg="help" | "metavar" | "thread_name_prefix")
+            ast.Import()
+            | ast.ImportFrom()
+            | ast.Assert()
+            | ast.keyword(arg="help" | "metavar" | "thread_name_prefix" | "description" | "examples")
         ):
             return True
-        case ast.Call(func=ast.Name(id="NewType" | "TypeVar" | "cast")):
+        case ast.Call(func=ast.Name(id="NewType" | "TypeVar" | "cast")) | ast.Subscript(value=ast.Name(id="Literal")):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True

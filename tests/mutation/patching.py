@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from types import CodeType, FunctionType
 
 from tests.mutation.mutants import Mutant, mutated
+
+_Cache = type(cache(lambda: None))
 
 
 def compiled(file: str, source: str, mutant: Mutant | None) -> CodeType:
@@ -32,16 +35,19 @@ class ModuleFunctions:
     """The functions of a file that are there now. Looking for them takes long, so it is done once for all mutants."""
 
     def __init__(self, file: str) -> None:
-        self._functions = [
-            one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file
-        ]
+        objects = gc.get_objects()
+        self._functions = [one for one in objects if isinstance(one, FunctionType) and one.__code__.co_filename == file]
+        # What they answered without any mistake must not be remembered.
+        self._caches = [one for one in objects if isinstance(one, _Cache) and one.__module__.startswith("coldstream")]
 
     def count(self, pairs: list[tuple[CodeType, CodeType]]) -> int:
         """Return how many functions have one of the codes that differ."""
         return sum(_is_same_place(function.__code__, own) for own, _ in pairs for function in self._functions)
 
     def patch(self, pairs: list[tuple[CodeType, CodeType]]) -> None:
-        """Give all that have the one code the other."""
+        """Give all that have the one code the other, and have caches forget."""
+        for one in self._caches:
+            one.cache_clear()
         for own, other in pairs:
             for function in self._functions:
                 if _is_same_place(function.__code__, own):

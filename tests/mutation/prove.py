@@ -1,6 +1,7 @@
 """Put small mistakes into packages, one at a time, and see whether a test fails: python -m tests.mutation.prove format
 
-Mutants are tried in an order by chance, by seed: what was tried when the time is over is a fair sample of a package.
+Mutants are tried in an order by chance, by seed: what was tried when the time is over is a fair sample of a package. A
+mutant keeps its place in that order when others come and go, as it follows from the seed and its name.
 Results go to build/mutation, and a run goes on where the last one was stopped. At the end it tells what survived, and
 fails if less than 90 % was noticed of what was tried, or if a survivor is not explained.
 """
@@ -13,14 +14,15 @@ import gc
 import importlib
 import json
 import os
-import random
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -37,10 +39,28 @@ TESTS = {
     "manifest": (
         "tests/manifest",
         "tests/fuzz/test_inputs.py",
+        "tests/archive/test_commit.py",
+        "tests/archive/test_coverage.py",
+        "tests/archive/test_missing.py",
+        "tests/archive/test_removed.py",
         "tests/archive/test_upload.py",
         "tests/compact/test_commit.py",
+        "tests/erase/test_copies.py",
+        "tests/erase/test_versions.py",
+        "tests/garbage/test_quarantined.py",
+        "tests/lifecycle/test_deletion.py",
+        "tests/lifecycle/test_direct.py",
+        "tests/lifecycle/test_holds.py",
+        "tests/lifecycle/test_prefix.py",
+        "tests/operate/test_quarantine.py",
+        "tests/rebuild/test_direct.py",
+        "tests/rebuild/test_stream.py",
+        "tests/store/test_direct_notes.py",
+        "tests/store/test_journal.py",
+        "tests/store/test_reserved.py",
+        "tests/store/test_shard_maps.py",
     ),
-    "archive": ("tests/archive",),
+    "archive": ("tests/archive", "tests/erase/test_fragment.py"),
     "compact": ("tests/compact",),
 }
 SEEDED = ("archive/test_histories.py", "archive/test_upload_histories.py", "compact/test_chaos.py")
@@ -85,6 +105,7 @@ class MutationRun:
     fresh: FreshProcess
     seed: int = 0
     only: str = ""
+    names: frozenset[str] = frozenset()
     most: int | None = None
     results: Path = RESULTS
     tests: Sequence[str] = ()
@@ -124,21 +145,25 @@ class MutationRun:
         for module in modules:
             _ = module.functions  # before they are frozen, and hidden from who looks for them
         found = [(module, one) for module in modules for one in mutants_of(module.name, module.source)]
-        random.Random(self.seed).shuffle(found)
-        return [(module, one) for module, one in found if self.only in one.name]
+        found.sort(key=lambda pair: sha256(f"{self.seed} {pair[1].name}".encode()).digest())
+        return [
+            (module, one) for module, one in found if self.only in one.name and one.name in (self.names or {one.name})
+        ]
 
     def _try(self, suite: Suite, module: MutatedModule, mutant: Mutant) -> Verdict:
         file = str(module.path)
         pairs = changed_functions(module.code, compiled(file, module.source, mutant))
         if pairs == []:
             return Verdict.SURVIVED  # the compiler makes the same of it
-        if pairs is None or not module.functions.count(pairs):
+        reaching = suite.tests_of(file, statement_around(module.tree, mutant.line))
+        # What no test reaches may be called while the module is imported.
+        if pairs is None or not module.functions.count(pairs) or not reaching:
             files = suite.files_reaching(file)
             near = [item for item in suite.items if item.path in files] or suite.items
             tests = suite.nearest_first(file, near)
-            return self.fresh.try_out(mutant.name, tests, sum(suite.seconds[item.nodeid] for item in tests))
-        tests = suite.tests_of(file, statement_around(module.tree, mutant.line))
-        return suite.try_out(tests, lambda: module.functions.patch(pairs))
+            verdict = self.fresh.try_out(mutant.name, tests, sum(suite.seconds[item.nodeid] for item in tests))
+            return Verdict.UNREACHED if verdict is Verdict.SURVIVED and pairs and not reaching else verdict
+        return suite.try_out(reaching, lambda: module.functions.patch(pairs))
 
 
 def modules_of(package: str) -> dict[str, Path]:
@@ -159,8 +184,9 @@ def run_package(run: MutationRun) -> None:
         raise RuntimeError(f"{run.package}: the tests could not be run")
 
 
-def figures_of(package: str, directory: Path = RESULTS) -> dict[str, int | float]:
-    """Return what is known of a package by now, in plain words."""
+def figures_of(package: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is known of a package by now, in plain words: also in which order, and by which tests."""
+    directory = options.results
     results = Results(package, directory)
     names = {one.name for name, path in modules_of(package).items() for one in mutants_of(name, path.read_text())}
     known = {
@@ -168,7 +194,8 @@ def figures_of(package: str, directory: Path = RESULTS) -> dict[str, int | float
         for name, verdict in results.known(codes_of(package), results.newest_tests()).items()
         if name in names
     }
-    return {"mutants": len(names), **tally(known)}
+    asked = [*(options.tests or TESTS[package])]
+    return {"mutants": len(names), **tally(known), "seed of the order": options.seed, "tests asked": asked}
 
 
 def _try_packages(packages: list[str], options: argparse.Namespace) -> None:
@@ -180,8 +207,9 @@ def _try_packages(packages: list[str], options: argparse.Namespace) -> None:
         child = os.fork()
         if not child:
             fresh = FreshProcess()
+            names = frozenset(options.names.read_text().split()) if options.names else frozenset()
             run = MutationRun(
-                package, until, fresh, options.seed, options.only, options.most, options.results, options.tests
+                package, until, fresh, options.seed, options.only, names, options.most, options.results, options.tests
             )
             run_package(run)
             fresh.close()
@@ -198,6 +226,7 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=8, help="for all packages together")
     parser.add_argument("--seed", type=int, default=0, help="of the order in which mutants are tried")
     parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--names", type=Path, help="a file of mutants' names, one a line: these only")
     parser.add_argument("--most", type=int, help="so many of each package")
     parser.add_argument("--tests", nargs="*", default=(), help="these only, and not all of a package")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a directory, for going on later")
@@ -205,7 +234,7 @@ def main() -> None:
     options = parser.parse_args()
     packages = options.packages or list(TESTS)
     _try_packages(packages, options)
-    figures = {package: figures_of(package, options.results) for package in packages}
+    figures = {package: figures_of(package, options) for package in packages}
     text = json.dumps(figures, indent=2)
     _tell(text)
     if options.figures:

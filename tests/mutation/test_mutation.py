@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
 from types import ModuleType
 
 import pytest
 
+from scripts import generate
 from tests.mutation.mutants import mutants_of, mutated
 from tests.mutation.patching import ModuleFunctions, changed_functions, compiled
 from tests.mutation.prove import TESTS as PACKAGES
 from tests.mutation.prove import modules_of
 from tests.mutation.results import explained, tally
 from tests.mutation.suite import Verdict
+from tests.mutation.whole_module import is_library
 
 SOURCE = '''
 """What it is."""
@@ -74,6 +77,19 @@ def test_a_function_that_is_there_gets_the_code_of_a_mutant(told, answer):
     assert kept(4, 3) is answer
 
 
+CACHED = "from functools import cache\n__name__ = 'coldstream.made'\n@cache\n" + SMALL
+
+
+def test_what_a_function_answered_before_is_forgotten():
+    module = made(CACHED)
+    assert module.within(4, 3)
+    (mutant,) = (one for one in mutants_of("made", CACHED) if one.told.endswith("one < most"))
+    ModuleFunctions("made.py").patch(
+        changed_functions(compiled("made.py", CACHED, None), compiled("made.py", CACHED, mutant))
+    )
+    assert not module.within(4, 3)
+
+
 def test_what_is_done_while_a_module_is_imported_needs_another_import():
     mutant = next(one for one in mutants_of("made", SOURCE) if one.name == "made::constant:1")
     assert changed_functions(compiled("made.py", SOURCE, None), compiled("made.py", SOURCE, mutant)) is None
@@ -95,3 +111,10 @@ def test_only_mutants_that_exist_are_explained():
     }
     assert set(explained()) <= names
     assert all(len(reason) > 10 for reason in explained().values())
+
+
+def test_what_is_imported_before_a_mutant_is_nothing_of_ours():
+    names = {name for name, module in sys.modules.items() if is_library(name, module)}
+    assert {"json", "random"} <= names
+    assert generate.__name__ == "scripts.generate", "it imports coldstream"
+    assert not [name for name in names if name.partition(".")[0] in {"coldstream", "tests", "scripts", "functions"}]

@@ -39,8 +39,8 @@ ARGUMENTS = (
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 )
-UNSEEN = ("coldstream", "tests", "functions", "conftest", "coldstream_spark", "_pytest", "pytest", "hypothesis")
-"""What is not imported before: what a mutant may change, and what pytest wants to import itself."""
+UNSEEN = ("_pytest", "pytest", "hypothesis")
+"""What is not imported before, besides all that is ours: what pytest wants to import itself."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -100,9 +100,10 @@ class FreshProcess:
         self._asking, self._answers = os.fdopen(asking, "w"), os.fdopen(answering)
 
     def prepare(self) -> None:
-        """Have it import the libraries that this process has imported."""
-        names = [name for name in sys.modules if name.split(".")[0] not in UNSEEN and not name.startswith("_")]
-        self._ask({"libraries": names})
+        """Have it import the libraries that this process has imported. Raises RuntimeError if one imports ours."""
+        answer = self._ask({"libraries": [name for name, one in sys.modules.copy().items() if is_library(name, one)]})
+        if answer != "done":
+            raise RuntimeError(f"no mutant of these would ever be tried: {answer}")
 
     def try_out(self, mutant: str | None, tests: Iterable[pytest.Item], usual_s: float) -> Verdict:
         """Run tests with a mutant, or without any."""
@@ -123,6 +124,14 @@ class FreshProcess:
         return self._answers.readline().strip()
 
 
+def is_library(name: str, module: object) -> bool:
+    """Tell whether a module is none of ours: ours may import what a mutant is about to change."""
+    if name.split(".", maxsplit=1)[0] in UNSEEN or name.startswith("_"):
+        return False
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return not any(Path(place).is_relative_to(ROOT) for place in places if place and ".venv" not in Path(place).parts)
+
+
 def _serve(asked: int, answered: int) -> None:
     with os.fdopen(asked) as questions, os.fdopen(answered, "w") as answers:
         for line in questions:
@@ -136,7 +145,7 @@ def _answer(asked: dict[str, Any]) -> str:
         for name in asked["libraries"]:
             with suppress(Exception):
                 importlib.import_module(name)
-        return "done"
+        return ",".join(name for name in sys.modules if name.startswith("coldstream")) or "done"
     return in_fork(lambda: _passes(asked), asked["usual_s"])
 
 

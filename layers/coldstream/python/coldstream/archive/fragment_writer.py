@@ -43,7 +43,6 @@ class FragmentWriter:
         with fragment:
             for generation in range(least_generation, least_generation + MAX_GENERATIONS):
                 key = self.keys.fragment(self.stream.incarnation, fragment.first_offset, generation)
-                fragment.body.seek(0)  # an attempt at another key leaves it at its end
                 entry = fragment.entry_at(key, generation)
                 try:
                     self.objects.put_new(

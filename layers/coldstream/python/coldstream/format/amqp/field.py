@@ -50,5 +50,4 @@ class MessageField:
             found = section.get(self.name)
         if found is None or isinstance(found, str):
             return found
-        text = to_json(found)
-        return text if isinstance(text, str) else str(text)
+        return str(to_json(found))
