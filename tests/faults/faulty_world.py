@@ -56,7 +56,8 @@ def _table_parameters() -> dict[str, object]:
 class FaultyWorld:
     """The archive of one run.
 
-    `staged` are events whose segments are staged and not uploaded, `acknowledged` what a direct stream took, by offset.
+    `staged` are events whose segments are staged and not uploaded, `acknowledged` what a direct stream took, by offset,
+    `entered` the commands and functions that were run.
     """
 
     network: MemoryNetwork
@@ -64,6 +65,7 @@ class FaultyWorld:
     objects: S3Objects
     staged: list[SegmentRolled] = field(default_factory=list)
     acknowledged: dict[int, bytes] = field(default_factory=dict)
+    entered: set[str] = field(default_factory=set)
 
     def upload(self, count: int) -> None:
         """Stage all segments, and upload the first ones."""

@@ -1,4 +1,4 @@
-"""AWS without sockets: whoever opens a connection in this process talks to moto, and a test says what goes wrong.
+"""AWS without sockets: connections of this process lead to an emulated AWS, and a test says what goes wrong.
 
 All clients are the real ones, down to their HTTP: botocore's, the library's own, and urllib3. Nothing waits: what would
 be a timeout comes at once. So a run takes as long as it computes, and thousands of them are possible.
@@ -11,7 +11,6 @@ import io
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from email.utils import formatdate
@@ -28,11 +27,12 @@ import urllib3.exceptions
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import run_wsgi_app
 
+from coldstream.local.dynamodb.application import DynamoItems
 from coldstream.local.http_api import http_event, http_response
 from coldstream.local.http_exchange import Request
 from coldstream.local.request_lock import RequestLock
 from coldstream.local.transaction_tokens import TransactionTokens
-from tests.faults.fault_kinds import Ending, FaultKind, WireAnswer, misbehave
+from tests.faults.fault_kinds import Ending, FaultKind, WireAnswer, misbehave, takes_effect
 from tests.faults.http_messages import END, HttpAnswer, HttpRequest, answer, parsed
 from tests.support.functions import FunctionContext, load_function
 
@@ -44,37 +44,48 @@ _CONTINUE = b"HTTP/1.1 100 Continue" + END
 
 
 class MemoryNetwork:
-    """The services, and what lies before them. `fate_of` is asked about each request, with its number from 0 on."""
+    """The services, and what lies before them. `fate_of` is asked about each request, with its number from 0 on.
+
+    `asked` are the requests that were answered as is right, with the kinds of fault that would have been another
+    answer; `struck` those that got another answer, with the kind. `is_changed` is set by a request that may change
+    something.
+    """
 
     def __init__(self) -> None:
-        self._application = RequestLock(TransactionTokens(DomainDispatcherApplication(create_backend_app)))
+        self._moto = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
-        self._earlier: dict[tuple[str, str, bytes], HttpAnswer] = {}
         # Always readable: so nobody waits for it, and a connection that is idle is taken for one that was closed.
         self.always_readable = os.open(os.devnull, os.O_RDONLY)
+        self.forget()
         self.fate_of: FateOf = lambda request, number: None
-        self.requests: list[HttpRequest] = []
+        self.asked: list[tuple[HttpRequest, frozenset[FaultKind]]] = []
+        self._count = 0
+        self.is_changed = False
         self.struck: list[tuple[FaultKind, HttpRequest]] = []
 
     def begin(self, fate_of: FateOf) -> None:
         """Count from 0 again, with other fates."""
         self.fate_of = fate_of
-        self.requests, self.struck = [], []
+        self.asked, self.struck, self._count = [], [], 0
 
     def ask(self, request: HttpRequest) -> WireAnswer:
         """Answer a request."""
+        self.is_changed |= request.writes
         with self._lock:
-            number = len(self.requests)
-            self.requests.append(request)
+            number = self._count
+            self._count += 1
             kind = self.fate_of(request, number)
-            if kind is not None:
-                self.struck.append((kind, request))
         key = (request.operation, request.target, request.body)
+        earlier = self._earlier.get(key)
         if kind is None:
-            return WireAnswer(self._carry_out(request, key).to_bytes())
-        return misbehave(
-            kind, request, lambda: self._carry_out(request, key), number=number, earlier=self._earlier.get(key)
-        )
+            found = self._carry_out(request, key)
+            possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
+            self.asked.append((request, possible))
+            return WireAnswer(found.to_bytes())
+        answered = misbehave(kind, request, lambda: self._carry_out(request, key), number=number, earlier=earlier)
+        if not answered.is_right:
+            self.struck.append((kind, request))
+        return answered
 
     def _carry_out(self, request: HttpRequest, key: tuple[str, str, bytes]) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
@@ -131,8 +142,9 @@ class MemoryNetwork:
         return answer(f"{found.status} {HTTPStatus(found.status).phrase}", found.body, *found.headers)
 
     def forget(self) -> None:
-        """Drop what was answered before."""
-        self._earlier.clear()
+        """Drop the items of all tables, and what was answered before; moto's own is dropped by its `BackendDict`."""
+        self._application = RequestLock(TransactionTokens(DynamoItems(self._moto)))
+        self._earlier: dict[tuple[str, str, bytes], HttpAnswer] = {}
 
 
 class MemorySocket:
@@ -238,8 +250,3 @@ def connected(network: MemoryNetwork) -> Iterator[None]:
         patch.setattr(botocore.loaders.JSONFileLoader, "load_file", _load_file)
         patch.setattr(time, "sleep", lambda seconds: None)
         yield
-
-
-def operations(requests: list[HttpRequest]) -> Counter[str]:
-    """Count requests by what they ask."""
-    return Counter(request.operation for request in requests)
