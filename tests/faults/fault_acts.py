@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from coldstream.api import serving
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
@@ -53,6 +55,7 @@ class CommandAct:
 
     arguments: tuple[str, ...]
     more: ArgumentsOf
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -65,7 +68,9 @@ class CommandAct:
         world.entered.add(self.name)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         code: Any = 0
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+            for name, value in self.variables.items():
+                patch.setenv(name, value)
             try:
                 app([*self.arguments, *self.more(world)], prog_name="coldstream")
             except SystemExit as ended:
@@ -79,6 +84,11 @@ class CommandAct:
 def command(*arguments: str, more: ArgumentsOf = lambda world: ()) -> CommandAct:
     """Return what runs a command."""
     return CommandAct(arguments, more)
+
+
+def with_bus(act: CommandAct) -> CommandAct:
+    """Name the event bus to a command. Not to all: the doctor would look for its rules."""
+    return replace(act, variables={"COLDSTREAM_EVENT_BUS": "default"})
 
 
 @dataclass(frozen=True, slots=True)

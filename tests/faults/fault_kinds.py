@@ -34,7 +34,7 @@ class FaultKind(StrEnum):
     RESET = "reset"
     """The connection breaks; every other request was carried out."""
     STALE = "stale"
-    """The answer is an earlier one to the same question, where AWS may do that."""
+    """The answer is what it was before the last write, where AWS may do that."""
     DENIED = "denied"
     PROXY_PAGE = "proxy page"
     """Somebody else answers: a page, with status 200."""
@@ -81,7 +81,7 @@ def takes_effect(kind: FaultKind, request: HttpRequest, found: HttpAnswer, earli
 def misbehave(  # noqa: C901, PLR0911, PLR0912  one of them each
     kind: FaultKind, request: HttpRequest, carry_out: CarryOut, *, number: int, earlier: HttpAnswer | None
 ) -> WireAnswer:
-    """Answer a request in a wrong way. `earlier` is what the same question was answered with before.
+    """Answer a request in a wrong way. `earlier` is what the answer was a moment before.
 
     Where the kind takes no effect, the answer is the right one, and says so.
     """

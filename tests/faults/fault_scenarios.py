@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.units import Offset
 from tests.faults.direct_acts import append, find_appended
-from tests.faults.fault_acts import Outcome, asked, command, function, upload_event
+from tests.faults.fault_acts import asked, command, function, upload_event, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, export_job, open_queue, run_queued_job, run_worker
-
-
-def _announce(world: FaultyWorld) -> Outcome:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLDSTREAM_EVENT_BUS", "default")  # not for all: doctor would look for its rules
-        return command("announce", str(segments_directory()))(world)
-
+from tests.faults.prepared_acts import later, leave_garbage
+from tests.faults.steering_scenarios import STEERING
 
 _LOST = SegmentLost(ORDERS, Offset(5000), Offset(5001), "the disk was full")
 _YES = ("--yes", "--by", "alice")
 _POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
+_SHORT_POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-size", "1")
 _DELETE = command("delete", "orders", *_YES)
 _TRUNCATE = command("truncate", "orders", "--to", "171", *_YES)
 _CREATE_JOB = create_job("scrub")
@@ -31,9 +25,15 @@ _WORKERS_JOB = create_job("compact", "--stream", "orders", "--runner", "worker")
 _SCOPES = "coldstream.jobs:read coldstream.read:*/*"
 _ASKED = asked("/ranges?vhost=%2F&name=orders&spec=first")
 
+
+def _directory(_: FaultyWorld) -> tuple[str]:
+    return (str(segments_directory()),)
+
+
 SCENARIOS: dict[str, FaultScenario] = {
     scenario.name: scenario
     for scenario in (
+        *STEERING,
         FaultScenario("read", command("read", "orders", "--from", "first"), is_exact=True),
         FaultScenario("read raw from an offset", command("read", "orders", "--from", "150", "--raw"), is_exact=True),
         FaultScenario("streams", command("streams")),
@@ -58,10 +58,14 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario(
             "sweep",
             command("sweep", "--yes"),
-            prepared=(_TRUNCATE,),
+            prepared=(_TRUNCATE, later(9)),
             uploaded=3,
         ),
-        FaultScenario("garbage", command("garbage", "--delete", "--yes", "--older-than", "1h")),
+        FaultScenario(
+            "garbage",
+            command("garbage", "--delete", "--yes", "--older-than", "1h"),
+            prepared=(leave_garbage, later(90)),
+        ),
         FaultScenario("rebuild", command("rebuild", "orders", "--to-table", REBUILT, "--jobs", "1"), table=REBUILT),
         FaultScenario(
             "erase",
@@ -79,7 +83,7 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario(
             "retention",
             command("retention", "run", "--yes"),
-            prepared=(_POLICY,),
+            prepared=(_SHORT_POLICY,),
         ),
         FaultScenario("quarantine", command("quarantine", "list"), is_exact=True),
         FaultScenario("jobs", _CREATE_JOB),
@@ -88,12 +92,12 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("upload of a loss", function("upload", lambda world: upload_event(_LOST))),
         FaultScenario("resolver", function("resolver", _ASKED)),
         FaultScenario("resolver of streams", function("resolver", asked("/streams"))),
-        FaultScenario("sweep function", function("sweep")),
-        FaultScenario("garbage function", function("garbage")),
+        FaultScenario("sweep function", function("sweep"), prepared=(_TRUNCATE, later(9)), uploaded=3),
+        FaultScenario("garbage function", function("garbage"), prepared=(leave_garbage, later(90))),
         FaultScenario("scrub function", function("scrub")),
-        FaultScenario("retention function", function("retention")),
+        FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
-        FaultScenario("announce", _announce, uploaded=1),
+        FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
         FaultScenario("worker with a compaction", run_worker, prepared=(_WORKERS_JOB,)),
         FaultScenario("worker with an export", run_worker, prepared=(export_job,)),
         FaultScenario("job function", run_queued_job, prepared=(open_queue, _COMPACT_JOB)),

@@ -14,19 +14,17 @@ from tests.faults.fault_acts import Outcome, command
 from tests.faults.fault_kinds import FaultKind
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.fault_scenarios import SCENARIOS
-from tests.faults.faulty_world import BUCKET, JOBS_QUEUE, ORDERS, PREFIX, REBUILT, TABLE, FaultyWorld, Worlds
+from tests.faults.faulty_world import ORDERS, PREFIX, REBUILT, FaultyWorld, Worlds
 from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
 
 TRIES = 3
 _PLACES = (
-    TABLE,
     REBUILT,
-    BUCKET,
     ORDERS.name,
     ORDERS.incarnation,
     RESOLVER_HOST,
-    JOBS_QUEUE,
+    "-of-7f3a",
     f" {PREFIX}",
     "event bus default",
     "manifest",

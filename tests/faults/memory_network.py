@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import io
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from contextlib import contextmanager, redirect_stdout
 from email.utils import formatdate
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zlib import crc32
 
@@ -36,10 +37,14 @@ from tests.faults.fault_kinds import Ending, FaultKind, WireAnswer, misbehave, t
 from tests.faults.http_messages import END, HttpAnswer, HttpRequest, answer, parsed
 from tests.support.functions import FunctionContext, load_function
 
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
 URL = "http://127.0.0.1:4000"
 RESOLVER_HOST = "127.0.0.1:4001"
 PORTS = {4000, 4001}
 FateOf = Callable[[HttpRequest, int], FaultKind | None]
+_WAITS = re.compile(rb'("WaitTimeSeconds": ?)\d+')
 _CONTINUE = b"HTTP/1.1 100 Continue" + END
 
 
@@ -48,7 +53,7 @@ class MemoryNetwork:
 
     `asked` are the requests that were answered as is right, with the kinds of fault that would have been another
     answer; `struck` those that got another answer, with the kind. `is_changed` is set by a request that may change
-    something.
+    something. AWS's clock is `ahead_s` ahead of this machine's.
     """
 
     def __init__(self) -> None:
@@ -75,21 +80,28 @@ class MemoryNetwork:
             number = self._count
             self._count += 1
             kind = self.fate_of(request, number)
-        key = (request.operation, request.target, request.body)
-        earlier = self._earlier.get(key)
+        earlier = self._answer_of(self._behind, request) if request.may_be_stale else None
         if kind is None:
-            found = self._carry_out(request, key)
+            found = self._carry_out(request)
             possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
             self.asked.append((request, possible))
             return WireAnswer(found.to_bytes())
-        answered = misbehave(kind, request, lambda: self._carry_out(request, key), number=number, earlier=earlier)
+        answered = misbehave(kind, request, lambda: self._carry_out(request), number=number, earlier=earlier)
         if not answered.is_right:
             self.struck.append((kind, request))
         return answered
 
-    def _carry_out(self, request: HttpRequest, key: tuple[str, str, bytes]) -> HttpAnswer:
+    def _carry_out(self, request: HttpRequest) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
             return self._resolve(request)
+        if request.is_dynamodb and request.writes and "Table" not in request.operation:
+            with self._lock:
+                last, self._last = self._last, request
+            if last is not None:
+                self._answer_of(self._behind, last)
+        return self._answer_of(self._application, request)
+
+    def _answer_of(self, application: WSGIApplication, request: HttpRequest) -> HttpAnswer:
         path, _, query = request.target.partition("?")
         environ: dict[str, Any] = {
             "REQUEST_METHOD": request.method,
@@ -103,7 +115,7 @@ class MemoryNetwork:
             "SERVER_PROTOCOL": "HTTP/1.1",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(request.body),
+            "wsgi.input": io.BytesIO(_WAITS.sub(rb"\g<1>0", request.body)),
             "wsgi.errors": io.StringIO(),
             "wsgi.multithread": False,
             "wsgi.multiprocess": False,
@@ -116,16 +128,13 @@ class MemoryNetwork:
             elif name not in {"content-length", "expect"}:
                 environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
         with self._lock:  # moto locks nothing; the resolver, above, waits for requests of its own
-            body, status, headers = run_wsgi_app(self._application, environ, buffered=True)
+            body, status, headers = run_wsgi_app(application, environ, buffered=True)
             data = b"".join(body)
         fields = tuple((name, value) for name, value in headers.items() if name.lower() != "connection")
         found = HttpAnswer(status, fields, data)
         if request.is_dynamodb:
             found = found.with_field("x-amz-crc32", str(crc32(data)))  # as DynamoDB does, and moto does not
-        if found.field("date") is None:
-            found = found.with_field("Date", formatdate(usegmt=True))
-        self._earlier.setdefault(key, found)
-        return found
+        return found.with_field("Date", formatdate(time.time() + self.ahead_s, usegmt=True))
 
     def _resolve(self, request: HttpRequest) -> HttpAnswer:
         """Have the resolver function answer, as API Gateway does; it asks the table through this network."""
@@ -142,9 +151,12 @@ class MemoryNetwork:
         return answer(f"{found.status} {HTTPStatus(found.status).phrase}", found.body, *found.headers)
 
     def forget(self) -> None:
-        """Drop the items of all tables, and what was answered before; moto's own is dropped by its `BackendDict`."""
+        """Drop the items of all tables; what moto has, its `BackendDict` drops."""
+        self.ahead_s = 0
         self._application = RequestLock(TransactionTokens(DynamoItems(self._moto)))
-        self._earlier: dict[tuple[str, str, bytes], HttpAnswer] = {}
+        # As the tables were before the last write: what a read may answer with that is not consistent.
+        self._behind = DynamoItems(self._moto)
+        self._last: HttpRequest | None = None
 
 
 class MemorySocket:
