@@ -97,6 +97,7 @@ class FunctionAct:
 
     function: str
     event_of: Callable[[FaultyWorld], Any]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -106,7 +107,9 @@ class FunctionAct:
     def __call__(self, world: FaultyWorld) -> Outcome:
         """Invoke it. The world notes that."""
         world.entered.add(self.name)
-        with redirect_stdout(io.StringIO()) as log:
+        with redirect_stdout(io.StringIO()) as log, pytest.MonkeyPatch.context() as patch:
+            for name, value in self.variables.items():
+                patch.setenv(name, value)
             try:
                 loaded = _tell_here(self.function, log)
                 answer = loaded.lambda_handler(self.event_of(world), FunctionContext(self.function))
@@ -117,9 +120,9 @@ class FunctionAct:
         return _outcome_of(answer, log.getvalue())
 
 
-def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}) -> FunctionAct:
-    """Return what invokes a function."""
-    return FunctionAct(name, event_of)
+def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}, **variables: str) -> FunctionAct:
+    """Return what invokes a function, with more variables in its environment."""
+    return FunctionAct(name, event_of, variables)
 
 
 def _tell_here(name: str, log: io.StringIO) -> ModuleType:
@@ -181,7 +184,7 @@ def sent(
     method: str, target: str, body: bytes = b"", *fields: tuple[str, str], scope: str | None = None
 ) -> Callable[[FaultyWorld], dict[str, Any]]:
     """Return the event of a request, as API Gateway brings it to a function."""
-    event = http_event(Request(method, target, (("host", "api.test"), *fields), body, "127.0.0.1"))
+    event = http_event(Request(method, target, (("host", "localhost"), *fields), body, "127.0.0.1"))
     if scope is not None:
         event["requestContext"]["authorizer"] = bearer(scope)
     return lambda world: event

@@ -10,6 +10,7 @@ from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
 from tests.faults.job_acts import create_job, export_job, open_queue, run_queued_job, run_worker
 from tests.faults.prepared_acts import later, leave_garbage
+from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
 
 _LOST = SegmentLost(ORDERS, Offset(5000), Offset(5001), "the disk was full")
@@ -34,8 +35,10 @@ SCENARIOS: dict[str, FaultScenario] = {
     scenario.name: scenario
     for scenario in (
         *STEERING,
+        *SERVING,
         FaultScenario("read", command("read", "orders", "--from", "first"), is_exact=True),
         FaultScenario("read raw from an offset", command("read", "orders", "--from", "150", "--raw"), is_exact=True),
+        FaultScenario("read from a time", command("read", "orders", "--from", "2020-01-01T00:00:00Z"), is_exact=True),
         FaultScenario("streams", command("streams")),
         FaultScenario("describe", command("describe", "orders", "-o", "json")),
         FaultScenario("resolve", command("resolve", "orders", "first"), is_exact=True),
@@ -98,9 +101,11 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
         FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
-        FaultScenario("worker with a compaction", run_worker, prepared=(_WORKERS_JOB,)),
-        FaultScenario("worker with an export", run_worker, prepared=(export_job,)),
-        FaultScenario("job function", run_queued_job, prepared=(open_queue, _COMPACT_JOB)),
+        FaultScenario("worker with a compaction", run_worker, prepared=(_WORKERS_JOB,), of=frozenset({"worker"})),
+        FaultScenario("worker with an export", run_worker, prepared=(export_job,), of=frozenset({"worker"})),
+        FaultScenario(
+            "job function", run_queued_job, prepared=(open_queue, _COMPACT_JOB), of=frozenset({"job_runner function"})
+        ),
         FaultScenario("tick function", function("job_tick"), prepared=(open_queue, _COMPACT_JOB)),
         FaultScenario("API of streams", function("api", asked("/v1/streams", _SCOPES))),
         FaultScenario(

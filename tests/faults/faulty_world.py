@@ -22,6 +22,7 @@ from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.shards.memory_broker import MemoryShardBroker
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -59,7 +60,7 @@ class FaultyWorld:
     """The archive of one run.
 
     `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
-    stream took, by offset, `entered` the commands and functions that were run.
+    stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run.
     """
 
     network: MemoryNetwork
@@ -68,7 +69,9 @@ class FaultyWorld:
     staged: list[SegmentRolled] = field(default_factory=list)
     uploaded: list[SegmentRolled] = field(default_factory=list)
     acknowledged: dict[int, bytes] = field(default_factory=dict)
+    letters: list[str] = field(default_factory=list)
     entered: set[str] = field(default_factory=set)
+    shard_broker: MemoryShardBroker | None = None
 
     def upload(self, count: int) -> None:
         """Stage all segments, and upload the first ones."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import find_rolled, stage
 from coldstream.jobs.store import JobStore
 from coldstream.units import ByteRange, Offset
 from tests.faults.fault_acts import Act, Outcome, function, upload_event
-from tests.faults.faulty_world import KEYS, ORDERS, FaultyWorld
+from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, FaultyWorld, segments_directory
 
 _DAY_S = 24 * 3600
 
@@ -37,6 +39,15 @@ def damage_staged(world: FaultyWorld) -> Outcome:
     info = world.objects.info(event.staged_key)
     assert info is not None
     return function("upload", lambda _: upload_event(replace(event, etag=info.etag)))(world)
+
+
+def archive_sound(world: FaultyWorld) -> Outcome:
+    """Archive a sound copy of the segment that is in quarantine."""
+    first = world.staged[0].first_offset
+    (rolled,) = (one for one in find_rolled(segments_directory()) if one.first_offset == first)
+    event = stage(rolled, ORDERS, world.objects, KEYS)
+    Uploader(world.table, world.objects, KEYS, FRAGMENT_BYTES).upload(event)
+    return Outcome(b"")
 
 
 def first_aside(world: FaultyWorld) -> tuple[str]:

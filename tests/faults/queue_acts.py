@@ -22,7 +22,8 @@ def letters_of(events: Callable[[FaultyWorld], Sequence[SegmentRolled]]) -> Act:
         for url in (DEAD_LETTERS, UPLOADS_QUEUE):
             sqs.create_queue(QueueName=url.rpartition("/")[2])
         for record in upload_event(*events(world))["Records"]:
-            sqs.send_message(QueueUrl=DEAD_LETTERS, MessageBody=record["body"])
+            sent = sqs.send_message(QueueUrl=DEAD_LETTERS, MessageBody=record["body"])
+            world.letters.append(sent["MessageId"])
         return Outcome(b"")
 
     return act
@@ -41,3 +42,8 @@ def no_letter_is_lost(world: FaultyWorld) -> Outcome:
     return Outcome(
         b"", None if sum(counts) >= len(world.staged) else f"letters are lost, there are {json.dumps(counts)}"
     )
+
+
+def first_letter(world: FaultyWorld) -> tuple[str]:
+    """Return the id of a dead letter."""
+    return (world.letters[0],)

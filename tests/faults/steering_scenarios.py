@@ -10,8 +10,9 @@ from tests.faults.fault_acts import Outcome, command, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import DEAD_LETTERS, UPLOADS_QUEUE, FaultyWorld
 from tests.faults.job_acts import create_job
-from tests.faults.prepared_acts import damage_staged, first_aside, hold_id, job_id, later
-from tests.faults.queue_acts import letters_of, no_letter_is_lost
+from tests.faults.prepared_acts import archive_sound, damage_staged, first_aside, hold_id, job_id, later
+from tests.faults.queue_acts import first_letter, letters_of, no_letter_is_lost
+from tests.faults.shard_acts import APPLY, with_broker
 
 _BY = ("--by", "alice")
 _YES = ("--yes", *_BY)
@@ -25,6 +26,7 @@ _COLD = command(
 )
 _GRANTED = "arn:aws:iam::1:role/a", "%2F/orders*"
 _GRANT = command("access", "grant", *_GRANTED)
+_SHARDED = "readings-of-7f3a"
 _LETTERS = ("--queue", DEAD_LETTERS)
 
 
@@ -83,6 +85,12 @@ STEERING = (
         prepared=(damage_staged,),
     ),
     FaultScenario(
+        "quarantine release",
+        command("quarantine", "release", "orders", "--delete", *_YES, more=first_aside),
+        prepared=(damage_staged, archive_sound),
+        again=False,
+    ),
+    FaultScenario(
         "quarantine discard",
         command("quarantine", "discard", "orders", "--reason", "a disk is gone", *_YES, more=first_aside),
         prepared=(damage_staged,),
@@ -91,6 +99,11 @@ STEERING = (
     FaultScenario(
         "dead-letters list",
         command("dead-letters", "list", *_LETTERS),
+        prepared=(letters_of(lambda world: world.staged),),
+    ),
+    FaultScenario(
+        "dead-letters show",
+        command("dead-letters", "show", *_LETTERS, more=first_letter),
         prepared=(letters_of(lambda world: world.staged),),
     ),
     FaultScenario(
@@ -105,5 +118,17 @@ STEERING = (
         prepared=(letters_of(lambda world: (*world.uploaded, *world.staged)),),
         after=(no_letter_is_lost,),
     ),
+    FaultScenario("shards apply", APPLY, of=frozenset({"shards apply"})),
+    FaultScenario(
+        "shards status",
+        with_broker(command("shards", "status")),
+        prepared=(APPLY,),
+        is_exact=True,
+        of=frozenset({"shards status"}),
+    ),
+    FaultScenario("shards list", command("shards", "list"), prepared=(APPLY,), is_exact=True),
+    FaultScenario("shards show", command("shards", "show", _SHARDED), prepared=(APPLY,)),
+    FaultScenario("shards history", command("shards", "history", _SHARDED), prepared=(APPLY,)),
+    FaultScenario("shards groups", command("shards", "groups", _SHARDED), prepared=(APPLY,), is_exact=True),
     FaultScenario("replay into files", _REPLAY, prepared=(_forget_replay,), after=(_find_replayed,)),
 )
