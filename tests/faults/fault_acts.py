@@ -66,13 +66,15 @@ class CommandAct:
     def __call__(self, world: FaultyWorld) -> Outcome:
         """Run it. The world notes that."""
         world.entered.add(self.name)
+        with world.network.in_order():
+            more = self.more(world)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         code: Any = 0
         with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
             for name, value in self.variables.items():
                 patch.setenv(name, value)
             try:
-                app([*self.arguments, *self.more(world)], prog_name="coldstream")
+                app([*self.arguments, *more], prog_name="coldstream")
             except SystemExit as ended:
                 code = ended.code
         shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()

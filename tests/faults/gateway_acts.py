@@ -46,7 +46,9 @@ async def _read(world: FaultyWorld) -> bytes:
         assert last == header.header
         history.note_offset(ORDERS.vhost, ORDERS.name, _REFERENCE, last.chunk_id)
         await history.flush()
-        assert await history.stored_offset(ORDERS.vhost, ORDERS.name, _REFERENCE) == last.chunk_id
+        noted = await history.stored_offset(ORDERS.vhost, ORDERS.name, _REFERENCE)
+        assert noted is not None
+        assert int(noted) == last.chunk_id
     finally:
         await history.close()
     return found.hexdigest().encode()

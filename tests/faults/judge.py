@@ -30,7 +30,9 @@ _PLACES = (
     "manifest",
     "list of",
     "clock",
+    "read of #",
     "#job",
+    "job ",
     "cursor ",
     "grant ",
     "policy ",
@@ -110,6 +112,7 @@ class FaultJudge:
                 if not world.entered >= scenario.does:
                     raise FaultyRunError(f"{scenario.name} does not do what it says: {scenario.does - world.entered}")
                 sites = CallSites.of_requests(world.network.asked)
+                self._look_after(scenario, world, scenario.name)
                 self._expected[scenario.name] = Expected(sites, outcome.shown, _archived(scenario, world))
         return self._expected[scenario.name]
 
@@ -129,10 +132,7 @@ class FaultJudge:
             )
             if outcome.problem is not None:
                 self._again(scenario, world, where)
-            for act in scenario.after:
-                found_lost = act(world)
-                if found_lost.problem is not None:
-                    raise FaultyRunError(f"{where}: {found_lost.problem}")
+            self._look_after(scenario, world, where)
             if world.network.is_changed:  # else it is what was prepared
                 found = _archived(scenario, world)
                 if found != expected.archived:
@@ -166,6 +166,12 @@ class FaultJudge:
         world.network.begin(lambda request, number: None)
         world.network.is_changed = False
         world.entered.clear()
+
+    def _look_after(self, scenario: FaultScenario, world: FaultyWorld, where: str) -> None:
+        for act in scenario.after:
+            found = act(world)
+            if found.problem is not None:
+                raise FaultyRunError(f"{where}: {found.problem}")
 
     def _again(self, scenario: FaultScenario, world: FaultyWorld, where: str) -> None:
         """Do it again, until it succeeds: what failed half-way is finished."""
