@@ -22,7 +22,7 @@ _OF_OBJECT = re.compile(
 def call_site(request: HttpRequest) -> str:
     """Name what is asked, the same in every run: `Query`, `GET bucket list-type`, `PUT data partNumber uploadId`."""
     if "x-amz-target" in request.fields:
-        return request.operation
+        return f"{request.operation} of an index" if request.may_be_stale else request.operation
     path, _, query = request.target.partition("?")
     marks = sorted(_QUERIES & {name for name, _ in parse_qsl(query, keep_blank_values=True)})
     found = _OF_OBJECT.match(unquote(path))
