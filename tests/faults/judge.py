@@ -28,6 +28,8 @@ _PLACES = (
     f" {PREFIX}",
     "event bus default",
     "manifest",
+    "bad: bucket: ",
+    "bad: table: ",
     "list of",
     "clock",
     "read of #",

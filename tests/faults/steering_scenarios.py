@@ -105,6 +105,7 @@ STEERING = (
         "dead-letters show",
         command("dead-letters", "show", *_LETTERS, more=first_letter),
         prepared=(letters_of(lambda world: world.staged),),
+        again=False,  # a letter that could not be given back is hidden for two minutes
     ),
     FaultScenario(
         "dead-letters redrive",
