@@ -33,8 +33,9 @@ from coldstream.local.http_api import http_event, http_response
 from coldstream.local.http_exchange import Request
 from coldstream.local.request_lock import RequestLock
 from coldstream.local.transaction_tokens import TransactionTokens
-from tests.faults.fault_kinds import Ending, FaultKind, WireAnswer, misbehave, takes_effect
-from tests.faults.http_messages import END, HttpAnswer, HttpRequest, answer, parsed
+from tests.faults.fault_kinds import FaultKind, WireAnswer, misbehave, takes_effect
+from tests.faults.http_messages import HttpAnswer, HttpRequest, answer
+from tests.faults.memory_socket import MemorySocket
 from tests.support.functions import FunctionContext, load_function
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ RESOLVER_HOST = "127.0.0.1:4001"
 PORTS = {4000, 4001}
 FateOf = Callable[[HttpRequest, int], FaultKind | None]
 _WAITS = re.compile(rb'("WaitTimeSeconds": ?)\d+')
-_CONTINUE = b"HTTP/1.1 100 Continue" + END
 
 
 class MemoryNetwork:
@@ -167,76 +167,6 @@ class MemoryNetwork:
         self._last: HttpRequest | None = None
 
 
-class MemorySocket:
-    """One connection: what http.client asks of a socket."""
-
-    def __init__(self, network: MemoryNetwork) -> None:
-        self._network = network
-        self._sent = bytearray()
-        self._is_told_to_go_on = False
-        self._ending: Ending | None = None
-
-    def sendall(self, data: Any) -> None:
-        if self._ending in {Ending.BROKEN, Ending.CLOSED, Ending.SILENT}:
-            raise BrokenPipeError(32, "the connection is gone")
-        self._sent += data
-
-    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
-        head = bytes(self._sent).partition(END)[0].lower()
-        request = parsed(bytes(self._sent))
-        if b"expect: 100-continue" in head and (request is None or not self._is_told_to_go_on):
-            self._is_told_to_go_on = True
-            if request is None:
-                return io.BufferedReader(_Reader(WireAnswer(_CONTINUE)), 1)
-        assert request is not None, "an answer is read before the request is whole"
-        self._sent.clear()
-        self._is_told_to_go_on = False
-        answer = self._network.ask(request)
-        self._ending = answer.ending
-        return io.BufferedReader(_Reader(answer))
-
-    def fileno(self) -> int:
-        return self._network.always_readable
-
-    def settimeout(self, seconds: float | None) -> None:
-        """Nothing waits."""
-
-    def gettimeout(self) -> float | None:
-        return None
-
-    def setsockopt(self, *_: object) -> None:
-        """There is nothing to set."""
-
-    def shutdown(self, _: int) -> None:
-        """It ends with its reader."""
-
-    def close(self) -> None:
-        """It ends with its reader."""
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, answer: WireAnswer) -> None:
-        self._answer = answer
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data, at = self._answer.data, self._at
-        piece = data[at : at + min(len(buffer), self._answer.piece_bytes)]
-        if piece:
-            buffer[: len(piece)] = piece
-            self._at += len(piece)
-            return len(piece)
-        match self._answer.ending:
-            case Ending.SILENT:
-                raise TimeoutError("timed out")
-            case Ending.BROKEN:
-                raise ConnectionResetError(104, "connection reset by peer")
-        return 0
-
-
 _read_file = botocore.loaders.JSONFileLoader().load_file
 
 
@@ -256,12 +186,12 @@ def connected(network: MemoryNetwork) -> Iterator[None]:
     def new(connection: urllib3.connection.HTTPConnection) -> Any:
         if connection.port not in PORTS:
             raise urllib3.exceptions.NewConnectionError(connection, "connection refused")
-        return MemorySocket(network)
+        return MemorySocket(network.ask, network.always_readable)
 
     def plain(connection: Any) -> None:
         if connection.port not in PORTS:
             raise ConnectionRefusedError(111, "connection refused")
-        connection.sock = MemorySocket(network)
+        connection.sock = MemorySocket(network.ask, network.always_readable)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(urllib3.connection.HTTPConnection, "_new_conn", new)
