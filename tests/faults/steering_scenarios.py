@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 from tempfile import gettempdir
 
+import pytest
+
+from coldstream.lifecycle import classes
 from tests.faults.fault_acts import Outcome, command, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import DEAD_LETTERS, UPLOADS_QUEUE, FaultyWorld
@@ -21,9 +24,17 @@ _PAUSE = command("jobs", "pause", *_BY, more=job_id)
 _CANCEL = command("jobs", "cancel", *_YES, more=job_id)
 _HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", *_BY)
 _POLICY = command("policy", "set", "all", "--streams", "*/*", "--max-age", "36500d")
-_COLD = command(
-    "policy", "set", "cold", "--streams", "*/*", "--storage-class", "GLACIER", "--storage-class-after", "1d"
-)
+_COLDER = ("policy", "set", "cold", "--streams", "*/*", "--storage-class-after", "1d", "--storage-class")
+_RUN = command("retention", "run", "--yes")
+
+
+def _move(world: FaultyWorld) -> Outcome:
+    """Apply the policies, to small objects, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classes, "MIN_OBJECT_BYTES", 1)
+        return _RUN(world)
+
+
 _GRANTED = "arn:aws:iam::1:role/a", "%2F/orders*"
 _GRANT = command("access", "grant", *_GRANTED)
 _SHARDED = "readings-of-7f3a"
@@ -74,7 +85,13 @@ STEERING = (
     FaultScenario(
         "restore",
         command("restore", "orders", "--offsets", "0:300", "--yes"),
-        prepared=(_COLD, later(9), command("retention", "run", "--yes")),
+        prepared=(command(*_COLDER, "GLACIER"), later(9), _move),
+    ),
+    FaultScenario(
+        "retention into another class",
+        _move,
+        prepared=(command(*_COLDER, "STANDARD_IA"), later(9)),
+        of=frozenset({"retention run"}),
     ),
     FaultScenario(
         "quarantine show", command("quarantine", "show", "orders", more=first_aside), prepared=(damage_staged,)
