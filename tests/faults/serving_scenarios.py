@@ -16,6 +16,7 @@ from tests.faults.agent_acts import announce_as_agent, find_staged, forget_stage
 from tests.faults.fault_acts import FunctionAct, Outcome, function, sent
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, FaultyWorld
+from tests.faults.follower_acts import follow_archive
 from tests.faults.gateway_acts import find_noted, read_as_gateway
 from tests.faults.job_acts import create_job
 from tests.faults.serve_acts import find_posted, post_and_read
@@ -70,6 +71,7 @@ SERVING = (
         _console(sent("POST", "/jobs/new", b"kind=scrub&step=create&idempotency_key=a-key", _FORM, _PAGE)),
         prepared=(_create_secret,),
     ),
+    FaultScenario("follower of the archive", follow_archive, is_exact=True),
     FaultScenario("server of streams", post_and_read, after=(find_posted,), of=frozenset({"serve"})),
     FaultScenario("gateway's history", read_as_gateway, after=(find_noted,), is_exact=True, of=frozenset({"gateway"})),
     FaultScenario(
