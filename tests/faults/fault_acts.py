@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from coldstream.api import serving
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.cli.main import app
+from coldstream.cli.registry import COMMANDS
 from coldstream.errors import ColdstreamError
 from coldstream.local.http_api import http_event
 from coldstream.local.http_exchange import Request
@@ -25,8 +28,8 @@ from tests.faults.faulty_world import FaultyWorld
 from tests.support.asked_api import bearer
 from tests.support.functions import FunctionContext, load_function
 
-UNEXPECTED = 1
-"""The exit code of a command that met what nobody thought of."""
+_UNEXPECTED = "coldstream: unexpected: "
+"""What a command says that met what nobody thought of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +46,85 @@ class Outcome:
 
 
 Act = Callable[[FaultyWorld], Outcome]
+ArgumentsOf = Callable[[FaultyWorld], Sequence[str]]
 
 
-def command(*arguments: str, unexpected: int = UNEXPECTED) -> Act:
-    """Run a command in this process."""
+@dataclass(frozen=True, slots=True)
+class CommandAct:
+    """Runs a command in this process; `more` arguments may depend on the world."""
 
-    def act(_: FaultyWorld) -> Outcome:
+    arguments: tuple[str, ...]
+    more: ArgumentsOf
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The command, and its verb: `hold put`."""
+        name, *rest = self.arguments
+        return f"{name} {rest[0]}" if rest and rest[0] in COMMANDS[name].verbs else name
+
+    def __call__(self, world: FaultyWorld) -> Outcome:
+        """Run it. The world notes that."""
+        world.entered.add(self.name)
+        with world.network.in_order():
+            more = self.more(world)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         code: Any = 0
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+            for name, value in self.variables.items():
+                patch.setenv(name, value)
             try:
-                app(list(arguments), prog_name="coldstream")
+                app([*self.arguments, *more], prog_name="coldstream")
             except SystemExit as ended:
                 code = ended.code
         shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()
         if not code:
             return Outcome(shown)
-        return Outcome(shown, f"exit code {code}: {told}", code != unexpected)
-
-    return act
+        return Outcome(shown, f"exit code {code}: {told}", _UNEXPECTED not in told)
 
 
-def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}) -> Act:
-    """Invoke a function as a cold start does: its module is loaded anew."""
+def command(*arguments: str, more: ArgumentsOf = lambda world: ()) -> CommandAct:
+    """Return what runs a command."""
+    return CommandAct(arguments, more)
 
-    def act(world: FaultyWorld) -> Outcome:
-        with redirect_stdout(io.StringIO()) as log:
+
+def with_bus(act: CommandAct) -> CommandAct:
+    """Name the event bus to a command. Not to all: the doctor would look for its rules."""
+    return replace(act, variables={"COLDSTREAM_EVENT_BUS": "default"})
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAct:
+    """Invokes a function as a cold start does: its module is loaded anew."""
+
+    function: str
+    event_of: Callable[[FaultyWorld], Any]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The function, as one: `upload function`."""
+        return f"{self.function} function"
+
+    def __call__(self, world: FaultyWorld) -> Outcome:
+        """Invoke it. The world notes that."""
+        world.entered.add(self.name)
+        with redirect_stdout(io.StringIO()) as log, pytest.MonkeyPatch.context() as patch:
+            for name, value in self.variables.items():
+                patch.setenv(name, value)
             try:
-                answer = _tell_here(name, log).lambda_handler(event_of(world), FunctionContext(name))
+                loaded = _tell_here(self.function, log)
+                answer = loaded.lambda_handler(self.event_of(world), FunctionContext(self.function))
             except ColdstreamError as err:
                 return Outcome(b"", f"{type(err).__name__}: {err}")
             except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
                 return Outcome(b"", f"{type(err).__name__}: {err}", is_typed=False)
         return _outcome_of(answer, log.getvalue())
 
-    return act
+
+def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}, **variables: str) -> FunctionAct:
+    """Return what invokes a function, with more variables in its environment."""
+    return FunctionAct(name, event_of, variables)
 
 
 def _tell_here(name: str, log: io.StringIO) -> ModuleType:
@@ -132,7 +179,14 @@ def upload_event(*events: SegmentRolled | SegmentLost) -> dict[str, Any]:
 
 def asked(target: str, scope: str | None = None) -> Callable[[FaultyWorld], dict[str, Any]]:
     """Return the event of a GET, by the bearer of a token with these scopes; by nobody known without them."""
-    event = http_event(Request("GET", target, (("host", "api.test"),), b"", "127.0.0.1"))
+    return sent("GET", target, scope=scope)
+
+
+def sent(
+    method: str, target: str, body: bytes = b"", *fields: tuple[str, str], scope: str | None = None
+) -> Callable[[FaultyWorld], dict[str, Any]]:
+    """Return the event of a request, as API Gateway brings it to a function."""
+    event = http_event(Request(method, target, (("host", "localhost"), *fields), body, "127.0.0.1"))
     if scope is not None:
         event["requestContext"]["authorizer"] = bearer(scope)
     return lambda world: event

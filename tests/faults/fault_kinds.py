@@ -1,4 +1,4 @@
-"""The twelve ways in which a store's answer can be wrong, or not come."""
+"""The ways in which a store's answer can be wrong, or not come."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FaultKind(StrEnum):
     RESET = "reset"
     """The connection breaks; every other request was carried out."""
     STALE = "stale"
-    """The answer is an earlier one to the same question, where AWS may do that."""
+    """The answer is what it was before the last write, where AWS may do that."""
     DENIED = "denied"
     PROXY_PAGE = "proxy page"
     """Somebody else answers: a page, with status 200."""
@@ -51,11 +51,12 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """What a client reads: these bytes, at most so many at once, and then that."""
+    """What a client reads: these bytes, at most so many at once, and then that. `is_right` if nothing is wrong."""
 
     data: bytes = b""
     ending: Ending = Ending.OPEN
     piece_bytes: int = 1 << 16
+    is_right: bool = False
 
 
 _CHECKSUM = re.compile(r"x-amz-(crc32|checksum-[a-z0-9]+)")
@@ -63,10 +64,27 @@ _PAGE = b"<html><body>Please log in to the network.</body></html>"
 CarryOut = Callable[[], HttpAnswer]
 
 
+def takes_effect(kind: FaultKind, request: HttpRequest, found: HttpAnswer, earlier: HttpAnswer | None) -> bool:
+    """Tell whether a kind of fault makes another answer of the right one: some need a body, or a checksum."""
+    match kind:
+        case FaultKind.STALE:
+            return earlier is not None and request.may_be_stale and earlier.body != found.body
+        case FaultKind.WRONG_BYTES:
+            return bool(found.body) and (request.is_dynamodb or request.reads_object)
+        case FaultKind.WRONG_LENGTH:
+            return bool(found.body)
+        case FaultKind.WRONG_CHECKSUM:
+            return any(_CHECKSUM.fullmatch(name.lower()) for name, _ in found.fields)
+    return True
+
+
 def misbehave(  # noqa: C901, PLR0911, PLR0912  one of them each
     kind: FaultKind, request: HttpRequest, carry_out: CarryOut, *, number: int, earlier: HttpAnswer | None
 ) -> WireAnswer:
-    """Answer a request in a wrong way. `earlier` is what the same question was answered with before."""
+    """Answer a request in a wrong way. `earlier` is what the answer was a moment before.
+
+    Where the kind takes no effect, the answer is the right one, and says so.
+    """
     match kind:
         case FaultKind.ERROR_500:
             return _whole(refusal(request, "500 Internal Server Error", "InternalError"))
@@ -83,12 +101,14 @@ def misbehave(  # noqa: C901, PLR0911, PLR0912  one of them each
             return _whole(answer("307 Temporary Redirect", b"", where, ("x-amz-request-id", "of-a-test")))
         case FaultKind.PROXY_PAGE:
             return _whole(answer("200 OK", b"" if request.method == "HEAD" else _PAGE, ("Content-Type", "text/html")))
-        case FaultKind.STALE if earlier is not None and request.may_be_stale:
-            return _whole(earlier)
         case FaultKind.RESET if number % 2:
             return WireAnswer(ending=Ending.BROKEN)
     found = carry_out()
+    if not takes_effect(kind, request, found, earlier):
+        return WireAnswer(found.to_bytes(), is_right=True)
     match kind:
+        case FaultKind.STALE if earlier is not None:
+            return _whole(earlier)
         case FaultKind.TIMEOUT_AFTER:
             return WireAnswer(ending=Ending.SILENT)
         case FaultKind.RESET:
@@ -98,17 +118,15 @@ def misbehave(  # noqa: C901, PLR0911, PLR0912  one of them each
             # Within the body, if there is one.
             keep = len(data) - (len(found.body) + 1) // 2 if found.body else len(data) // 2
             return WireAnswer(data[:keep], Ending.CLOSED)
-        case FaultKind.WRONG_BYTES if found.body and (request.is_dynamodb or request.reads_object):
+        case FaultKind.WRONG_BYTES:
             at = number * 7919 % len(found.body)
             body = found.body[:at] + bytes((found.body[at] ^ 0x01,)) + found.body[at + 1 :]
             return _whole(replace(found, body=body))
-        case FaultKind.WRONG_LENGTH if found.body:
+        case FaultKind.WRONG_LENGTH:
             return _whole(replace(found, body=found.body[:-1]).with_field("content-length", str(len(found.body) - 1)))
         case FaultKind.WRONG_CHECKSUM:
             return _whole(replace(found, fields=tuple(map(_other_checksum, found.fields))))
-        case FaultKind.SLOW:
-            return WireAnswer(found.to_bytes(), piece_bytes=1)
-    return _whole(found)
+    return WireAnswer(found.to_bytes(), piece_bytes=1)  # slow
 
 
 def _whole(found: HttpAnswer) -> WireAnswer:

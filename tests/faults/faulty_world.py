@@ -22,6 +22,7 @@ from coldstream.local.deployment import table_parameters
 from coldstream.local.template import load_template
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.shards.memory_broker import MemoryShardBroker
 from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
@@ -33,7 +34,9 @@ ROOT = Path(__file__).parents[2]
 ORDERS = StreamId("/", "orders", Incarnation("__orders_1763700000000000000"))
 TABLE, REBUILT, BUCKET, PREFIX = "table-of-7f3a", "rebuilt-7f3a", "bucket-of-7f3a", "here/"
 """Names that stand nowhere else: an error that has one names its place."""
-JOBS_QUEUE = f"{URL}/123456789012/jobs-of-7f3a"
+JOBS_QUEUE, DEAD_LETTERS, UPLOADS_QUEUE = (
+    f"{URL}/123456789012/{name}" for name in ("jobs-of-7f3a", "letters-of-7f3a", "uploads-of-7f3a")
+)
 KEYS = Keys(PREFIX)
 FRAGMENT_BYTES = 65_536
 _REGION = "eu-central-1"
@@ -56,14 +59,19 @@ def _table_parameters() -> dict[str, object]:
 class FaultyWorld:
     """The archive of one run.
 
-    `staged` are events whose segments are staged and not uploaded, `acknowledged` what a direct stream took, by offset.
+    `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
+    stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run.
     """
 
     network: MemoryNetwork
     table: DynamoTable
     objects: S3Objects
     staged: list[SegmentRolled] = field(default_factory=list)
+    uploaded: list[SegmentRolled] = field(default_factory=list)
     acknowledged: dict[int, bytes] = field(default_factory=dict)
+    letters: list[str] = field(default_factory=list)
+    entered: set[str] = field(default_factory=set)
+    shard_broker: MemoryShardBroker | None = None
 
     def upload(self, count: int) -> None:
         """Stage all segments, and upload the first ones."""
@@ -72,6 +80,7 @@ class FaultyWorld:
         uploader = Uploader(self.table, self.objects, KEYS, FRAGMENT_BYTES)
         for segment in self.staged[:count]:
             uploader.upload(segment)
+        self.uploaded = self.staged[:count]
         del self.staged[:count]
 
     def digest(self, table: str) -> str:
@@ -133,6 +142,9 @@ def environment() -> Iterator[None]:
         "COLDSTREAM_JOBS_QUEUE": JOBS_QUEUE,
         "COLDSTREAM_FRAGMENT_BYTES": str(FRAGMENT_BYTES),
         "COLDSTREAM_URL_EXPIRY_S": "900",
+        "COLDSTREAM_SWEEP": "delete",
+        "COLDSTREAM_RETENTION": "delete",
+        "COLDSTREAM_GARBAGE": "delete",
         "POWERTOOLS_SERVICE_NAME": "test",
         "POWERTOOLS_METRICS_NAMESPACE": "coldstream",
         "POWERTOOLS_METRICS_DISABLED": "true",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 END = b"\r\n\r\n"
+_READS = {"GetItem", "Query", "BatchGetItem", "Scan"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,20 @@ class HttpRequest:
         return self.method == "GET" and path.strip("/").count("/") > 0 and "list-type" not in query
 
     @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        if "x-amz-target" in self.fields:
+            return self.operation not in _READS
+        return self.method not in {"GET", "HEAD"}
+
+    @property
     def may_be_stale(self) -> bool:
         """Whether AWS may answer with what was true a moment ago: DynamoDB's reads that are not consistent."""
-        is_read = self.operation in {"GetItem", "Query", "BatchGetItem", "Scan"}
-        return self.is_dynamodb and is_read and b'"ConsistentRead": true' not in self.body.replace(b'":t', b'": t')
+        return (
+            self.is_dynamodb
+            and self.operation in _READS
+            and b'"ConsistentRead": true' not in self.body.replace(b'":t', b'": t')
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""AWS without sockets: whoever opens a connection in this process talks to moto, and a test says what goes wrong.
+"""AWS without sockets: connections of this process lead to an emulated AWS, and a test says what goes wrong.
 
 All clients are the real ones, down to their HTTP: botocore's, the library's own, and urllib3. Nothing waits: what would
 be a timeout comes at once. So a run takes as long as it computes, and thousands of them are possible.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import http.client
 import io
 import os
+import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from email.utils import formatdate
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zlib import crc32
 
@@ -28,57 +28,88 @@ import urllib3.exceptions
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import run_wsgi_app
 
+from coldstream.local.dynamodb.application import DynamoItems
 from coldstream.local.http_api import http_event, http_response
 from coldstream.local.http_exchange import Request
 from coldstream.local.request_lock import RequestLock
 from coldstream.local.transaction_tokens import TransactionTokens
-from tests.faults.fault_kinds import Ending, FaultKind, WireAnswer, misbehave
-from tests.faults.http_messages import END, HttpAnswer, HttpRequest, answer, parsed
+from tests.faults.fault_kinds import FaultKind, WireAnswer, misbehave, takes_effect
+from tests.faults.http_messages import HttpAnswer, HttpRequest, answer
+from tests.faults.memory_socket import MemorySocket
 from tests.support.functions import FunctionContext, load_function
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 URL = "http://127.0.0.1:4000"
 RESOLVER_HOST = "127.0.0.1:4001"
 PORTS = {4000, 4001}
 FateOf = Callable[[HttpRequest, int], FaultKind | None]
-_CONTINUE = b"HTTP/1.1 100 Continue" + END
+_WAITS = re.compile(rb'("WaitTimeSeconds": ?)\d+')
 
 
 class MemoryNetwork:
-    """The services, and what lies before them. `fate_of` is asked about each request, with its number from 0 on."""
+    """The services, and what lies before them. `fate_of` is asked about each request, with its number from 0 on.
+
+    `asked` are the requests that were answered as is right, with the kinds of fault that would have been another
+    answer; `struck` those that got another answer, with the kind. `is_changed` is set by a request that may change
+    something. AWS's clock is `ahead_s` ahead of this machine's.
+    """
 
     def __init__(self) -> None:
-        self._application = RequestLock(TransactionTokens(DomainDispatcherApplication(create_backend_app)))
+        self._moto = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.Lock()
-        self._earlier: dict[tuple[str, str, bytes], HttpAnswer] = {}
         # Always readable: so nobody waits for it, and a connection that is idle is taken for one that was closed.
         self.always_readable = os.open(os.devnull, os.O_RDONLY)
+        self.forget()
         self.fate_of: FateOf = lambda request, number: None
-        self.requests: list[HttpRequest] = []
+        self.asked: list[tuple[HttpRequest, frozenset[FaultKind]]] = []
+        self._count = 0
+        self.is_changed = False
         self.struck: list[tuple[FaultKind, HttpRequest]] = []
 
     def begin(self, fate_of: FateOf) -> None:
         """Count from 0 again, with other fates."""
         self.fate_of = fate_of
-        self.requests, self.struck = [], []
+        self.asked, self.struck, self._count = [], [], 0
+
+    @contextmanager
+    def in_order(self) -> Iterator[None]:
+        """Answer what is asked meanwhile as is right, and do not count it."""
+        kept = self.fate_of, self.asked, self.struck, self._count
+        self.begin(lambda request, number: None)
+        yield
+        self.fate_of, self.asked, self.struck, self._count = kept
 
     def ask(self, request: HttpRequest) -> WireAnswer:
         """Answer a request."""
+        self.is_changed |= request.writes
         with self._lock:
-            number = len(self.requests)
-            self.requests.append(request)
+            number = self._count
+            self._count += 1
             kind = self.fate_of(request, number)
-            if kind is not None:
-                self.struck.append((kind, request))
-        key = (request.operation, request.target, request.body)
+        earlier = self._answer_of(self._behind, request) if request.may_be_stale else None
         if kind is None:
-            return WireAnswer(self._carry_out(request, key).to_bytes())
-        return misbehave(
-            kind, request, lambda: self._carry_out(request, key), number=number, earlier=self._earlier.get(key)
-        )
+            found = self._carry_out(request)
+            possible = frozenset(one for one in FaultKind if takes_effect(one, request, found, earlier))
+            self.asked.append((request, possible))
+            return WireAnswer(found.to_bytes())
+        answered = misbehave(kind, request, lambda: self._carry_out(request), number=number, earlier=earlier)
+        if not answered.is_right:
+            self.struck.append((kind, request))
+        return answered
 
-    def _carry_out(self, request: HttpRequest, key: tuple[str, str, bytes]) -> HttpAnswer:
+    def _carry_out(self, request: HttpRequest) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
             return self._resolve(request)
+        if request.is_dynamodb and request.writes and "Table" not in request.operation:
+            with self._lock:
+                last, self._last = self._last, request
+            if last is not None:
+                self._answer_of(self._behind, last)
+        return self._answer_of(self._application, request)
+
+    def _answer_of(self, application: WSGIApplication, request: HttpRequest) -> HttpAnswer:
         path, _, query = request.target.partition("?")
         environ: dict[str, Any] = {
             "REQUEST_METHOD": request.method,
@@ -92,7 +123,7 @@ class MemoryNetwork:
             "SERVER_PROTOCOL": "HTTP/1.1",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": "http",
-            "wsgi.input": io.BytesIO(request.body),
+            "wsgi.input": io.BytesIO(_WAITS.sub(rb"\g<1>0", request.body)),
             "wsgi.errors": io.StringIO(),
             "wsgi.multithread": False,
             "wsgi.multiprocess": False,
@@ -105,16 +136,13 @@ class MemoryNetwork:
             elif name not in {"content-length", "expect"}:
                 environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
         with self._lock:  # moto locks nothing; the resolver, above, waits for requests of its own
-            body, status, headers = run_wsgi_app(self._application, environ, buffered=True)
+            body, status, headers = run_wsgi_app(application, environ, buffered=True)
             data = b"".join(body)
         fields = tuple((name, value) for name, value in headers.items() if name.lower() != "connection")
         found = HttpAnswer(status, fields, data)
         if request.is_dynamodb:
             found = found.with_field("x-amz-crc32", str(crc32(data)))  # as DynamoDB does, and moto does not
-        if found.field("date") is None:
-            found = found.with_field("Date", formatdate(usegmt=True))
-        self._earlier.setdefault(key, found)
-        return found
+        return found.with_field("Date", formatdate(time.time() + self.ahead_s, usegmt=True))
 
     def _resolve(self, request: HttpRequest) -> HttpAnswer:
         """Have the resolver function answer, as API Gateway does; it asks the table through this network."""
@@ -131,78 +159,12 @@ class MemoryNetwork:
         return answer(f"{found.status} {HTTPStatus(found.status).phrase}", found.body, *found.headers)
 
     def forget(self) -> None:
-        """Drop what was answered before."""
-        self._earlier.clear()
-
-
-class MemorySocket:
-    """One connection: what http.client asks of a socket."""
-
-    def __init__(self, network: MemoryNetwork) -> None:
-        self._network = network
-        self._sent = bytearray()
-        self._is_told_to_go_on = False
-        self._ending: Ending | None = None
-
-    def sendall(self, data: Any) -> None:
-        if self._ending in {Ending.BROKEN, Ending.CLOSED, Ending.SILENT}:
-            raise BrokenPipeError(32, "the connection is gone")
-        self._sent += data
-
-    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
-        head = bytes(self._sent).partition(END)[0].lower()
-        request = parsed(bytes(self._sent))
-        if b"expect: 100-continue" in head and (request is None or not self._is_told_to_go_on):
-            self._is_told_to_go_on = True
-            if request is None:
-                return io.BufferedReader(_Reader(WireAnswer(_CONTINUE)), 1)
-        assert request is not None, "an answer is read before the request is whole"
-        self._sent.clear()
-        self._is_told_to_go_on = False
-        answer = self._network.ask(request)
-        self._ending = answer.ending
-        return io.BufferedReader(_Reader(answer))
-
-    def fileno(self) -> int:
-        return self._network.always_readable
-
-    def settimeout(self, seconds: float | None) -> None:
-        """Nothing waits."""
-
-    def gettimeout(self) -> float | None:
-        return None
-
-    def setsockopt(self, *_: object) -> None:
-        """There is nothing to set."""
-
-    def shutdown(self, _: int) -> None:
-        """It ends with its reader."""
-
-    def close(self) -> None:
-        """It ends with its reader."""
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, answer: WireAnswer) -> None:
-        self._answer = answer
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data, at = self._answer.data, self._at
-        piece = data[at : at + min(len(buffer), self._answer.piece_bytes)]
-        if piece:
-            buffer[: len(piece)] = piece
-            self._at += len(piece)
-            return len(piece)
-        match self._answer.ending:
-            case Ending.SILENT:
-                raise TimeoutError("timed out")
-            case Ending.BROKEN:
-                raise ConnectionResetError(104, "connection reset by peer")
-        return 0
+        """Drop the items of all tables; what moto has, its `BackendDict` drops."""
+        self.ahead_s = 0
+        self._application = RequestLock(TransactionTokens(DynamoItems(self._moto)))
+        # As the tables were before the last write: what a read may answer with that is not consistent.
+        self._behind = DynamoItems(self._moto)
+        self._last: HttpRequest | None = None
 
 
 _read_file = botocore.loaders.JSONFileLoader().load_file
@@ -224,12 +186,12 @@ def connected(network: MemoryNetwork) -> Iterator[None]:
     def new(connection: urllib3.connection.HTTPConnection) -> Any:
         if connection.port not in PORTS:
             raise urllib3.exceptions.NewConnectionError(connection, "connection refused")
-        return MemorySocket(network)
+        return MemorySocket(network.ask, network.always_readable)
 
     def plain(connection: Any) -> None:
         if connection.port not in PORTS:
             raise ConnectionRefusedError(111, "connection refused")
-        connection.sock = MemorySocket(network)
+        connection.sock = MemorySocket(network.ask, network.always_readable)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(urllib3.connection.HTTPConnection, "_new_conn", new)
@@ -238,8 +200,3 @@ def connected(network: MemoryNetwork) -> Iterator[None]:
         patch.setattr(botocore.loaders.JSONFileLoader, "load_file", _load_file)
         patch.setattr(time, "sleep", lambda seconds: None)
         yield
-
-
-def operations(requests: list[HttpRequest]) -> Counter[str]:
-    """Count requests by what they ask."""
-    return Counter(request.operation for request in requests)

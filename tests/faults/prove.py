@@ -43,22 +43,23 @@ class Proof:
     def figures(self, seconds: float, first_seed: int, runs: int) -> dict[str, Any]:
         """Return what was played."""
         coverage = self.judge.coverage
-        pairs, missing = coverage.pairs(), coverage.missing()
-        operations = frozenset().union(*coverage.sites.values())
+        pairs, missing = len(coverage.pairs()), coverage.missing()
+        operations = {site for sites in coverage.sites.values() for site in sites.kinds}
         of_slice = {site for _, faults in runs_of_slice(self.judge) for site in (faults.site,)}
         return {
             "runs": runs,
             "first seed": first_seed,
             "seconds": round(seconds, 1),
-            "runs with a fault, by kind": {kind.value: self.kinds[kind] for kind in FaultKind},
+            "runs whose fault took effect": sum(self.kinds.values()),
+            "runs whose fault took effect, by kind": {kind.value: self.kinds[kind] for kind in FaultKind},
             "runs that were wrong": len(self.failed),
             "seeds that were wrong": list(self.failed)[:_TOLD],
             "commands and functions": len(coverage.sites),
             "commands and functions that were not played": sorted(set(SCENARIOS) - set(coverage.sites)),
             "operations": len(operations),
             "operations that the slice in CI leaves out": sorted(operations - of_slice),
-            "call sites": sum(map(len, coverage.sites.values())),
-            "call sites by kinds": pairs,
+            "call sites": sum(len(sites.kinds) for sites in coverage.sites.values()),
+            "call sites by kinds that take effect there": pairs,
             "call sites by kinds that were struck": pairs - len(missing),
             "share that was struck": round(1 - len(missing) / pairs, 4) if pairs else 0,
             "not struck yet": [f"{name}, {site}, {kind.value}" for name, site, kind in missing[:_TOLD]],

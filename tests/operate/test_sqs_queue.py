@@ -6,12 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
-from coldstream.errors import InvalidSettingError, NotFoundError
+from coldstream.errors import InvalidSettingError, NotFoundError, UnavailableError
 from coldstream.operate.dead_letters import dead_letters, redrive
 from coldstream.operate.letter_cause import LetterAction, LetterCause
 from coldstream.operate.message_queue import QueueMessage
-from coldstream.operate.sqs_queue import SqsQueue
+from coldstream.operate.sqs_queue import ATTEMPTS, SqsQueue
+from tests.store.wire import Wire
 
 
 @pytest.fixture
@@ -39,6 +41,13 @@ def test_a_look_leaves_all_messages_visible(sqs: Any, urls: tuple[str, str]) -> 
     assert {letter.message.body for letter in found} == {f"letter {number}" for number in range(23)}
     assert all(letter.message.sent_at > 1_600_000_000_000 for letter in found)
     assert count(sqs, urls[0]) == 23
+
+
+def test_a_queue_that_does_not_answer_is_named(sqs: Any, urls: tuple[str, str]) -> None:
+    queue = SqsQueue(urls[0], setting="here")
+    silence = [ReadTimeoutError(endpoint_url="http://sqs.test/") for _ in range(ATTEMPTS)]
+    with Wire(queue._client, *silence), pytest.raises(UnavailableError, match=queue.name):
+        queue.send("a letter")
 
 
 def test_what_eventbridge_wrote_beside_a_message_is_read(sqs: Any, urls: tuple[str, str]) -> None:

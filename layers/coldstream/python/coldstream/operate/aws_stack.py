@@ -17,8 +17,8 @@ from coldstream.operate.stack_port import (
     RingingAlarm,
     TableConfiguration,
 )
+from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
-from coldstream.store.calls import CALLS
 
 CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 10
@@ -169,7 +169,7 @@ class AwsStack:
                 lambda: self._session.client(service, config=config),  # type: ignore[call-overload]  # by name
                 f"client of {service}",
             )
-            CALLS.watch(self._clients[service].meta.events)
+            refuse_broken_answers(self._clients[service].meta.events)
         return self._clients[service]
 
 

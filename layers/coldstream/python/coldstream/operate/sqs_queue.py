@@ -7,7 +7,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from coldstream.errors import InvalidSettingError, NotFoundError
 from coldstream.operate.message_queue import QueueMessage
@@ -108,7 +108,7 @@ class SqsQueue:
             raise self._error(err) from err
 
     def _error(self, err: Any) -> Exception:
-        if hasattr(err, "response") and error_code(err) in _NO_QUEUE:
+        if isinstance(err, ClientError) and error_code(err) in _NO_QUEUE:
             return NotFoundError(f"there is no queue {self._name}")
         return from_aws(err, f"queue {self._name}")
 

@@ -35,6 +35,8 @@ _ALWAYS_THERE = {
     "CompleteMultipartUpload": "ETag",
     "CopyObject": "CopyObjectResult",
     "CreateMultipartUpload": "UploadId",
+    "DescribeContinuousBackups": "ContinuousBackupsDescription",
+    "DescribeTable": "Table",
     "GetObject": "ETag",
     "HeadObject": "ETag",
     "ListMultipartUploads": "IsTruncated",

@@ -7,6 +7,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from coldstream.errors import InvalidSettingError
+from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 
 _CONFIG = Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": 3, "mode": "standard"})
@@ -18,7 +19,9 @@ def read_secret(name: str) -> str:
     Raises InvalidSettingError if there is none, UnavailableError.
     """
     try:
-        answer = boto3.client("secretsmanager", config=_CONFIG).get_secret_value(SecretId=name)
+        client = boto3.client("secretsmanager", config=_CONFIG)
+        refuse_broken_answers(client.meta.events)
+        answer = client.get_secret_value(SecretId=name)
     except ClientError as err:
         if error_code(err) == "ResourceNotFoundException":
             raise InvalidSettingError("COLDSTREAM_CONSOLE_SECRET", f"there is no secret {name}") from err

@@ -1,0 +1,65 @@
+"""What comes before, without faults, so that there is something to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coldstream.archive.upload import Uploader
+from coldstream.ingest.stage import find_rolled, stage
+from coldstream.jobs.store import JobStore
+from coldstream.units import ByteRange, Offset
+from tests.faults.fault_acts import Act, Outcome, function, upload_event
+from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, FaultyWorld, segments_directory
+
+_DAY_S = 24 * 3600
+
+
+def later(days: int) -> Act:
+    """Let days go by at AWS: what is to be deleted after a while is due."""
+
+    def act(world: FaultyWorld) -> Outcome:
+        world.network.ahead_s += days * _DAY_S
+        world.objects.info(KEYS.stream_note(ORDERS.incarnation))  # whose answer tells this process what time it is
+        return Outcome(b"")
+
+    return act
+
+
+def leave_garbage(world: FaultyWorld) -> Outcome:
+    """Put an object that belongs to nothing among the fragments."""
+    world.objects.put(KEYS.fragment(ORDERS.incarnation, Offset(0), 7), b"of a compaction that died")
+    return Outcome(b"")
+
+
+def damage_staged(world: FaultyWorld) -> Outcome:
+    """Have the upload function find a damaged segment: it is in quarantine then."""
+    event = world.staged[0]
+    sound = world.objects.get_range(event.staged_key, ByteRange(0, event.size_bytes)).data
+    world.objects.put(event.staged_key, sound[:-1] + bytes((sound[-1] ^ 0xFF,)))
+    info = world.objects.info(event.staged_key)
+    assert info is not None
+    return function("upload", lambda _: upload_event(replace(event, etag=info.etag)))(world)
+
+
+def archive_sound(world: FaultyWorld) -> Outcome:
+    """Archive a sound copy of the segment that is in quarantine."""
+    first = world.staged[0].first_offset
+    (rolled,) = (one for one in find_rolled(segments_directory()) if one.first_offset == first)
+    event = stage(rolled, ORDERS, world.objects, KEYS)
+    Uploader(world.table, world.objects, KEYS, FRAGMENT_BYTES).upload(event)
+    return Outcome(b"")
+
+
+def first_aside(world: FaultyWorld) -> tuple[str]:
+    """Return the argument that names the segment in quarantine."""
+    return (str(world.staged[0].first_offset),)
+
+
+def hold_id(world: FaultyWorld) -> tuple[str]:
+    """Return the id of the hold."""
+    return (world.table.holds(ORDERS.incarnation)[0].id,)
+
+
+def job_id(world: FaultyWorld) -> tuple[str]:
+    """Return the id of the job."""
+    return (JobStore(world.table).page(None, 1).jobs[0].id,)
