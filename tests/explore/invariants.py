@@ -47,14 +47,14 @@ def telling(number: int) -> Iterator[None]:
         raise Violation(f"invariant {number}: {str(err).splitlines()[0] if str(err) else 'an assertion'}") from err
 
 
-def nothing_lost(before: ManifestState, after: ManifestState, event: JournalEvent) -> None:
+def nothing_lost(before: ManifestState, after: ManifestState, event: JournalEvent | None = None) -> None:
     """Hold 1 against a change: what was archived is, until it lies below the floor or is given up, and what is held
     stays."""
     with telling(1):
         head = after.head
         assert head is not None
         was, now = offsets_of(before), offsets_of(after)
-        if event.kind is JournalKind.RANGE_REMOVED:
+        if event is not None and event.kind is JournalKind.RANGE_REMOVED:
             assert event.first_offset is not None
             assert event.next_offset is not None
             was -= set(range(event.first_offset, event.next_offset))
