@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -309,3 +310,23 @@ def test_a_copy_whose_record_is_refused_stays_for_another_upload_that_records_it
 def test_a_copy_whose_record_can_never_be_written_goes(directory: Path) -> None:
     archive, key = refused(directory, lambda table: remove_prefix(table, STREAM.incarnation, 1))
     assert archive.objects.info(key) is None
+
+
+def test_the_note_of_a_copy_whose_record_lost_a_race_with_a_removal_goes_with_the_copy(directory: Path) -> None:
+    class RemovedAtNote(MemoryObjects):
+        def put(self, key: str, data: bytes, **named: Any) -> None:
+            super().put(key, data, **named)
+            if key.endswith(".segment.json"):
+                remove_prefix(archive.table, STREAM.incarnation, 1)
+
+    archive = MemoryArchive()
+    archive.use(objects=RemovedAtNote())
+    event, *others = archive.stage(directory)
+    for other in others:
+        archive.uploader.upload(other)
+    etag = archive.objects.info(event.staged_key).etag
+    with pytest.raises(RemovedError):
+        quarantine(
+            archive.table, archive.objects, archive.keys, event, etag=etag, reason="CRC", now=lambda: TimestampMs(1)
+        )
+    assert not [key for key in archive.objects.objects if "/quarantine/" in key]

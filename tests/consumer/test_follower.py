@@ -61,6 +61,31 @@ async def test_what_one_node_has_left_out_is_read_though_the_next_node_that_is_a
 
 
 @in_a_world
+async def test_a_log_without_the_witness_is_no_other_one_because_the_next_node_that_is_asked_still_has_it(
+    world: World,
+) -> None:
+    chunks(world, 2)
+    reading = Following(world)
+    await reading.settled(6)
+    world.archive(2)
+    world.disconnect()
+    world.publish(3)
+    world.retain(1)
+    asked = reading.broker.first_offset
+
+    async def another_node(stream: str) -> Offset:
+        for subscription in list(world.subscriptions):
+            subscription.end(UnavailableError("the connection is lost"))
+        reading.broker.first_offset = asked  # type: ignore[method-assign]
+        return Offset(0)
+
+    reading.broker.first_offset = another_node  # type: ignore[method-assign]
+    await reading.settled(world.next_offset)
+    assert await reading.stop() is None
+    assert reading.offsets == world.messages()
+
+
+@in_a_world
 async def test_the_takeover_costs_no_question_if_nothing_is_left_out(world: World) -> None:
     chunks(world, 20)
     world.archive(12)

@@ -23,6 +23,7 @@ from coldstream.archive import missing
 from coldstream.consumer import catchup
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.catchup import CatchUp
+from coldstream.consumer.live import LiveReader
 from coldstream.consumer.position import ReadPosition
 from coldstream.consumer.start import StartFinder
 from coldstream.errors import ColdstreamError
@@ -117,6 +118,9 @@ PLANTED: dict[str, Mistake] = {
     "a consumer skips archived messages after a gap": _instead(7, CatchUp, "_skip", _skip_more),
     "a consumer does not ask its node what fills a gap": _instead(25, CatchUp, "_is_at_broker", _no),
     "a consumer does not wait for what is archived in any order": _instead(7, catchup, "GAP_WAIT_S", 0.0),
+    "a consumer asks the next node what the last one left out": _without(
+        0, LiveReader, "_follow", "if chunks.is_over:", "if False:"
+    ),
     "a start at an offset takes what its node has while nothing is archived": _without(
         18, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),

@@ -34,6 +34,9 @@ NAME = "orders"
 LOOK_S = 20.0
 """How long a node lets a consumer wait that has all of it."""
 
+MOVED = 0.1
+"""How often a node is lost just as it is asked where its log begins, and the next one answers."""
+
 
 class InlinePool:
     """What a reader fetches with: at once, from the bucket."""
@@ -158,6 +161,8 @@ class NodeSource:
         return None if found is None else delivered(found)
 
     async def first_offset(self, stream: str) -> Offset | None:
+        if self._rng.random() < MOVED:
+            self.hop()
         await self._answer()
         here = self._replica.confirmed
         self.begins_at = Offset(self._replica.log[here.start].header.chunk_id) if here else None

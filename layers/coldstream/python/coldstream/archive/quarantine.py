@@ -42,16 +42,22 @@ def quarantine(
 
     def protect(one: Missing, _: Head) -> None:
         assert isinstance(one, Quarantine)
-        objects.put(f"{key}.json", _note(segment, one))
+        objects.put(_note_key(key), _note(segment, one))
 
     record = Quarantine(segment.first_offset, segment.next_offset, reason, now(), key, etag)
     try:
         record_missing(table, segment.stream, record, protect)
     except RemovedError:
         if not _may_be_recorded(table, segment, key):
+            # The note first: a rebuild would take it for a record of a copy that is gone.
+            objects.delete(_note_key(key))
             objects.delete(key)
         raise
     return key
+
+
+def _note_key(key: str) -> str:
+    return f"{key}.json"
 
 
 def _may_be_recorded(table: ManifestTable, segment: SegmentRolled, key: str) -> bool:

@@ -77,7 +77,7 @@ class LiveReader:
                     raise UnavailableError(f"stream {position.stream!r}: the connection is lost")
                 proven_to = received_to
             if not is_continued:
-                if not await self._check_first(relation, header):
+                if not await self._check_first(relation, header, chunks):
                     return
                 is_continued = True
             if relation in {Relation.PAST, Relation.NEXT}:
@@ -89,7 +89,7 @@ class LiveReader:
                 else:
                     await self._give(ReachedOffset(position.stream, header.next_offset))
 
-    async def _check_first(self, relation: Relation, header: ChunkHeader) -> bool:
+    async def _check_first(self, relation: Relation, header: ChunkHeader, chunks: ChunkFeed) -> bool:
         """Tell whether the first delivered chunk proves that the log continues what was read.
 
         The witness does, and if retention has deleted it, a chunk that begins where it ended. False sends reading back
@@ -103,7 +103,7 @@ class LiveReader:
                 # The log was too short and now is long enough, but without the witness: it may have been rewritten.
                 # The archive decides.
                 return False
-            await self._check_incarnation()
+            await self._check_incarnation(chunks)
         self._short_since = None
         self._broker.recovered()
         return True
@@ -129,17 +129,20 @@ class LiveReader:
             raise IncarnationError(f"{problem}: it was deleted and declared again, or has lost data")
         return UnavailableError(problem)
 
-    async def _check_incarnation(self) -> None:
+    async def _check_incarnation(self, chunks: ChunkFeed) -> None:
         """Check a log that continues at the position, but was delivered without the witness.
 
         That is the same log only if retention has deleted the witness, and if the archive knows of no newer
-        incarnation. Raises IncarnationError.
+        incarnation. Raises IncarnationError, and UnavailableError if the connection was lost meanwhile.
         """
         position = self._position
         witness = position.witness
         assert witness is not None
         problem = f"stream {position.stream!r} was deleted and declared again after offset {witness.chunk_id} was read"
         if await self._broker.reaches_back_to(Offset(witness.chunk_id)):
+            if chunks.is_over:
+                # Looked at after the answer, as above: another node may have given it, which still has the witness.
+                raise UnavailableError(f"stream {position.stream!r}: the connection is lost")
             raise IncarnationError(f"{problem}: the broker has another chunk there")
         incarnation = position.incarnation
         if incarnation is not None and (newest := await newest_incarnation(self._archive)) != incarnation:
