@@ -125,7 +125,7 @@ PLANTED: dict[str, Mistake] = {
         18, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),
     "a worker does not look whether it still has its job": _instead(2, JobRun, "is_leased", lambda _: True),
-    "a lease is taken for over too soon": _instead(0, LeaseWatch, "PATIENCE", 0.2),
+    "a lease is taken for over too soon": _instead(41, LeaseWatch, "PATIENCE", 0.2),
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
