@@ -90,7 +90,7 @@ PAST = (
 JOBS = (
     ("work+work.2", "0c0l0r"),
     ("work", "2c1l0r"),
-    ("work", "1c1l0r2s"),
+    ("work", "1c1l0r1s"),
     ("work+cancel", "0c0l0r"),
     ("work+pause+resume", "0c0l0r"),
     ("work+edit", "0c0l0r"),
