@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.datastructures import Headers
-from werkzeug.test import EnvironBuilder
+from moto import settings
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.dynamodb.exceptions import ResourceNotFoundException
+from moto.dynamodb.models import dynamodb_backends
 from werkzeug.wrappers import Response
 
 from coldstream.local.dynamodb.answers import DynamoError, invalid
+from coldstream.local.dynamodb.capacity import consumed
 from coldstream.local.dynamodb.evaluation import projected
 from coldstream.local.dynamodb.expressions import Substitutes, paths_of
 from coldstream.local.dynamodb.items import KeyNames, StoredItems, TableKeys, key_of
@@ -28,6 +32,7 @@ _TARGET = "DynamoDB_20120810."
 _JSON = "application/x-amz-json-1.0"
 _REGION = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/dynamodb/")
 _MAX_GETS, _MAX_WRITES = 100, 25
+_DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _REFUSED = {"ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction"}
 
 
@@ -59,6 +64,8 @@ class DynamoItems:
         if name not in self._operations and name not in _REFUSED:
             return self._application(environ, start_response)
         body = read_body(environ)
+        if (denied := self._denied(environ)) is not None:
+            return denied(environ, start_response)
         try:
             if name in _REFUSED:
                 raise invalid(f"{name} is not emulated")
@@ -69,6 +76,14 @@ class DynamoItems:
         response = Response(json.dumps(document), status, headers, content_type=_JSON)
         return response(environ, start_response)
 
+    def _denied(self, environ: Environ) -> Response | None:
+        """Return moto's refusal of a request, None if it lets it pass; as a rule it does not look at rights."""
+        if math.isinf(settings.INITIAL_NO_AUTH_ACTION_COUNT):
+            return None
+        # What moto makes of it in its own items nobody sees.
+        response = Response.from_app(self._application, environ, buffered=True)
+        return response if response.status_code in _DENIED else None
+
     def _answer(self, name: str, body: bytes, environ: Environ) -> dict[str, Any]:
         request = json.loads(body)
 
@@ -76,11 +91,12 @@ class DynamoItems:
             return self._table(name.rpartition("/")[2], environ)
 
         try:
-            return self._operations[name](request, table)
+            answer = self._operations[name](request, table)
         except KeyError as err:
             raise invalid(
                 f"1 validation error detected: Value null at '{err.args[0]}': Member must not be null"
             ) from err
+        return answer | consumed(name, request, answer)
 
     def _table(self, name: str, environ: Environ) -> TableKeys:
         place = f"{_region(environ)}/{name}"
@@ -91,22 +107,12 @@ class DynamoItems:
         return self._tables[place]
 
     def _describe(self, name: str, environ: Environ) -> Mapping[str, Any]:
-        headers: dict[str, Any] = {
-            "X-Amz-Target": f"{_TARGET}DescribeTable",
-            "Authorization": environ.get("HTTP_AUTHORIZATION", ""),
-            "Host": environ.get("HTTP_HOST", "localhost"),
-        }
-        builder = EnvironBuilder(
-            path="/", method="POST", headers=Headers(headers), content_type=_JSON, data=json.dumps({"TableName": name})
-        )
-        response = Response.from_app(self._application, builder.get_environ(), buffered=True)
-        document: dict[str, Any] = json.loads(response.get_data())
-        if response.status_code != HTTPStatus.OK:
-            kind = document.get("__type", "").rpartition("#")[2] or "InternalServerError"
-            raise DynamoError(
-                kind, "Cannot do operations on a non-existent table" if "NotFound" in kind else str(document)
-            )
-        found: Mapping[str, Any] = document["Table"]
+        # Not by a request: whoever asks for an item may lack the right to ask for a table.
+        backend = dynamodb_backends[DEFAULT_ACCOUNT_ID][_region(environ)]
+        try:
+            found: Mapping[str, Any] = backend.describe_table(name)["Table"]
+        except ResourceNotFoundException as err:
+            raise DynamoError("ResourceNotFoundException", "Cannot do operations on a non-existent table") from err
         return found
 
     def _forget(self, environ: Environ, name: str) -> None:
