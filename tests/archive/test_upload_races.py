@@ -12,7 +12,7 @@ from coldstream.archive.missing import record_missing
 from coldstream.archive.quarantine import quarantine
 from coldstream.archive.segment_rolled import MAX_CUT_EVERY_MS, MAX_SEGMENT_BYTES, MIN_CUT_EVERY_MS, SegmentRolled
 from coldstream.archive.upload import UploadResult
-from coldstream.errors import InvalidEventError, ObjectNotFoundError, StreamDeletedError
+from coldstream.errors import BelowFloorError, InvalidEventError, ObjectNotFoundError
 from coldstream.ingest.stage import find_rolled, stage
 from coldstream.manifest.commit import Change
 from coldstream.manifest.entry import Quarantine
@@ -22,7 +22,7 @@ from coldstream.store.ports import ObjectInfo, RangeRead
 from coldstream.units import ByteRange, Offset
 from tests.support.archive import NOW
 from tests.support.forked_streams import write_history
-from tests.support.removing import delete, remove_prefix
+from tests.support.removing import remove_prefix
 from tests.support.segments import STREAM, MemoryArchive
 
 INCARNATION = STREAM.incarnation
@@ -139,12 +139,13 @@ def test_a_copy_that_goes_while_all_of_it_is_removed_from_the_archive_is_no_loss
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
-def test_a_copy_of_a_deleted_stream_is_kept_in_quarantine_only_if_an_earlier_record_names_it(
+def test_a_copy_of_what_was_removed_is_kept_in_quarantine_only_if_an_earlier_record_names_it(
     directory: Path, *, is_recorded: bool
 ) -> None:
     archive = MemoryArchive()
     events = archive.stage(directory)
-    archive.uploader.upload(events[0])
+    for other in (events[0], events[2]):
+        archive.uploader.upload(other)
     event = events[1]
     copy = archive.objects.info(event.staged_key)
     assert copy is not None
@@ -153,8 +154,8 @@ def test_a_copy_of_a_deleted_stream_is_kept_in_quarantine_only_if_an_earlier_rec
     record_missing(
         archive.table, STREAM, Quarantine(event.first_offset, event.next_offset, "bad", NOW, named, copy.etag)
     )
-    delete(archive.table, INCARNATION)
-    with pytest.raises(StreamDeletedError):
+    remove_prefix(archive.table, INCARNATION, 100)
+    with pytest.raises(BelowFloorError):
         quarantine(
             archive.table,
             archive.objects,
