@@ -16,7 +16,7 @@ from tests.local.dynamodb.random_requests import TABLE, TABLE_DEFINITION, Reques
 from tests.support.dynamodb_local import DynamoDBLocal, find_dynamodb_local
 from tests.support.fixtures import do_without
 
-SEEDS, REQUESTS = 8, 250
+SEEDS, REQUESTS = 5, 200
 
 pytestmark = pytest.mark.server
 
