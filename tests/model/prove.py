@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.explore.patches import reproducible
+from tests.explore.world import Faults
 from tests.explore.worlds import all_worlds
 from tests.model.binding import ACTIONS, compare
 from tests.model.tlc import check, find_tlc
@@ -76,13 +77,15 @@ def hold_code(seconds: float) -> dict[str, int | str]:
     forbidden: list[str] = []
     taken: set[str] = set()
     found = Transitions()
+    # A stream of which nothing is archived has no head, and the model begins with one.
+    known = [(names, faults) for names, faults in all_worlds() if not Faults.parse(faults).is_new]
     with reproducible():
-        for names, faults in all_worlds():
+        for names, faults in known:
             is_over = time.monotonic() - begun > seconds
             if not is_over:
                 found.explore(names, faults, max_states=STATES)
                 worlds += 1
-            if found.steps and (is_over or len(found.steps) >= ROUND or (names, faults) == all_worlds()[-1]):
+            if found.steps and (is_over or len(found.steps) >= ROUND or (names, faults) == known[-1]):
                 with TemporaryDirectory() as directory:
                     agreed = compare(Path(directory), found, heap=HEAP)
                 for one in agreed.forbidden:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
@@ -109,18 +110,25 @@ class SimulationLoop(VirtualLoop):
 def run_in_simulation(seed: int, main: Coroutine[Any, Any, T]) -> T:
     """Run until `main` is done. Raises StandstillError."""
     loop = SimulationLoop(seed)
-    before = random.getstate()
-    random.seed(seed)  # jitter
-    try:
-        with _clocks_of(loop), asyncio.Runner(loop_factory=lambda: loop) as runner:
-            return runner.run(main)
-    finally:
-        random.setstate(before)
+    with _clocks_of(loop), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(main)
+
+
+def _in_this_thread(here: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
+    thread = threading.get_ident()
+
+    def either(*given: Any, **named: Any) -> Any:
+        return (here if threading.get_ident() == thread else elsewhere)(*given, **named)
+
+    return either
 
 
 @contextmanager
 def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
-    """Have all that reads a clock read the loop's, and what sleeps in a thread put it forward."""
+    """Have all that reads a clock read the loop's, and what sleeps put it forward; so for chance.
+
+    In this thread alone: what other tests of the process left running has the clocks and the chance that it had.
+    """
     clocks: dict[str, Callable[..., Any]] = {
         "monotonic": loop.time,
         "monotonic_ns": lambda: round(loop.time() * 1e9),
@@ -128,12 +136,17 @@ def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
         "time_ns": lambda: round((loop.wall_s() + DRIFT_S.get()) * 1e9),
         "sleep": loop.jump,
     }
-    chance = random.Random(f"ids {loop.seed}")
+    chance, jitter = random.Random(f"ids {loop.seed}"), random.Random(loop.seed)
     with ExitStack() as patches:
-        patches.enter_context(patch.object(os, "urandom", chance.randbytes))
-        patches.enter_context(patch.object(random, "_urandom", chance.randbytes))
-        for name, clock in clocks.items():
-            patches.enter_context(patch.object(time, name, clock))
+        for module, name, here in (
+            (os, "urandom", chance.randbytes),
+            (random, "_urandom", chance.randbytes),
+            (random, "random", jitter.random),
+            (random, "uniform", jitter.uniform),
+            (random, "sample", jitter.sample),
+            *((time, name, clock) for name, clock in clocks.items()),
+        ):
+            patches.enter_context(patch.object(module, name, _in_this_thread(here, getattr(module, name))))
         for module in THREADED:
             patches.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
         # A default that was taken when the class was made.

@@ -29,6 +29,7 @@ from coldstream.ingest.announcer import SliceOutcome
 from coldstream.ingest.stage import find_rolled
 from coldstream.manifest.access import Grant
 from coldstream.manifest.cluster import Cluster
+from coldstream.manifest.purging import plan_purge_begin
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.answer import RangesQuery
@@ -45,7 +46,7 @@ from tests.support.calls import recorded_calls
 from tests.support.cloudformation import Stack
 from tests.support.iam import Request
 from tests.support.permitted import LAMBDAS, arns_of, never_used, refused
-from tests.support.removing import delete
+from tests.support.removing import delete, head_of, remove_prefix
 from tests.support.segments import START, STREAM, write_stream
 
 BUS = "coldstream-of-the-template"
@@ -216,12 +217,15 @@ def damaged(world: World, segment: SegmentRolled) -> SegmentRolled:
 
 
 def deleted_meanwhile(world: World) -> Callable[..., None]:
-    """Return a copy into quarantine, after which the stream is deleted."""
+    """Return a copy into quarantine, after which the stream is removed, deleted, and its purge begins."""
     original = S3Objects.copy
 
     def copy(objects: S3Objects, *args: Any, **options: Any) -> None:
         original(objects, *args, **options)
+        while remove_prefix(world.table, STREAM.incarnation, 100):
+            pass
         delete(world.table, STREAM.incarnation)
+        world.table.apply(plan_purge_begin(head_of(world.table, STREAM.incarnation), now_ms()))
 
     return copy
 
