@@ -110,8 +110,13 @@ class SimulationLoop(VirtualLoop):
 def run_in_simulation(seed: int, main: Coroutine[Any, Any, T]) -> T:
     """Run until `main` is done. Raises StandstillError."""
     loop = SimulationLoop(seed)
-    with _clocks_of(loop), asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(main)
+    before = random.getstate()
+    random.seed(seed)  # jitter
+    try:
+        with _clocks_of(loop), asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(main)
+    finally:
+        random.setstate(before)
 
 
 def _in_this_thread(here: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,9 +130,9 @@ def _in_this_thread(here: Callable[..., Any], elsewhere: Callable[..., Any]) -> 
 
 @contextmanager
 def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
-    """Have all that reads a clock read the loop's, and what sleeps put it forward; so for chance.
+    """Have all that reads a clock read the loop's, and what sleeps put it forward; so for ids.
 
-    In this thread alone: what other tests of the process left running has the clocks and the chance that it had.
+    In this thread alone: what other tests of the process left running has the clocks and the ids that it had.
     """
     clocks: dict[str, Callable[..., Any]] = {
         "monotonic": loop.time,
@@ -136,14 +141,11 @@ def _clocks_of(loop: SimulationLoop) -> Iterator[None]:
         "time_ns": lambda: round((loop.wall_s() + DRIFT_S.get()) * 1e9),
         "sleep": loop.jump,
     }
-    chance, jitter = random.Random(f"ids {loop.seed}"), random.Random(loop.seed)
+    chance = random.Random(f"ids {loop.seed}")
     with ExitStack() as patches:
         for module, name, here in (
             (os, "urandom", chance.randbytes),
             (random, "_urandom", chance.randbytes),
-            (random, "random", jitter.random),
-            (random, "uniform", jitter.uniform),
-            (random, "sample", jitter.sample),
             *((time, name, clock) for name, clock in clocks.items()),
         ):
             patches.enter_context(patch.object(module, name, _in_this_thread(here, getattr(module, name))))
