@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coldstream.archive.missing import record_loss, record_missing
-from coldstream.archive.segment_lost import SegmentLost
+from coldstream.archive.missing import record_missing
 from coldstream.errors import LostRaceError
 from coldstream.lifecycle.deletion import delete_stream
 from coldstream.lifecycle.holds import put_hold
 from coldstream.lifecycle.tend import tend
 from coldstream.lifecycle.truncation import truncate, up_to_offset
 from coldstream.manifest.entry import Loss, Missing, Quarantine
-from coldstream.store.control import ControlObjects
 from coldstream.units import Offset, TimestampMs
 from tests.explore.actors import BASES, MORE, Further, stores
 from tests.explore.base import (
@@ -21,27 +19,15 @@ from tests.explore.base import (
     GRACE_MS,
     HOUR_MS,
     INCARNATION,
-    KEYS,
     NOW,
     STREAM,
     Base,
     archived,
 )
 from tests.explore.guard_bases import stores_of
-from tests.explore.guard_checks import announcing
+from tests.explore.guard_checks import announcing, losing
 from tests.explore.runs import RUNNING
 from tests.explore.site import Site
-
-
-def losing(first: int, following: int) -> Callable[[Base], Further]:
-    """Return an actor that announces that a span is lost."""
-
-    def work(site: Site) -> str:
-        event = SegmentLost(STREAM, Offset(first), Offset(following), "the disk was full")
-        is_new = record_loss(site.table, ControlObjects(site.objects, KEYS), event, site.host_clock)
-        return f"lost {first} {following}" if is_new else "removed"
-
-    return lambda _: Further(work)
 
 
 def holding_alike(first: int, following: int) -> Callable[[Base], Further]:

@@ -24,7 +24,7 @@ from tests.explore import further
 from tests.explore.actors import world
 from tests.explore.base import HOUR_MS
 from tests.explore.explorer import Explorer
-from tests.explore.guard_table import PAGE, written
+from tests.explore.guard_table import PAGE, free, lines, written
 from tests.explore.guards import BEFORE_PLANS, OF_BYTES, Guards, all_guards, heard
 from tests.explore.hunting import ACTORS
 from tests.explore.machine import Machine, Violation
@@ -36,8 +36,7 @@ from tests.explore.searching import watched
 from tests.explore.watching import Invariants
 
 HERE = Path(__file__).parent
-FILES = (HERE / "shown.tsv", *sorted((HERE / "shown").glob("*.tsv")))
-SHOWN = [line.split("\t") for path in FILES for line in path.read_text().splitlines()]
+SHOWN = lines(HERE / "shown.tsv", *sorted((HERE / "shown").glob("*.tsv")))
 PAIRS = [one for one in SHOWN if " + " in one[0]]
 EXPLAINED = [
     line.split("\t")
@@ -47,7 +46,7 @@ EXPLAINED = [
 ]
 """Guards that no schedule needs: the test that fails without each, seen to fail, and why no actor comes to that."""
 
-FREE = [line.split("\t") for path in sorted((HERE / "free").glob("*.tsv")) for line in path.read_text().splitlines()]
+FREE = free()
 """What looks like a guard and is none: two writes in any order, a reading again; and worlds that end well without."""
 
 further.load()
