@@ -25,6 +25,9 @@ ANNOUNCE_AGAIN_S = 600.0
 MAX_QUARANTINES = 2
 """Copies of a slice that fail verification before it is left in quarantine: the first may be another replica's."""
 
+MAX_DROPPED = 5
+"""Copies of a slice that are dropped, maybe without a look at them, before its stream pauses as after any failure."""
+
 
 class SliceDelivery:
     """Delivers slices to one archive, as the slots allow, by the rules of `ingest.announcer`."""
@@ -58,7 +61,7 @@ class SliceDelivery:
         released, UnavailableError when nothing came of an announcement.
         """
         since = TimestampMs(slice_.path.stat().st_mtime_ns // 1_000_000)
-        quarantined = 0
+        quarantined = dropped = 0
         # Asked again after each copy in quarantine: a good copy of another replica may have been archived since.
         while is_contested or not await self._is_covered(slice_, stream.incarnation):
             # Before anything is sent: what is announced of another cluster's stream ends in the dead-letter queue, and
@@ -70,6 +73,9 @@ class SliceDelivery:
             rolled = announcement.rolled
             outcome = await self._outcome(announcement)
             if outcome is SliceOutcome.UNKNOWN:
+                dropped += 1
+                if dropped == MAX_DROPPED:
+                    raise UnavailableError(f"{rolled} was dropped {dropped} times, maybe without a look at it")
                 log.info("%s was dropped, maybe without a look at it, and is announced again", rolled)
                 continue
             if outcome is SliceOutcome.ARCHIVED:
