@@ -27,6 +27,7 @@ MEASUREMENTS = (
     "scan",
     "compaction",
     "replay",
+    "tables",
     "upkeep",
     "sharding",
     "streams",

@@ -16,15 +16,16 @@ MESSAGES_A_CHUNK = 200
 POOL = 20_000
 
 
-def make_orders(directory: Path, *, size_bytes: int) -> SegmentSlice:
+def make_orders(directory: Path, *, size_bytes: int, chunk_messages: int = MESSAGES_A_CHUNK) -> SegmentSlice:
     """Write a segment of at least `size_bytes`: random choices of 20,000 orders of 250 to 500 bytes."""
+    directory.mkdir(exist_ok=True)
     dice = random.Random(1)
     pool = [_message(dice) for _ in range(POOL)]
     with SegmentWriter(directory, max_segment_bytes=size_bytes) as writer:
         timestamp = FIRST_TIMESTAMP
         while not (rolled := find_rolled(directory)):
             for _ in range(64):
-                writer.write(dice.choices(pool, k=MESSAGES_A_CHUNK), timestamp=TimestampMs(timestamp))
+                writer.write(dice.choices(pool, k=chunk_messages), timestamp=TimestampMs(timestamp))
                 timestamp += MS_A_CHUNK
     return rolled[0]
 

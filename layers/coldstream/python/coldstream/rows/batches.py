@@ -83,6 +83,12 @@ class _RowRun:
 
 def _plain_runs(bounds: Bounds, first: int) -> Iterator[_RowRun]:
     """Cut the values of a chunk into runs that fit into a batch."""
+    if not len(bounds):
+        return
+    size_bytes = int(bounds[-1, 1] - bounds[0, 0])  # and the few bytes between them
+    if size_bytes <= BATCH_BYTES and len(bounds) <= BATCH_ROWS:
+        yield _RowRun(first, len(bounds), bounds, size_bytes=size_bytes)
+        return
     ends = np.cumsum(bounds[:, 1] - bounds[:, 0], dtype=np.int64)
     at, bytes_before = 0, 0
     while at < len(bounds):

@@ -25,6 +25,9 @@ from coldstream.rows.schema import SCHEMA
 from coldstream.store.ports import ObjectReads
 from coldstream.units import Offset
 
+_HOUR_MS = 3_600_000
+"""No partition is finer than an hour."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenSpan:
@@ -79,15 +82,18 @@ def _runs(
 ) -> Iterator[tuple[str, Sequence[Chunk]]]:
     """Yield user chunks in a row that go to one directory: together, small chunks cost no more than large ones."""
     run: list[Chunk] = []
-    directory = ""
+    directory, hour = "", -1
     for chunk in chunks:
-        if chunk.header.type is not ChunkType.USER:
+        header = chunk.header
+        if header.type is not ChunkType.USER:
             continue
-        found = partitioning.directory(stream.name, chunk.header.timestamp)
-        if run and (found != directory or is_alone(chunk) or is_alone(run[0])):
-            yield directory, run
+        before = directory
+        if not run or header.timestamp // _HOUR_MS != hour:
+            hour = header.timestamp // _HOUR_MS
+            directory = partitioning.directory(stream.name, header.timestamp)
+        if run and (directory != before or is_alone(chunk) or is_alone(run[0])):
+            yield before, run
             run = []
-        directory = found
         run.append(chunk)
     if run:
         yield directory, run
