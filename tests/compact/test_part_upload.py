@@ -43,6 +43,13 @@ def test_parts_are_in_the_order_in_which_they_were_added_whichever_is_first() ->
     assert sizes == [7, 6]
 
 
+def test_an_upload_that_is_complete_is_not_aborted() -> None:
+    objects = MemoryObjects()
+    send(objects, b"bytes")
+    assert objects.objects == {KEY: b"bytes"}
+    assert objects.requests.keys() == {"CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"}
+
+
 def test_so_many_parts_are_sent_at_once_and_no_more() -> None:
     objects = MemoryObjects()
     under_way = 0

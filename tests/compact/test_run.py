@@ -168,6 +168,21 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     assert_right(archive, archive.chunks)
 
 
+def test_a_run_that_comes_to_its_end_stops_nobody() -> None:
+    archive = archive_of(2)
+    stops: list[None] = []
+    compactor = Compactor(
+        archive.table,
+        archive.objects,
+        writer(archive.objects),
+        at_once=1,
+        stop=lambda: stops.append(None),
+        now=lambda: NOW,
+    )
+    (report,) = compactor.run([STREAM], options_of())
+    assert (report.fragments_after, stops) == (2, [])
+
+
 def test_an_interrupt_as_soon_as_a_task_has_begun_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = archive_of(2)
     stopped = threading.Event()
