@@ -74,6 +74,15 @@ def test_so_many_parts_are_sent_at_once_and_no_more() -> None:
     assert most == PARTS_AT_ONCE
 
 
+def test_no_more_parts_than_are_sent_at_once_are_kept_waiting() -> None:
+    objects = MemoryObjects()
+    sent: list[int] = []
+    with PartUpload(objects, KEY, sent.append) as upload:
+        for added in range(1, 4 * PARTS_AT_ONCE):
+            upload.add(lambda number: upload.put(number, b"x"))
+            assert added - len(sent) <= PARTS_AT_ONCE
+
+
 def test_a_part_that_fails_ends_the_upload_once_the_others_have_arrived() -> None:
     objects = MemoryObjects()
     may_go_on = Event()

@@ -82,6 +82,16 @@ def test_the_generation_is_above_all_of_the_group(encoding: Encoding) -> None:
     assert write_group(made.objects, KEYS, INCARNATION, made.group, encoding).entry.key == key_of(made, 7)
 
 
+def test_who_finds_every_key_taken_gives_up(monkeypatch: pytest.MonkeyPatch, encoding: Encoding) -> None:
+    monkeypatch.setattr("coldstream.compact.write.MAX_GENERATIONS", 3)
+    made = small()
+    for generation in (5, 6, 7):
+        made.objects.put(key_of(made, generation), b"another's")
+    with pytest.raises(UnavailableError, match="all 3 keys"):
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding, least_generation=5)
+    assert write_group(made.objects, KEYS, INCARNATION, made.group, encoding, least_generation=6).entry.generation == 8
+
+
 class Meeting(MemoryObjects):
     """Writers that look at a key go on together."""
 
