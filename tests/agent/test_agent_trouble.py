@@ -123,10 +123,10 @@ async def test_a_data_directory_that_cannot_be_read_is_told_and_read_again(tmp_p
     names = disk_discovery._directory_names
     is_readable = False
 
-    def failing(*directories: Path) -> list[str]:
+    def failing(*arguments: Any) -> list[str]:
         if not is_readable:
             raise OSError(errno.EMFILE, "Too many open files")
-        return names(*directories)
+        return names(*arguments)
 
     begun: list[bool] = []
     start = ArchiverPool.start
@@ -145,6 +145,7 @@ async def test_a_data_directory_that_cannot_be_read_is_told_and_read_again(tmp_p
         begun.clear()
         is_readable = True
         await until(lambda: True in begun)
+        node.declare("later").publish(1)
         await until(lambda: begun[-1] is False)
         await until(lambda: not shown(agent).problems)
 

@@ -14,8 +14,10 @@ import pytest
 from coldstream.agent import archiver, losses, slice_delivery
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
+from coldstream.agent.disk import file_marks
 from coldstream.agent.disk.pins import StreamPins, segment_files
 from coldstream.agent.disk.stream_disk import StreamDisk
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
@@ -46,6 +48,8 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value_s in zip(names, (0.01, 0.04), strict=True):
             monkeypatch.setattr(module, name, value_s)
     monkeypatch.setattr(losses, "SUSPICION_S", 0.1)
+    # Several ticks of the kernel's clock: streams grow quiet while a test looks at them.
+    monkeypatch.setattr(file_marks, "UNSURE_NS", 50_000_000)
 
 
 class Bus:
@@ -100,6 +104,10 @@ class Rig:
         self.functions_run = True
         self.agents_table: Any = None
         self.agents_objects: Any = None
+
+    def scrape(self) -> bytes:
+        """Return the metrics as Prometheus gets them."""
+        return self.metrics.text(ExpositionFormat.wanted(""))
 
     @property
     def pins(self) -> list[int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 
 from coldstream.agent.disk.disk_access import DiskAccess
-from coldstream.agent.disk.stream_disk import StreamDisk
+from coldstream.agent.disk.stream_disk import DiskLook, StreamDisk
 from coldstream.agent.failure_log import FailureLog
 from coldstream.agent.losses import UNSEEN, Losses
 from coldstream.agent.monitor.snapshot import snapshot
@@ -27,6 +28,7 @@ from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.retry import Backoff
+from coldstream.units import Offset
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 60.0
@@ -38,6 +40,15 @@ MAX_LOOK_AGAIN_S = 1.0
 LOOK_BACK_SCANS = 40
 """So many scans, 20 minutes unless set otherwise, the agent looks what the archive gave up as damaged."""
 """Of the pauses after a file was gone, which is usual; a pause longer than the greatest makes it a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownOf:
+    """What the status of a quiet stream follows from; whatever else it shows does not change while it is quiet."""
+
+    look: DiskLook
+    known: BrokerStream | None
+    complete_from: Offset
 
 
 class StreamArchiver:
@@ -58,11 +69,14 @@ class StreamArchiver:
         self.losses = Losses(self.identity, archive, metrics, broker, services.host, unseen=services.unseen or UNSEEN)
         self.failures = FailureLog(self.identity, archive, metrics)
         self._services = services
+        self._shown: tuple[_ShownOf, StreamStatus] | None = None
         self._search = NameSearch(
             PinnedDirectory(self.identity, access), broker, services.naming, services.rules, services.namesakes
         )
         self._history = HistoryCheck(self.identity, archive, access, metrics)
-        self._pinning = StreamPinning(self.progress, self.losses, self.failures, services.scan_s)
+        self._pinning = StreamPinning(
+            self.progress, self.losses, self.failures, scan_s=services.scan_s, quiet_s=self._often_s
+        )
         self._proving = StreamProving(self.progress, self._search, services.rules, metrics)
         self._delivery = StreamDelivery(
             self.progress,
@@ -123,10 +137,20 @@ class StreamArchiver:
         await self._pinning.give_up_oldest(why)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
-        """Take a snapshot; `known` is what the broker says of the stream's retention."""
-        return await self.progress.disk.call(
+        """Take a snapshot; `known` is what the broker says of the stream's retention.
+
+        Of a quiet stream it is the last one, for as long as nothing has changed.
+        """
+        look = self.progress.quiet_look()
+        shown_of = None if look is None else _ShownOf(look, known, self.losses.complete_from)
+        if self._shown is not None and self._shown[0] == shown_of:
+            return self._shown[1]
+        status = await self.progress.disk.call(
             snapshot, self.disk, self.progress, self.losses, known, last_failure=self.last_failure
         )
+        # By the look from before: what has changed since makes another one.
+        self._shown = None if shown_of is None else (shown_of, status)
+        return status
 
     async def _deliver(self) -> None:
         failure_pauses = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
@@ -134,6 +158,7 @@ class StreamArchiver:
         while not self.state.is_final:
             # Cleared before the step: what is pinned while the step is under way makes another one.
             self.progress.changed.clear()
+            self.progress.is_quiet = False
             try:
                 goes_on = await self._step()
             except FileNotFoundError as err:  # a pin was released, or the broker truncated: look again
@@ -153,6 +178,8 @@ class StreamArchiver:
             failure_pauses.reset()
             gone_pauses.reset()
             self.failures.clear()
+            # What is known to fail is tried again by time, whatever the files do.
+            self.progress.is_quiet = self.progress.is_quiet and self.last_failure is None
             if not goes_on and not self.state.is_final:
                 self._delivery.is_backfill = False
                 await wait_for_event(self.progress.changed, self._pause_s())
@@ -186,6 +213,12 @@ class StreamArchiver:
         """Return how long to wait for something new. With a max-lag, time spans end without an event."""
         if self.stream is None:
             return self._search.pause_s(self._services.scan_s)
+        # The pinning asks for changes of a quiet stream's files as often as this would.
+        return self._delivery.look_back_in_s if self.progress.is_quiet else self._often_s
+
+    @property
+    def _often_s(self) -> float:
+        """How often to look for what no event tells."""
         every_ms = self._services.every_ms
         # Half a span: with a whole one, the end of a span could be noticed almost a span late.
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)

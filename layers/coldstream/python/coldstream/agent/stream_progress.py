@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from coldstream.agent.disk.disk_access import DiskAccess
+from coldstream.agent.disk.stream_disk import DiskLook
 from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.stream_state import StreamState
 from coldstream.units import Offset
@@ -20,7 +21,8 @@ class ArchivingProgress:
 
     Offsets below `archived_to` are archived, or known to be missing. It is 0, and says nothing, until `has_begun`: then
     the manifest has been asked. `pinned` is set after each look at the disk, and `changed` whenever there may be more
-    to archive. Only `go_back` takes `archived_to` back, for a while.
+    to archive. Only `go_back` takes `archived_to` back, for a while. `is_quiet` says that nothing is to be done until
+    files change: everything that can be archived is, nothing has failed, and no loss is suspected or to be announced.
     """
 
     def __init__(self, identity: StreamIdentity, disk: DiskAccess) -> None:
@@ -29,6 +31,7 @@ class ArchivingProgress:
         self.state = StreamState.STARTING
         self.archived_to = Offset(0)
         self.has_begun = False
+        self.is_quiet = False
         self.pinned = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -36,6 +39,15 @@ class ArchivingProgress:
     def is_live(self) -> bool:
         """Whether the broker has files of the stream here. Raises UnavailableError when that cannot be told."""
         return self.disk.disk.pins.is_live
+
+    def quiet_look(self) -> DiskLook | None:
+        """Return the last look at the disk if the stream is quiet and another one would find the same; else None.
+
+        The stats are made here, in the event loop: a thread for them would cost a hundred times as much.
+        """
+        if not self.is_quiet:
+            return None
+        return self.disk.disk.unchanged_look(self.archived_to, self.identity.committed_to)
 
     def record(self, archived_to: Offset) -> None:
         """Record how far the archive reaches; this never takes it back, whichever task is late."""
