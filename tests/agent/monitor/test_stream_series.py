@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import CollectorRegistry
 
 from coldstream.agent.monitor.exposition_format import ExpositionFormat
-from coldstream.agent.monitor.stream_series import LabelTexts, StreamCounters, StreamFamily
+from coldstream.agent.monitor.stream_series import StreamCounters, StreamFamily, StreamTexts
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 NAMES = [("/", "orders"), ("", "__orders_17"), ('v"h\\o\nst', "注文 {}=,")]
@@ -33,9 +34,8 @@ def test_gauges_are_written_as_prometheus_client_writes_them(accept):
     expected = GaugeMetricFamily("agent_lag", "How far behind.", labels=("vhost", "stream"))
     for names, value in samples:
         expected.add_metric(names, value)
-    text = StreamFamily("agent_lag", "How far behind.").text(
-        samples, LabelTexts(), is_openmetrics=wanted.is_openmetrics
-    )
+    family = StreamFamily("agent_lag", "How far behind.")
+    text = StreamTexts().text([(family, samples)], is_openmetrics=wanted.is_openmetrics)
     assert wanted.write(CollectorRegistry(), text) == wanted.encode(Families(expected))
 
 
@@ -53,15 +53,33 @@ def test_counters_are_written_as_prometheus_client_writes_them(accept):
         for names, value in zip(NAMES, values, strict=True):
             family.add_metric(names, value)
         families.append(family)
-    texts = (
-        family.text(samples, LabelTexts(), is_openmetrics=wanted.is_openmetrics)
-        for family, samples in counters.families()
-    )
-    assert wanted.write(CollectorRegistry(), "".join(texts)) == wanted.encode(Families(*families))
+    text = StreamTexts().text(counters.families(), is_openmetrics=wanted.is_openmetrics)
+    assert wanted.write(CollectorRegistry(), text) == wanted.encode(Families(*families))
 
 
-def test_labels_of_streams_that_are_gone_are_forgotten():
-    texts = LabelTexts()
-    for names in NAMES:
-        assert texts[names]
-    assert texts.of(NAMES[:1]) == {NAMES[0]: '{stream="orders",vhost="/"}'}
+def test_what_changed_since_the_last_time_is_written_anew(monkeypatch):
+    counters, texts = StreamCounters({"bytes": "Bytes.", "lost": "Lost."}, "agent_"), StreamTexts()
+    counters.count(("/", "orders"), {"bytes": 1})
+    first = texts.text(counters.families(), is_openmetrics=False)
+    written: list[str] = []
+    write = StreamFamily.text
+
+    def noting(self: StreamFamily, *arguments: Any, is_openmetrics: bool) -> str:
+        written.append(self.name)
+        return write(self, *arguments, is_openmetrics=is_openmetrics)
+
+    monkeypatch.setattr(StreamFamily, "text", noting)
+    assert texts.text(counters.families(), is_openmetrics=False) == first
+    assert written == []
+    counters.count(("/", "orders"), {"bytes": 1})
+    second = texts.text(counters.families(), is_openmetrics=False)
+    assert written == ["agent_bytes"]
+    assert 'agent_bytes_total{stream="orders",vhost="/"} 2.0' in second
+    assert texts.text(counters.families(), is_openmetrics=True) != second
+
+
+def test_streams_that_come_and_go_leave_nothing_behind():
+    family, texts = StreamFamily("agent_lag", "How far behind."), StreamTexts()
+    for number in range(50):
+        assert f"orders-{number}" in texts.text([(family, [(("/", f"orders-{number}"), 1)])], is_openmetrics=False)
+    assert len(texts._labels) <= 3

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.status import AgentStatus, StreamStatus
-from coldstream.agent.monitor.stream_series import LabelTexts, StreamCounters, StreamFamily, StreamLabels
+from coldstream.agent.monitor.stream_series import Samples, StreamCounters, StreamFamily, StreamLabels, StreamTexts
 from coldstream.agent.stream_state import StreamState
 from coldstream.errors import (
     AccessDeniedError,
@@ -106,7 +106,8 @@ class AgentMetrics(Collector):
         self._registry.register(self)
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self._registry)
         self._counters = StreamCounters(_COUNTERS, PREFIX)
-        self._label_texts = LabelTexts()
+        self._texts = StreamTexts()
+        self._text_lock = threading.Lock()
         self._failures = Counter(
             f"{PREFIX}failures",
             "What failed and is tried again: unavailable, denied, not_found, corruption, settings, disk, unexpected.",
@@ -143,7 +144,6 @@ class AgentMetrics(Collector):
             before = () if self._status is None else self._status.streams
             self._drop({stream.labels for stream in before} - shown - set(self._labels.values()))
             self._status = status
-            self._label_texts = self._label_texts.of(shown)
 
     def contacted(self, service: Service) -> None:
         """Note that a service has answered as it should."""
@@ -202,13 +202,10 @@ class AgentMetrics(Collector):
         with self._lock:
             families = list(self._counters.families())
             streams = () if self._status is None else self._status.streams
-            # `show` replaces it, and this goes on with the one that it has.
-            label_texts = self._label_texts
         families += _of_streams(streams)
-        series = (
-            family.text(samples, label_texts, is_openmetrics=wanted.is_openmetrics) for family, samples in families
-        )
-        return wanted.write(self._registry, "".join(series))
+        # A lock of its own: what happens is counted while the text is written.
+        with self._text_lock:
+            return wanted.write(self._registry, self._texts.text(families, is_openmetrics=wanted.is_openmetrics))
 
     def collect(self) -> Iterator[Metric]:
         """Make the gauges of the agent as a whole from the last snapshot. Used by the registry."""
@@ -255,7 +252,7 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield contact
 
 
-def _of_streams(streams: Iterable[StreamStatus]) -> Iterator[tuple[StreamFamily, list[tuple[StreamLabels, float]]]]:
+def _of_streams(streams: Iterable[StreamStatus]) -> Iterator[tuple[StreamFamily, Samples]]:
     """Yield each gauge with its samples: one for all incarnations of the same names."""
     now = now_ms()
     alike: dict[StreamLabels, list[StreamStatus]] = defaultdict(list)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from prometheus_client.utils import floatToGoString
 
 StreamLabels = tuple[str, str]
 """Vhost and name of a stream."""
 
-Samples = Iterable[tuple[StreamLabels, float]]
+Samples = list[tuple[StreamLabels, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class StreamFamily:
         return "".join(lines)
 
 
-class LabelTexts(dict[StreamLabels, str]):
+class _LabelTexts(dict[StreamLabels, str]):
     """The labels of streams as they stand in a line, each written when it is first asked for."""
 
     def __missing__(self, labels: StreamLabels) -> str:
@@ -46,9 +47,29 @@ class LabelTexts(dict[StreamLabels, str]):
         text = self[labels] = f'{{stream="{stream}",vhost="{vhost}"}}'
         return text
 
-    def of(self, streams: Iterable[StreamLabels]) -> LabelTexts:
-        """Return those of these streams that are written."""
-        return LabelTexts({labels: self[labels] for labels in streams if labels in self})
+
+class StreamTexts:
+    """The text of families, written again only if their samples changed since the last time. Not made for threads."""
+
+    def __init__(self) -> None:
+        self._labels = _LabelTexts()
+        self._last: dict[tuple[StreamFamily, bool], tuple[Samples, str]] = {}
+
+    def text(self, families: Iterable[tuple[StreamFamily, Samples]], *, is_openmetrics: bool) -> str:
+        """Write families in one of the two formats."""
+        texts: list[str] = []
+        streams = 0
+        for family, samples in families:
+            before, text = self._last.get((family, is_openmetrics), (None, ""))
+            if samples != before:
+                text = family.text(samples, self._labels, is_openmetrics=is_openmetrics)
+                self._last[family, is_openmetrics] = samples, text
+            texts.append(text)
+            streams = max(streams, len(samples))
+        # Streams go: those that are here are written once more then.
+        if len(self._labels) > 2 * streams:
+            self._labels.clear()
+        return "".join(texts)
 
 
 class StreamCounters:
@@ -70,7 +91,7 @@ class StreamCounters:
         """Drop the series of a stream, if there are any."""
         self._counts.pop(labels, None)
 
-    def families(self) -> Iterator[tuple[StreamFamily, list[tuple[StreamLabels, float]]]]:
+    def families(self) -> Iterator[tuple[StreamFamily, Samples]]:
         """Yield each counter with its samples."""
         for name, family in self._families.items():
             yield family, [(labels, counts[name]) for labels, counts in self._counts.items()]
@@ -80,6 +101,6 @@ def _escaped(label: str) -> str:
     return label.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
+@lru_cache(maxsize=1 << 14)  # most counters of most streams are 0, and what changes does so by a few
 def _number(value: float) -> str:
-    # Most counters of most streams.
-    return "0.0" if value == 0 else str(floatToGoString(value))  # type: ignore[no-untyped-call]
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
