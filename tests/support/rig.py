@@ -149,7 +149,7 @@ class Rig:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StreamArchiver]:
         archiver = self.new_archiver()
-        tasks = [asyncio.create_task(archiver.run()), asyncio.create_task(self._functions())]
+        tasks = [asyncio.create_task(work) for work in (archiver.run(), self._functions(), self._turns(archiver))]
         try:
             yield archiver
         finally:
@@ -162,6 +162,12 @@ class Rig:
             await asyncio.sleep(0.005)
             if self.functions_run:
                 self.bus.handle()
+
+    async def _turns(self, archiver: StreamArchiver) -> None:
+        """Do what the agent does beside its archivers."""
+        while True:
+            await asyncio.sleep(0.02)
+            archiver.wake_if_changed()
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(DEADLINE_S):

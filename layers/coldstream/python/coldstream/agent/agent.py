@@ -83,6 +83,9 @@ class Agent:
         self._problems = AgentProblems()
         self._reporter = StatusReporter(options, services, self.archivers, self._problems)
         self._is_login_refused = False
+        every_ms = options.cut_every_ms
+        # Half a span: with a whole one, the end of a quiet time could be noticed almost a span late.
+        self._quiet_s = min(SHOW_S, options.scan_s, SHOW_S if every_ms is None else every_ms / 2000)
 
     async def run(self, discovery: StreamDiscovery) -> None:
         """Run until cancelled. Raises InvalidSettingError when it cannot begin."""
@@ -94,12 +97,16 @@ class Agent:
                 is_login_refused=self._is_login_refused,
             )
 
+        async def wake_changed() -> None:
+            self.archivers.wake_changed()
+
         with self.state.lock():
             # After `lock`, which creates the directory whose disk is measured here.
             self.disk_guard.check_limit()
             periodic = [
                 asyncio.create_task(self._repeat("disk", GUARD_S, self.disk_guard.release_pins)),
                 asyncio.create_task(self._repeat("broker", LOGIN_S, self._log_in)),
+                asyncio.create_task(self._repeat("quiet streams", self._quiet_s, wake_changed)),
                 asyncio.create_task(self._repeat("status", SHOW_S, report)),
             ]
             try:

@@ -74,9 +74,7 @@ class StreamArchiver:
             PinnedDirectory(self.identity, access), broker, services.naming, services.rules, services.namesakes
         )
         self._history = HistoryCheck(self.identity, archive, access, metrics)
-        self._pinning = StreamPinning(
-            self.progress, self.losses, self.failures, scan_s=services.scan_s, quiet_s=self._often_s
-        )
+        self._pinning = StreamPinning(self.progress, self.losses, self.failures, services.scan_s)
         self._proving = StreamProving(self.progress, self._search, services.rules, metrics)
         self._delivery = StreamDelivery(
             self.progress,
@@ -106,6 +104,11 @@ class StreamArchiver:
     def wake(self) -> None:
         """Look at the broker's directory at once."""
         self._pinning.wake()
+
+    def wake_if_changed(self) -> None:
+        """Wake it if the files of a quiet stream are not as they were. Cost: two stats for a quiet one."""
+        if not self.progress.check_quiet():
+            self.wake()
 
     async def run(self) -> None:
         """Archive until the stream is gone. Whatever fails is reported and tried again: nothing here gives up."""
@@ -141,7 +144,7 @@ class StreamArchiver:
 
         Of a quiet stream it is the last one, for as long as nothing has changed.
         """
-        look = self.progress.quiet_look()
+        look = self.progress.quiet_look if self.progress.is_quiet else None
         shown_of = None if look is None else _ShownOf(look, known, self.losses.complete_from)
         if self._shown is not None and self._shown[0] == shown_of:
             return self._shown[1]
@@ -158,7 +161,8 @@ class StreamArchiver:
         while not self.state.is_final:
             # Cleared before the step: what is pinned while the step is under way makes another one.
             self.progress.changed.clear()
-            self.progress.is_quiet = False
+            was_quiet, self.progress.is_quiet = self.progress.is_quiet, False
+            self.progress.quiet_look = None  # of before whatever made this step
             try:
                 goes_on = await self._step()
             except FileNotFoundError as err:  # a pin was released, or the broker truncated: look again
@@ -171,6 +175,8 @@ class StreamArchiver:
                 continue
             except Exception as err:  # noqa: BLE001  one stream's trouble, even a bug, must not stop the others
                 self.failures.report(err)
+                if was_quiet:
+                    self.wake()
                 if isinstance(err, BrokerRefusedError):
                     self.progress.state = StreamState.REFUSED
                 await asyncio.sleep(failure_pauses.next_delay_s())
@@ -180,6 +186,8 @@ class StreamArchiver:
             self.failures.clear()
             # What is known to fail is tried again by time, whatever the files do.
             self.progress.is_quiet = self.progress.is_quiet and self.last_failure is None
+            if was_quiet and not self.progress.is_quiet:
+                self.wake()  # the pinning may be in a long pause, and from now on has to look at each scan
             if not goes_on and not self.state.is_final:
                 self._delivery.is_backfill = False
                 await wait_for_event(self.progress.changed, self._pause_s())
@@ -213,12 +221,8 @@ class StreamArchiver:
         """Return how long to wait for something new. With a max-lag, time spans end without an event."""
         if self.stream is None:
             return self._search.pause_s(self._services.scan_s)
-        # The pinning asks for changes of a quiet stream's files as often as this would.
-        return self._delivery.look_back_in_s if self.progress.is_quiet else self._often_s
-
-    @property
-    def _often_s(self) -> float:
-        """How often to look for what no event tells."""
+        if self.progress.is_quiet:
+            return self._delivery.look_back_in_s
         every_ms = self._services.every_ms
         # Half a span: with a whole one, the end of a span could be noticed almost a span late.
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 
 from coldstream.agent.failure_log import FailureLog
@@ -12,24 +11,24 @@ from coldstream.agent.stream_file import PendingLoss
 from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.retry import Backoff
 
+QUIET_SCANS = 40
+"""So many scans pass between two looks at a quiet stream. None is needed: its files are watched by their marks."""
+
 
 class StreamPinning:
     """Looks at the broker's directory every `scan_s`, and at once after `wake`.
 
-    Of a quiet stream it looks when its files are not as they were; it asks for that every `quiet_s`, at most `scan_s`.
+    At that of a quiet stream it looks seldom, as `StreamArchiver.wake_if_changed` wakes it.
     """
 
-    def __init__(
-        self, progress: ArchivingProgress, losses: Losses, failures: FailureLog, *, scan_s: float, quiet_s: float
-    ) -> None:
+    def __init__(self, progress: ArchivingProgress, losses: Losses, failures: FailureLog, scan_s: float) -> None:
         self._progress = progress
         self._losses = losses
         self._failures = failures
-        self._scan_s = scan_s
         # The bound does not grow: it only spreads the looks of thousands of streams, which would otherwise come in
         # step.
-        self._pauses = Backoff(quiet_s, quiet_s)
-        self._look_at = 0.0
+        self._pauses = Backoff(scan_s, scan_s)
+        self._quiet_pauses = Backoff(QUIET_SCANS * scan_s, QUIET_SCANS * scan_s)
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
@@ -41,31 +40,21 @@ class StreamPinning:
         progress = self._progress
         pins = progress.disk.disk.pins
         while not progress.state.is_final:
-            if self._is_due():
-                # Cleared before the look: a segment that rolls during it wakes the next one.
-                self._awake.clear()
-                try:
-                    await progress.look()
-                    if pins.failure is not None:
-                        self._failures.report(pins.failure)
-                except FileNotFoundError:
-                    pass  # deleted while it was looked at; the next look finds what is left
-                except Exception as err:  # noqa: BLE001  not even a bug may let retention delete what is not pinned
-                    self._failures.report(err)
-                # After a failure, too: what was pinned before it can still be proven and archived.
-                progress.changed.set()
-                progress.pinned.set()
-                # The least of the pauses if they are those of scans: then each of them ends with a look.
-                self._look_at = time.monotonic() + self._scan_s / 2
-            await wait_for_event(self._awake, self._pauses.next_delay_s())
-
-    def _is_due(self) -> bool:
-        # Whoever woke it knows of something that the marks of files need not show.
-        if self._awake.is_set():
-            return True
-        if self._progress.is_quiet:
-            return self._progress.quiet_look() is None
-        return time.monotonic() >= self._look_at
+            # Cleared before the look: a segment that rolls during it wakes the next one.
+            self._awake.clear()
+            try:
+                await progress.look()
+                if pins.failure is not None:
+                    self._failures.report(pins.failure)
+            except FileNotFoundError:
+                pass  # deleted while it was looked at; the next look finds what is left
+            except Exception as err:  # noqa: BLE001  not even a bug may let retention delete what is not pinned
+                self._failures.report(err)
+            # After a failure, too: what was pinned before it can still be proven and archived.
+            progress.changed.set()
+            progress.pinned.set()
+            pauses = self._quiet_pauses if progress.is_quiet else self._pauses
+            await wait_for_event(self._awake, pauses.next_delay_s())
 
     async def give_up_oldest(self, why: str) -> None:
         """Release the oldest pin although it is not archived, unless the broker still has its offsets.

@@ -23,6 +23,7 @@ class ArchivingProgress:
     the manifest has been asked. `pinned` is set after each look at the disk, and `changed` whenever there may be more
     to archive. Only `go_back` takes `archived_to` back, for a while. `is_quiet` says that nothing is to be done until
     files change: everything that can be archived is, nothing has failed, and no loss is suspected or to be announced.
+    `quiet_look` is then the last look at the disk if another one would find the same, as of the last check.
     """
 
     def __init__(self, identity: StreamIdentity, disk: DiskAccess) -> None:
@@ -32,6 +33,7 @@ class ArchivingProgress:
         self.archived_to = Offset(0)
         self.has_begun = False
         self.is_quiet = False
+        self.quiet_look: DiskLook | None = None
         self.pinned = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -40,14 +42,15 @@ class ArchivingProgress:
         """Whether the broker has files of the stream here. Raises UnavailableError when that cannot be told."""
         return self.disk.disk.pins.is_live
 
-    def quiet_look(self) -> DiskLook | None:
-        """Return the last look at the disk if the stream is quiet and another one would find the same; else None.
+    def check_quiet(self) -> bool:
+        """Return False if the files of a quiet stream are not as they were at the last look.
 
         The stats are made here, in the event loop: a thread for them would cost a hundred times as much.
         """
         if not self.is_quiet:
-            return None
-        return self.disk.disk.unchanged_look(self.archived_to, self.identity.committed_to)
+            return True
+        self.quiet_look = self.disk.disk.unchanged_look(self.archived_to, self.identity.committed_to)
+        return self.quiet_look is not None
 
     def record(self, archived_to: Offset) -> None:
         """Record how far the archive reaches; this never takes it back, whichever task is late."""

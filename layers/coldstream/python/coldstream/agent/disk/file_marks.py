@@ -1,8 +1,8 @@
 """Marks of a stream's files, by which it shows without reading them whether they are as they were.
 
 A directory's modification time changes when files come and go in it, and a file's when it is written to or truncated.
-So the newest segment, the broker's directory and that of the pins show all that can happen to a stream: the broker
-writes to no segment but the newest, and truncates an older one only by deleting those after it.
+So the newest segment and the broker's directory show all that can happen to a stream: the broker writes to no segment
+but the newest, and truncates an older one only by deleting those after it.
 
 The kernel takes these times from a clock that ticks every few milliseconds. Two changes in one tick leave the same
 time, and the second may come after the marks were taken. So marks of what changed just before are none.
@@ -20,17 +20,10 @@ UNSURE_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _FileMark:
-    inode: int
-    modified_ns: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class FileMarks:
-    """What tells the files of one moment from those of another; equal marks mean equal files."""
+    """What tells the files of one moment from those of another: inode, modification time and size of each."""
 
-    files: tuple[_FileMark, ...]
+    marks: tuple[int, ...]
 
     @classmethod
     def take(cls, *paths: Path) -> FileMarks | None:
@@ -40,7 +33,7 @@ class FileMarks:
         """
         # Before the times are read: a file that changes between the two must count as changed just now.
         unsure_from = time.time_ns() - UNSURE_NS
-        files: list[_FileMark] = []
+        marks: list[int] = []
         for path in paths:
             try:
                 found = os.stat(path)  # noqa: PTH116  Path.stat costs as much again, and each stream comes here each scan
@@ -49,5 +42,5 @@ class FileMarks:
             # A time ahead of the clock, which has been set back, counts as late, too: that only costs a look.
             if found.st_mtime_ns >= unsure_from:
                 return None
-            files.append(_FileMark(found.st_ino, found.st_mtime_ns, found.st_size))
-        return cls(tuple(files))
+            marks += (found.st_ino, found.st_mtime_ns, found.st_size)
+        return cls(tuple(marks))

@@ -148,13 +148,13 @@ class StreamPins:
         return not self.is_live if live_from is None else live_from > pin.first_offset
 
     def marks(self, newest: Pin) -> FileMarks | None:
-        """Take the marks of both directories and the newest pin; None if they would prove nothing, or a pin is missing.
+        """Take the marks of the broker's directory and the newest pin; None if they would prove nothing.
 
         Any thread may call this.
         """
         if self._source is None or self.failure is not None:
             return None
-        return FileMarks.take(self._source, self.directory, newest.path)
+        return FileMarks.take(self._source, newest.path)
 
     def release(self, pin: Pin) -> None:
         """Release a segment; its space is free as soon as the broker has deleted its own name, too."""

@@ -78,7 +78,7 @@ class StreamDisk:
     def unchanged_look(self, archived_to: Offset, committed_to: Offset) -> DiskLook | None:
         """Return the last look if another one would find and do the same; else None.
 
-        Any thread may call this, without the disk's turn. Cost: three stats.
+        Any thread may call this, without the disk's turn. Cost: two stats.
         """
         last = self._last_look
         if last is None or (last.archived_to, last.committed_to) != (archived_to, committed_to):
