@@ -28,6 +28,7 @@ MEASUREMENTS = (
     "compaction",
     "replay",
     "upkeep",
+    "scale",
     "sharding",
     "streams",
     "gateway",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bench.harness import Stopwatch
-from bench.load import FIRST_TIMESTAMP
+from bench.load import FIRST_TIMESTAMP, stream
 from bench.log import MS_A_FRAGMENT, OFFSETS_A_FRAGMENT, entry_of
 from coldstream.archive.commit import commit_fragment
 from coldstream.archive.upload import Uploader
@@ -26,6 +27,9 @@ from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.store.streams import iter_streams
 from coldstream.units import MIB, Offset, TimestampMs, now_ms
 from tests.support.costs import counted
+
+THREADS = 4
+"""Streams archived at a time where nothing is counted."""
 
 RANGES = 4
 """Entries that a lookup asks for, as the resolver does by default."""
@@ -59,17 +63,17 @@ class Counts:
         return sum(self.each(operation) for operation in ("PutObject", "HeadObject", "GetObject"))
 
 
-def append_fragments(table: ManifestTable, stream: StreamId, numbers: Iterable[int]) -> Counts:
+def append_fragments(table: ManifestTable, of: StreamId, numbers: Iterable[int]) -> Counts:
     """Commit the fragments of a stream with these numbers, in order, as the upload function does."""
     steps = 0
     with counted() as counts, Stopwatch() as stopwatch:
         for number in numbers:
-            assert commit_fragment(table, stream, entry_of(stream, number), now_ms)
+            assert commit_fragment(table, of, entry_of(of, number), now_ms)
             steps += 1
     return Counts(steps, counts, stopwatch.seconds)
 
 
-def look_up(table: ManifestTable, stream: StreamId, fragments: int, lookups: int, *, by_time: bool) -> Counts:
+def look_up(table: ManifestTable, of: StreamId, fragments: int, lookups: int, *, by_time: bool) -> Counts:
     """Look up random offsets, or timestamps, of a stream of so many fragments, as the resolver does."""
     dice = random.Random(fragments)
     with counted() as counts, Stopwatch() as stopwatch:
@@ -80,23 +84,38 @@ def look_up(table: ManifestTable, stream: StreamId, fragments: int, lookups: int
                 if by_time
                 else AtOffset(Offset(number * OFFSETS_A_FRAGMENT))
             )
-            attach(table, stream, spec, RANGES)
+            attach(table, of, spec, RANGES)
     return Counts(lookups, counts, stopwatch.seconds)
 
 
-def archive_streams(
-    table: ManifestTable, objects: ObjectStore, segment: SegmentSlice, streams: Iterable[StreamId]
-) -> Counts:
-    """Stage, verify and archive the same segment as the first of each stream, as agent and upload function do."""
-    keys = Keys()
-    uploader = Uploader(table, objects, keys, 64 * MIB)
-    steps = 0
-    with counted() as counts, Stopwatch() as stopwatch:
-        for stream in streams:
-            result = uploader.upload(stage(segment, stream, objects, keys))
-            assert result.fragments_committed == 1, result
-            steps += 1
-    return Counts(steps, counts, stopwatch.seconds)
+class StreamArchive:
+    """Archives the same segment as the first of one stream after the other, as agent and upload function do."""
+
+    def __init__(self, table: ManifestTable, objects: ObjectStore, segment: SegmentSlice) -> None:
+        self._objects = objects
+        self._segment = segment
+        self._keys = Keys()
+        self._uploader = Uploader(table, objects, self._keys, 64 * MIB)
+
+    def fill(self, numbers: Iterable[int]) -> None:
+        """Archive the streams with these numbers, several at a time."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            for _ in pool.map(self._archive, numbers):
+                pass
+
+    def counted(self, numbers: Iterable[int]) -> Counts:
+        """Archive the streams with these numbers, and count what that takes."""
+        steps = 0
+        with counted() as counts, Stopwatch() as stopwatch:
+            for number in numbers:
+                self._archive(number)
+                steps += 1
+        return Counts(steps, counts, stopwatch.seconds)
+
+    def _archive(self, number: int) -> None:
+        segment = stage(self._segment, stream(number), self._objects, self._keys)
+        result = self._uploader.upload(segment)
+        assert result.fragments_committed == 1, result
 
 
 def list_streams(table: ManifestTable) -> Counts:
