@@ -39,6 +39,7 @@ from tests.support.segments import MemoryArchive
 
 FRAGMENT_BYTES = 8_000
 DEADLINE_S = 10
+SCAN_S = 0.05
 
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +138,7 @@ class Rig:
             UploadSlots(2),
             self.rules,
             self.metrics,
-            0.05,
+            SCAN_S,
             self.every_ms,
             "here",
         )
