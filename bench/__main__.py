@@ -29,6 +29,7 @@ MEASUREMENTS = (
     "replay",
     "tables",
     "upkeep",
+    "scale",
     "sharding",
     "streams",
     "gateway",
