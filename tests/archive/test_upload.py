@@ -361,7 +361,7 @@ def test_a_function_that_another_overtakes_finds_the_segment_archived(
 
 def test_a_disk_that_fills_up_is_reported_and_nothing_is_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coldstream.archive.draft.tempfile.TemporaryFile",
+        "coldstream.archive.spool.tempfile.TemporaryFile",
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
     )
     archive = MemoryArchive()

@@ -78,6 +78,7 @@ class Uploader:
 
     A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to four fragments at a time wait in
     `spool_dir`, by default the system's temporary directory, and four ranges of the staged copy (`staged_segment`).
+    With a `zstd_level` new fragments are of encoding `zstd-seekable`; where they are cut does not depend on that.
     """
 
     table: ManifestTable
@@ -85,6 +86,7 @@ class Uploader:
     keys: Keys
     fragment_bytes: int
     spool_dir: Path | None = None
+    zstd_level: int | None = None
     now: Callable[[], TimestampMs] = now_ms
 
     def upload(self, segment: SegmentRolled) -> UploadResult:
@@ -223,7 +225,7 @@ class Uploader:
         """Write and commit, in the order of their offsets, the fragments that the manifest does not hold."""
         committed: list[FragmentEntry] = []
         present = len(coverage.entries)
-        cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
+        cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir, self.zstd_level)
         # `fragments` is closed here because it reads ahead in threads. Left to the garbage collector, it would wait for
         # these wherever that runs, which may be inside of a lock that they need to end: a deadlock.
         with (
