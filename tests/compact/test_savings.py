@@ -11,7 +11,7 @@ import pytest
 
 from coldstream.compact.blocks import plan_blocks
 from coldstream.compact.commit import CommitOutcome, commit
-from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.frame_parts import PART_BYTES
 from coldstream.compact.merge_plan import RequestCounts, count_requests
 from coldstream.compact.part_upload import MIN_PART_BYTES as BORDER
 from coldstream.compact.savings import (

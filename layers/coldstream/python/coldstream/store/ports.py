@@ -28,7 +28,7 @@ from coldstream.manifest.entry import (
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.object_ports import ObjectReads, ObjectStore
+from coldstream.store.object_ports import ObjectReads, ObjectStore, RangeStream
 from coldstream.store.object_values import (
     BucketCapabilities,
     DeleteFailure,
@@ -60,6 +60,7 @@ __all__ = [
     "ObjectStore",
     "ObjectVersion",
     "RangeRead",
+    "RangeStream",
     "RestoreState",
     "RestoreTier",
     "StreamOverview",
