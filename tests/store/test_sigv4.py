@@ -72,7 +72,7 @@ def test_signed_headers_are_those_of_botocore(
         )
         S3SigV4Auth(credentials(aws), "s3", aws.region).add_auth(request)
         sent = {"Host": HOST, **given, "X-Amz-Content-SHA256": str(request.headers["X-Amz-Content-SHA256"])}
-        found = signer.headers("PUT", path, query, sent, body, at)
+        found = signer.headers("PUT", path, query, sent, body=body, at=at)
         assert found["Authorization"] == request.headers["Authorization"]
         assert found["X-Amz-Date"] == request.headers["X-Amz-Date"]
         assert found.get("X-Amz-Security-Token") == request.headers.get("X-Amz-Security-Token")
@@ -86,7 +86,7 @@ def test_a_request_of_another_service_is_signed_as_botocore_signs_it(
     headers = {"Host": HOST, "Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "DynamoDB_20120810.Query"}
     request = AWSRequest(method="POST", url=f"http://{HOST}/", data=b"{}", headers=headers)
     SigV4Auth(credentials(aws), "dynamodb", aws.region).add_auth(request)
-    found = Signer(aws, "dynamodb").headers("POST", "/", {}, headers, b"{}", at)
+    found = Signer(aws, "dynamodb").headers("POST", "/", {}, headers, body=b"{}", at=at)
     assert found["Authorization"] == request.headers["Authorization"]
 
 
@@ -101,7 +101,7 @@ def test_presigned_urls_are_those_of_botocore(
             method="GET", url=f"http://{HOST}{path}?{urlencode(query, quote_via=quote)}", headers=given
         )
         S3SigV4QueryAuth(credentials(aws), "s3", aws.region, expires=900).add_auth(request)
-        found = signer.presigned_query("GET", path, query, {**given, "Host": HOST}, 900, at)
+        found = signer.presigned_query("GET", path, query, {**given, "Host": HOST}, expires_s=900, at=at)
         expected = urlsplit(request.url).query
         assert sorted(parse_qsl(found, keep_blank_values=True)) == sorted(parse_qsl(expected, keep_blank_values=True))
 
@@ -115,5 +115,5 @@ def test_a_signature_after_midnight_has_the_key_of_the_new_day(
         set_botocore_time(at)
         request = AWSRequest(method="POST", url=f"http://{HOST}/", data=b"{}", headers={"Host": HOST})
         SigV4Auth(credentials(aws), "dynamodb", aws.region).add_auth(request)
-        found = signer.headers("POST", "/", {}, {"Host": HOST}, b"{}", at)
+        found = signer.headers("POST", "/", {}, {"Host": HOST}, body=b"{}", at=at)
         assert found["Authorization"] == request.headers["Authorization"]

@@ -107,7 +107,7 @@ def _client(connections: int) -> S3Client:
     return client("virtual")
 
 
-def _may_pass(err: BaseException) -> bool:
+def _may_pass(err: Exception) -> bool:
     """Tell whether an error that the SDK does not retry is worth another attempt."""
     if isinstance(err, ClientError):
         return error_code(err) == "ConditionalRequestConflict"

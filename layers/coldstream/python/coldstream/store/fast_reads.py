@@ -25,13 +25,13 @@ from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.retry import retrying
 from coldstream.store.clock import HEARD, AwsClock
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.ports import RangeRead
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 from coldstream.store.sigv4 import Signer
 from coldstream.units import ByteRange, now_ms
 
 if TYPE_CHECKING:
     from coldstream.store.objects import S3Objects
+    from coldstream.store.ports import RangeRead
 
 _API = "DynamoDB_20120810"
 
@@ -67,7 +67,7 @@ class FastTable(DynamoReads):
             "Content-Type": "application/x-amz-json-1.0",
             "X-Amz-Target": f"{_API}.{operation}",
         }
-        headers = self._signer.headers("POST", "/", {}, headers, body, now_ms()) | _trace()
+        headers = self._signer.headers("POST", "/", {}, headers, body=body, at=now_ms()) | _trace()
         with self._connection(what) as connection:
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
@@ -147,7 +147,7 @@ class FastObjects:
         """Sign a URL for a range: its `Range` header is among the signed ones."""
         path = f"{self._url.path}/{quote(key)}"
         headers = {"Host": self._url.netloc, "Range": byte_range.http}
-        query = self._signer.presigned_query("GET", path, {}, headers, expires_s, self.clock())
+        query = self._signer.presigned_query("GET", path, {}, headers, expires_s=expires_s, at=self.clock())
         return f"{self._url.scheme}://{self._url.netloc}{path}?{query}"
 
     @property
@@ -166,7 +166,7 @@ class FastObjects:
         return S3Objects(self._bucket)
 
 
-def _is_retryable(err: BaseException) -> bool:
+def _is_retryable(err: Exception) -> bool:
     return isinstance(err, UnavailableError) and err.retryable
 
 

@@ -38,7 +38,14 @@ class Signer:
         self._key: tuple[str, bytes] = "", b""  # of the last date; replaced as a whole, as threads share it
 
     def headers(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes, at: TimestampMs
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        body: bytes,
+        at: TimestampMs,
     ) -> dict[str, str]:
         """Return the headers of a request, `Host` among them, with those of its signature. All of them are signed."""
         stamp = _stamp(at)
@@ -46,7 +53,7 @@ class Signer:
         if self._aws.session_token is not None:
             signed["X-Amz-Security-Token"] = self._aws.session_token
         lines, names = _canonical(signed)
-        request = "\n".join((method, path, _encoded(query), lines, names, sha256(body).hexdigest()))
+        request = f"{method}\n{path}\n{_encoded(query)}\n{lines}\n{names}\n{sha256(body).hexdigest()}"
         scope = self._scope(stamp)
         credential = f"{_ALGORITHM} Credential={self._aws.access_key_id}/{scope}"
         signature = self._signature(stamp, scope, request)
@@ -59,6 +66,7 @@ class Signer:
         path: str,
         query: Mapping[str, str],
         headers: Mapping[str, str],
+        *,
         expires_s: int,
         at: TimestampMs,
     ) -> str:
@@ -77,14 +85,14 @@ class Signer:
         if self._aws.session_token is not None:
             parameters["X-Amz-Security-Token"] = self._aws.session_token
         encoded = _encoded(parameters)
-        request = "\n".join((method, path, encoded, lines, names, _UNSIGNED))
+        request = f"{method}\n{path}\n{encoded}\n{lines}\n{names}\n{_UNSIGNED}"
         return f"{encoded}&X-Amz-Signature={self._signature(stamp, scope, request)}"
 
     def _scope(self, stamp: str) -> str:
         return f"{stamp[:8]}/{self._aws.region}/{self._service}/aws4_request"
 
     def _signature(self, stamp: str, scope: str, request: str) -> str:
-        text = "\n".join((_ALGORITHM, stamp, scope, sha256(request.encode()).hexdigest()))
+        text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"
         return hmac.digest(self._signing_key(stamp[:8]), text.encode(), "sha256").hex()
 
     def _signing_key(self, date: str) -> bytes:
