@@ -188,7 +188,7 @@ def test_bounds_that_mean_nothing_are_refused_by_name(bounds: dict[str, int]) ->
 def test_no_more_entries_are_read_than_an_answer_of_the_size_before_holds(
     archive: ChunkArchive, resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for first in range(30, 80, 5):
+    for first in range(30, 130, 10):
         archive.add(first, steady(5, first, first + 1))
     limits = []
     read = archive.table.log_from_offset
@@ -214,13 +214,13 @@ def test_entries_smaller_than_those_before_end_one_answer_early_and_no_offset_is
     archive: ChunkArchive, resolver: Resolver
 ) -> None:
     archive.add(30, steady(500, 5, 6))
-    for first in range(530, 560, 5):
+    for first in range(1030, 1090, 10):
         archive.add(first, steady(5, first, first + 1))
     large = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30)), bounds=Bounds(max_ranges=1)))
     bounds = Bounds(max_bytes=large.ranges[0].data_bytes)
-    answer = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(530)), bounds=bounds))
-    assert [part.first_offset for part in answer.ranges] == [530, 535, 540, 545]
+    answer = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(1030)), bounds=bounds))
+    assert [part.first_offset for part in answer.ranges] == [1030, 1040, 1050, 1060]
     assert answer.cursor is not None
     rest = resolver.ranges(RangesQuery("/", "orders", Continue(answer.cursor), bounds=bounds))
-    assert [part.first_offset for part in rest.ranges] == [550, 555]
-    assert rest.tail == 560
+    assert [part.first_offset for part in rest.ranges] == [1070, 1080]
+    assert rest.tail == 1090

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
-from typing import Any
+from typing import Any, NamedTuple
 
 from coldstream.errors import BadVersionError, CorruptionError, TruncatedError
 from coldstream.manifest.varints import put_varint, read_varints, unzigzag, zigzag
@@ -29,9 +29,8 @@ STEP_BYTES = MIB
 """A chunk that begins at least this far past the last point gets a point."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparsePoint:
-    """The beginning of one chunk of a fragment.
+class SparsePoint(NamedTuple):
+    """The beginning of one chunk of a fragment. A named tuple, for a lookup makes hundreds of them.
 
     `ordinal` counts the chunks before it in the fragment, `position` is its byte in the object, and
     `greatest_before` is the greatest timestamp of those chunks, its own timestamp where there are none.
@@ -100,7 +99,8 @@ class SparseIndex:
         chunk_ids, ordinals, positions = (accumulate(numbers[column::5]) for column in range(3))
         timestamps: list[Any] = list(accumulate(map(unzigzag, numbers[3::5])))
         greatest_before = map(sub, timestamps, map(unzigzag, numbers[4::5]))
-        return cls(tuple(map(SparsePoint, chunk_ids, ordinals, positions, timestamps, greatest_before)))
+        columns = zip(chunk_ids, ordinals, positions, timestamps, greatest_before, strict=True)
+        return cls(tuple(map(SparsePoint._make, columns)))
 
 
 def greatest(timestamps: Iterable[TimestampMs | None]) -> TimestampMs | None:
