@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.sigv4 import Signer
+from coldstream.store.sigv4 import SigV4Signer
 from coldstream.units import TimestampMs
 
 HOST = "127.0.0.1:4566"
@@ -61,7 +61,7 @@ def random_requests(dice: random.Random) -> Iterator[tuple[str, dict[str, str], 
 def test_signed_headers_are_those_of_botocore(
     aws: AwsEnvironment, set_botocore_time: Callable[[TimestampMs], None]
 ) -> None:
-    signer = Signer(aws, "s3")
+    signer = SigV4Signer(aws, "s3")
     dice = random.Random(1)
     for key, query, given, at in random_requests(dice):
         body = dice.randbytes(dice.randrange(100))
@@ -86,14 +86,14 @@ def test_a_request_of_another_service_is_signed_as_botocore_signs_it(
     headers = {"Host": HOST, "Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "DynamoDB_20120810.Query"}
     request = AWSRequest(method="POST", url=f"http://{HOST}/", data=b"{}", headers=headers)
     SigV4Auth(credentials(aws), "dynamodb", aws.region).add_auth(request)
-    found = Signer(aws, "dynamodb").headers("POST", "/", {}, headers, body=b"{}", at=at)
+    found = SigV4Signer(aws, "dynamodb").headers("POST", "/", {}, headers, body=b"{}", at=at)
     assert found["Authorization"] == request.headers["Authorization"]
 
 
 def test_presigned_urls_are_those_of_botocore(
     aws: AwsEnvironment, set_botocore_time: Callable[[TimestampMs], None]
 ) -> None:
-    signer = Signer(aws, "s3")
+    signer = SigV4Signer(aws, "s3")
     for key, query, given, at in random_requests(random.Random(2)):
         path = f"/bucket/{quote(key)}"
         set_botocore_time(at)
@@ -109,7 +109,7 @@ def test_presigned_urls_are_those_of_botocore(
 def test_a_signature_after_midnight_has_the_key_of_the_new_day(
     aws: AwsEnvironment, set_botocore_time: Callable[[TimestampMs], None]
 ) -> None:
-    signer = Signer(aws, "dynamodb")
+    signer = SigV4Signer(aws, "dynamodb")
     midnight = 1_763_683_200_000
     for at in map(TimestampMs, (midnight - 1, midnight, midnight - 1)):
         set_botocore_time(at)

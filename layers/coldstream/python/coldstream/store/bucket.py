@@ -25,6 +25,7 @@ from coldstream.retry import retrying
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 from coldstream.store.clock import AwsClock
+from coldstream.store.models import share_models
 from coldstream.store.presigning import presign_by_heard_time
 from coldstream.store.signing import sign_deletions_by_claim
 
@@ -78,6 +79,7 @@ def _client(connections: int) -> S3Client:
     # Not boto3, whose transfers and resources nobody here needs: they take a tenth of a cold start to load. A session
     # of our own, for threads must not make clients from one at once.
     session = botocore.session.get_session()
+    share_models(session)
 
     def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
         s3: S3Client = session.create_client(  # type: ignore[assignment]  # the stubs of boto3 know which client it is

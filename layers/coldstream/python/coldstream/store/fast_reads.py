@@ -26,7 +26,7 @@ from coldstream.retry import retrying
 from coldstream.store.clock import HEARD, AwsClock
 from coldstream.store.environment import AwsEnvironment
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
-from coldstream.store.sigv4 import Signer
+from coldstream.store.sigv4 import SigV4Signer
 from coldstream.units import ByteRange, now_ms
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FastTable(DynamoReads):
         super().__init__(name)
         self._aws = aws
         self._url = urlsplit(aws.dynamodb_url)
-        self._signer = Signer(aws, "dynamodb")
+        self._signer = SigV4Signer(aws, "dynamodb")
         self._idle: list[HTTPConnection] = []  # threads share it: append and pop of a list are atomic
         weakref.finalize(self, _close, self._idle)  # a bound method would keep `self` alive
 
@@ -132,7 +132,7 @@ class FastObjects:
     def __init__(self, bucket: str, url: str, aws: AwsEnvironment) -> None:
         self._bucket = bucket
         self._url = urlsplit(url)
-        self._signer = Signer(aws, "s3")
+        self._signer = SigV4Signer(aws, "s3")
 
     @property
     def bucket(self) -> str:

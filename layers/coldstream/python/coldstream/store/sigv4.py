@@ -29,7 +29,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 
 
-class Signer:
+class SigV4Signer:
     """Signs requests to one service. Threads may share it."""
 
     def __init__(self, aws: AwsEnvironment, service: str) -> None:
