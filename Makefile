@@ -18,7 +18,11 @@ $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	@scripts/make-venv "$(PYTHON)" "$(VENV)"
 	@touch $@
 
-setup: $(VENV)/.ready  ## Create the virtual environment in .venv
+# Without Rust there is no native module, and no .native: it is looked for again.
+$(VENV)/.native: $(VENV)/.ready native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
+	@scripts/build-native $(VENV)
+
+setup: $(VENV)/.ready $(VENV)/.native  ## Create the virtual environment in .venv, and build the native module if Rust is here
 
 broker:  ## Install Debian's rabbitmq-server, if that is possible here
 	@scripts/install-broker
