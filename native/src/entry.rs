@@ -65,13 +65,17 @@ pub fn message_at(memory: &[u8], at: usize, end: usize) -> Option<Range<usize>> 
     (length & SUB_BATCH_BIT == 0 && stop <= end).then_some(start..stop)
 }
 
-/// Tell whether a chunk's data is exactly as many entries and records as its header says. Sub-batches stay packed.
+/// Tell whether a chunk's data is exactly as many entries and records as its header says, and no sub-batch is empty: such
+/// a one has no offset of its own, at which Python could go on with it. Sub-batches stay packed.
 pub fn is_chunk_data(memory: &[u8], data: &Range<usize>, entries: u64, records: u64) -> bool {
     let (mut at, mut found_entries, mut found_records) = (data.start, 0u64, 0u64);
     while at < data.end {
         let Some(entry) = Entry::at(memory, at, data.end) else {
             return false;
         };
+        if entry.records() == 0 {
+            return false;
+        }
         found_entries += 1;
         found_records += entry.records();
         at = entry.end();

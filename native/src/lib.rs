@@ -5,12 +5,16 @@
 
 mod amqp;
 mod chunk;
+mod columns;
 mod decoder;
 mod entry;
 mod memory;
 mod message;
 mod messages;
 mod read;
+mod row;
+mod rows;
+mod scan;
 mod unpacked;
 
 use pyo3::prelude::*;
@@ -24,5 +28,7 @@ fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<decoder::MessageTypes>()?;
     module.add_class::<message::NativeMessage>()?;
     module.add_class::<messages::NativeMessages>()?;
+    module.add_class::<rows::NativeRows>()?;
+    module.add_class::<rows::NativeBatch>()?;
     Ok(())
 }

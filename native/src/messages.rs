@@ -111,23 +111,12 @@ impl NativeMessages {
                 Entry::SubBatch(batch) => {
                     self.batch = self.open(py, &batch)?;
                     if self.batch.is_none() {
-                        self.in_python = Some(self.go_on_in_python(py, &batch)?);
+                        self.in_python = Some(self.rest.call1(py, (self.offset.max(self.from_offset),))?);
                         return Ok(None);
                     }
                 }
             }
         }
-    }
-
-    /// Return Python's iterator from a sub-batch on.
-    fn go_on_in_python(&self, py: Python<'_>, batch: &SubBatch) -> PyResult<Py<PyAny>> {
-        if batch.records > 0 {
-            return self.rest.call1(py, (self.offset.max(self.from_offset),));
-        }
-        // It has no offset of its own, so reading begins at the message before, which was yielded already.
-        let rest = self.rest.call1(py, (self.offset.saturating_sub(1),))?;
-        rest.bind(py).try_iter()?.next().transpose()?;
-        Ok(rest)
     }
 
     /// Unpack a sub-batch, and check all of it: none of its messages may come before what is wrong with it is known.

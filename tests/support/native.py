@@ -9,6 +9,7 @@ import pytest
 
 from coldstream.format.amqp import message
 from coldstream.format.native import NATIVE
+from coldstream.rows import batches
 from tests.support.fixtures import do_without
 
 
@@ -26,6 +27,8 @@ def decoding(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
             patch.setattr(message, "_messages", message.messages_in_python)
+            patch.setattr(batches, "_native", None)
         else:
             patch.setattr(message, "_messages", message.native_messages(native_module()))
+            patch.setattr(batches, "_native", native_module())
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 
 from coldstream.format.chunk import Chunk, iter_chunks
@@ -155,6 +156,8 @@ def random_chunk(random: Random) -> Chunk:
     data = random_chunk_bytes(random)
     view = memoryview(data if random.random() < 0.8 else bytearray(data))
     (chunk,) = iter_chunks(view, source="random")
-    if random.random() < 0.2:
-        return Chunk(chunk.header, 0, chunk.bloom, memoryview(damaged(random, bytes(chunk.data))), chunk.trailer)
+    content = memoryview(damaged(random, bytes(chunk.data)))
+    # No header says of less data than its entries have at least.
+    if random.random() < 0.2 and len(content) >= 4 * chunk.header.entries:
+        return Chunk(replace(chunk.header, data_bytes=len(content)), 0, chunk.bloom, content, chunk.trailer)
     return chunk

@@ -234,7 +234,7 @@ def messages_in_python(chunk: Chunk, source: str, from_offset: Offset) -> Iterat
                 if isinstance(entry, SubBatch):
                     yield from _sub_batch(entry, first_offset, header.timestamp, source)
                 else:
-                    yield _any_message(first_offset, header.timestamp, entry, source)
+                    yield any_message(first_offset, header.timestamp, entry, source)
 
     found = _unpack(chunk.data, header.chunk_id, next_offset, timestamp=header.timestamp, source=source, rest=rest)
     if from_offset <= header.chunk_id:
@@ -244,7 +244,7 @@ def messages_in_python(chunk: Chunk, source: str, from_offset: Offset) -> Iterat
 
 def in_place_of(message: Message, raw: bytes) -> Message:
     """Return a message at the same offset with other bytes."""
-    return _any_message(message.offset, message.timestamp, memoryview(raw), message.source)
+    return any_message(message.offset, message.timestamp, memoryview(raw), message.source)
 
 
 def _sub_batch(batch: SubBatch, first_offset: int, timestamp: TimestampMs, source: str) -> Iterator[Message]:
@@ -258,7 +258,8 @@ def _sub_batch(batch: SubBatch, first_offset: int, timestamp: TimestampMs, sourc
     return _unpack(data, first_offset, next_offset, timestamp=timestamp, source=source, rest=rest)
 
 
-def _any_message(offset: int, timestamp: TimestampMs, raw: memoryview | bytes, source: str) -> Message:
+def any_message(offset: int, timestamp: TimestampMs, raw: memoryview | bytes, source: str) -> Message:
+    """Return a message of any bytes."""
     message = _AnyMessage()
     message.offset = Offset(offset)
     message.timestamp = timestamp
@@ -359,8 +360,8 @@ _SECTION_NAMES = (
 def native_messages(native: ModuleType) -> Callable[[Chunk, str, Offset], Iterator[Message]]:
     """Return what does the same by the native module, which reads what it declines by `messages_in_python`."""
     types = native.MessageTypes(
-        any_message=_any_message,
-        unpack=_unpack_or_none,
+        any_message=any_message,
+        unpack=unpack_or_none,
         # A named tuple's own constructor is written in Python, and takes longer than all of its decoding.
         header=partial(tuple.__new__, Header),
         properties=partial(tuple.__new__, Properties),
@@ -391,7 +392,7 @@ def native_messages(native: ModuleType) -> Callable[[Chunk, str, Offset], Iterat
     return messages_in_rust
 
 
-def _unpack_or_none(compression: int, data: bytes, uncompressed_bytes: int) -> bytearray | None:
+def unpack_or_none(compression: int, data: bytes, uncompressed_bytes: int) -> bytearray | None:
     """Unpack a sub-batch; None if that is not possible, for whoever reads it in Python then to raise the error."""
     try:
         found = decompress(compression, memoryview(data), uncompressed_bytes, source="", position=0).obj
