@@ -153,7 +153,7 @@ def _places(chunks: Sequence[Chunk]) -> tuple[memoryview, list[tuple[int, ...]]]
         whole = memoryview(cast("bytes", chunks[0].data.obj))
         begin = base - pa.py_buffer(whole).address
         view = whole[begin : begin + last.address - base + last.size]
-    places = []
+    places: list[tuple[int, ...]] = []
     for chunk, buffer in zip(chunks, buffers, strict=True):
         at, header = buffer.address - base, chunk.header
         place = (at, at + buffer.size, header.chunk_id, header.entries, header.records, header.timestamp)
