@@ -15,6 +15,8 @@ from coldstream.units import MAX_TIMESTAMP_MS
 from tests.support.amqp_samples import MESSAGES, encode, typed
 from tests.support.rows import TIME, as_rows
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 
 def rows(*published: bytes) -> list[Row]:
     found = as_rows(*published)

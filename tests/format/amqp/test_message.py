@@ -29,6 +29,8 @@ from coldstream.format.writer import make_chunk, make_sub_batch
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import MESSAGES
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 SOURCE = "ström"
 FIRST = 1000
 NOW = TimestampMs(1_763_700_000_123)

@@ -3,7 +3,8 @@
 A span that is written again has to give the same files, whatever compaction has made of its fragments since. So borders
 of files, and of row groups in them, depend on the chunks and the rows that are kept of them alone: a border lies before
 a chunk, once the rows since the last one weigh enough. What a row weighs follows from its chunk's header. Chunks whose
-rows that does not bound are written alone, and have borders between their batches too.
+rows that does not bound are written alone, and have borders between their batches too, which the native module ends
+elsewhere than Python.
 """
 
 from __future__ import annotations
