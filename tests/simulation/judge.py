@@ -58,7 +58,7 @@ def unsettled(world: SimulatedWorld) -> str:
     for reader in world.readers:
         if reader.lacks:
             return f"{reader.name} is at {reader.position} of {world.stream.next_offset}"
-    return world.others.unsettled()
+    return world.front.unsettled() or world.others.unsettled()
 
 
 def judge(world: SimulatedWorld) -> None:

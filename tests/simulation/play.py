@@ -24,6 +24,7 @@ from tests.simulation.agents import SimulatedAgent
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
 from tests.simulation.gaps import AskedResolver
+from tests.simulation.gateway_side import GatewaySide
 from tests.simulation.others import Others
 from tests.simulation.readers import InlinePool, SimulatedArchive, SimulatedReader
 from tests.simulation.stores import Trouble, Troubled
@@ -70,7 +71,7 @@ def play(seed: int, hours: float = HOURS) -> Played:
 
 async def _begun(directory: Path, played: Played, hours: float) -> None:
     world = SimulatedWorld(directory, played, hours)
-    with patch.object(disk_guard, "_free_bytes", world.free_bytes):
+    with patch.object(disk_guard, "_free_bytes", world.free_bytes), world.front.listening():
         await world.live()
 
 
@@ -105,6 +106,7 @@ class SimulatedWorld:
         self.troubles.append(workers)
         self.upkeep = Upkeep(rng, self.stores, workers, self.say)
         self.others = Others(played.seed, loop, self.stores, self.upkeep)
+        self.front = GatewaySide(played.seed, self.stream, self.stores, may_lose=self.loses)
 
     def say(self, what: str) -> None:
         """Write down what happened."""
@@ -119,6 +121,7 @@ class SimulatedWorld:
         for agent in self.agents:
             agent.start()
         self.others.start()
+        self.front.begin()
         for reader in self.readers:
             self.loop.call_later(self.rng.choice(BEGINNINGS_S), reader.start)
         events = [asyncio.create_task(one) for one in self._events()]
@@ -134,6 +137,7 @@ class SimulatedWorld:
         await self._catch_up()
         for one in (*self.agents, *self.readers):
             await one.kill()
+        await self.front.end()
         await self.others.judge()
         self.upkeep.compact()
         await asyncio.sleep(2 * 24 * 3600)
@@ -181,7 +185,7 @@ class SimulatedWorld:
         ]
         return [self._every(self.rng, *plan) for plan in plans] + [
             self._every(random.Random(f"{self.played.seed} {number}"), *plan)
-            for number, plan in enumerate(self.others.plans())
+            for number, plan in enumerate((*self.others.plans(), *self.front.plans()))
         ]
 
     async def _every(self, rng: random.Random, mean_s: float, do: Callable[[], object]) -> None:
@@ -197,6 +201,7 @@ class SimulatedWorld:
             for one in (*self.agents, *self.readers):
                 one.check()
             self.others.check()
+            self.front.check()
             for task in events:
                 if task.done():
                     task.result()
@@ -214,12 +219,14 @@ class SimulatedWorld:
             before = len(writer.on_disk)
             self.stream.write(writer, self.rng.choice([1, 2, 6]), tracks=True)
             self._wake(writer, before)
+            self.front.gateway.pump()
 
     def _replicate(self) -> None:
         before = [len(one.on_disk) for one in self.stream.replicas]
         self.stream.replicate()
         for one, segments in zip(self.stream.replicas, before, strict=True):
             self._wake(one, segments)
+        self.front.gateway.pump()
 
     def _wake(self, replica: ClusterReplica, before: int) -> None:
         if len(replica.on_disk) != before and self.rng.random() < 0.9:
@@ -240,6 +247,7 @@ class SimulatedWorld:
 
     def _elect(self) -> None:
         leader = self.stream.elect()
+        self.front.gateway.move_leader()
         self.say(f"node {leader.number} leads epoch {self.stream.epoch}" if leader else "no majority elects")
 
     async def _cut_off(self) -> None:
@@ -262,6 +270,7 @@ class SimulatedWorld:
         if any(one.is_cut or one.is_down for one in self.stream.replicas):
             return
         replica.is_down = True
+        self.front.lose_node(replica)
         self.say(f"node {number} dies")
         await self.agents[number].kill()
         if self.stream.leader is replica:
@@ -310,6 +319,7 @@ class SimulatedWorld:
             return
         self.say(f"the disk of node {replica.number} is lost")
         replica.is_down = True
+        self.front.lose_node(replica)
         await self.agents[replica.number].lose_disk()
         if self.stream.leader is replica:
             self._elect()
@@ -372,6 +382,7 @@ class SimulatedWorld:
         self.queue.is_running = True
         self._elect()
         self.others.mend()
+        self.front.mend()
         for _ in range(20):
             self._replicate()
         for agent in self.agents:
@@ -409,5 +420,5 @@ class SimulatedWorld:
         for trouble in self.troubles:
             for what, number in trouble.counts.items():
                 count(what, number)
-        for what, number in (self.upkeep.done | self.others.figures()).items():
+        for what, number in (self.upkeep.done | self.others.figures() | self.front.figures()).items():
             count(what, number)

@@ -20,7 +20,7 @@ from coldstream.consumer.follower import StreamFollower
 from coldstream.errors import GapError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
+from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
 from coldstream.manifest.stream import Incarnation
 from coldstream.read.aio import AsyncReader
 from coldstream.read.chunkrange import chunks_in
@@ -143,7 +143,7 @@ class NodeSource:
     @asynccontextmanager
     async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:
         await self._answer()
-        feed = NodeFeed(self._replica, self._attach(spec))
+        feed = NodeFeed(self._replica, self._replica.attach(spec))
         self._feed = feed
         self._feeds.append(feed)
         try:
@@ -155,7 +155,7 @@ class NodeSource:
     async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
         await self._answer()
         self._probed = first_user_chunk(self._replica)
-        at, here = self._attach(spec), self._replica.confirmed
+        at, here = self._replica.attach(spec), self._replica.confirmed
         users = (one for one in self._replica.log[at : here.stop] if one.header.type is ChunkType.USER)
         found = next(users, None)
         return None if found is None else delivered(found)
@@ -179,21 +179,6 @@ class NodeSource:
         await asyncio.sleep(self._rng.uniform(0.001, 0.1))
         if self._replica.is_down:
             raise UnavailableError("no broker to connect to")
-
-    def _attach(self, spec: OffsetSpec) -> int:
-        here = self._replica.confirmed
-        match spec:
-            case AtOffset(offset):
-                at = max(here.start, bisect_left(self._replica.ids, offset + 1) - 1)
-                if at < here.stop and self._replica.log[at].header.next_offset <= offset:
-                    at += 1  # past the end
-                return min(at, here.stop)
-            case AtEnd("first"):
-                return here.start
-            case AtEnd("next"):
-                return here.stop
-            case _:
-                raise NotImplementedError(spec)
 
 
 def first_user_chunk(replica: ClusterReplica) -> Offset | None:

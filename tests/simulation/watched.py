@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,7 @@ class WatchedTable(MemoryTable):
         self._is_deleted = is_deleted
         self.past = removals.Past()
         self.changes = 0
+        self._moments: list[tuple[float, ManifestState]] = [(0.0, ManifestState())]
 
     @property
     def state(self) -> ManifestState:
@@ -50,6 +53,12 @@ class WatchedTable(MemoryTable):
         removals.removed_stays_removed(before, after, self.past, self._is_deleted())
         invariants.journal_is_enough(before, change, after)
         self.past = self.past.after(before, change, after, self._now())
+        self._moments.append((time.monotonic(), after))
+
+    def states_since(self, at: float) -> list[ManifestState]:
+        """Return what it has held since a moment of the loop's clock."""
+        begin = bisect_right(self._moments, at, key=lambda one: one[0])
+        return [state for _, state in self._moments[max(0, begin - 1) :]]
 
 
 class WatchedObjects(MemoryObjects):
