@@ -108,7 +108,7 @@ class GatewayClient:
         if not self._is_waking:
             self._is_waking = True
             pause_s = self._rng.choice([0.1, 5, 300]) if self._rng.random() < 0.03 else 0.001
-            asyncio.get_running_loop().call_later(pause_s, self._take_all, self._connection)
+            asyncio.get_running_loop().call_later(pause_s, self._take_all)
 
     def cut(self) -> None:
         self._connection = None
@@ -155,11 +155,11 @@ class GatewayClient:
         self.endings[why] += 1
         self._over.set()
 
-    def _take_all(self, connection: GatewayConnection | None) -> None:
+    def _take_all(self) -> None:
         self._is_waking = False
         try:
-            while connection is not None and connection is self._connection and connection.inbox:
-                self._take(connection, connection.take())
+            while self._connection is not None and self._connection.inbox:
+                self._take(self._connection, self._connection.take())
         except AssertionError as err:
             self._problem = self._problem or err
 
