@@ -69,6 +69,7 @@ def problem_of_beginning(passed_by: list[Offset], seen: ManifestState | None, so
     had = [] if first is None else [offset for offset in passed_by if offset >= first]
     if had:
         return f"its node had {had[0]} and what follows"
-    entries = () if seen is None else seen.entries.values()
+    is_there = seen is not None and seen.head is not None and not seen.head.is_deleted
+    entries = seen.entries.values() if seen is not None and is_there else ()
     archived = [one for one in passed_by if any(entry.first_offset <= one < entry.next_offset for entry in entries)]
     return f"{archived[0]} was archived" if archived else ""

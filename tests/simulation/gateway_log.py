@@ -25,6 +25,7 @@ from coldstream.manifest.state import ManifestState
 from coldstream.resolve.attach import REMOVED
 from coldstream.units import Offset
 from tests.simulation.cluster import Written
+from tests.simulation.erased import ErasedMessages
 from tests.simulation.watched import WatchedTable
 
 LATELY_S = 15.0
@@ -45,11 +46,12 @@ class ToldSubscription:
 class Promises:
     """What is known of all subscriptions. `wait_s` is how long the gateway waits for what is not archived yet."""
 
-    def __init__(self, table: WatchedTable, wait_s: float, *, may_lose: bool) -> None:
+    def __init__(self, table: WatchedTable, erased: ErasedMessages, wait_s: float, *, may_lose: bool) -> None:
         self.told: dict[int, ToldSubscription] = {}
         self.problems: list[str] = []
         self.ends: dict[str, int] = {}
         self._table = table
+        self._erased = erased
         self._wait_s = wait_s
         self._may_lose = may_lose
 
@@ -64,7 +66,8 @@ class Promises:
 
     def same_bytes(self, confirmed: Written, given: bytes, told: str) -> None:
         """Hold a chunk against the confirmed one."""
-        assert given == confirmed.raw, f"{told} with other bytes"
+        problem = self._erased.problem_of(confirmed, given)
+        assert not problem, f"{told} {problem}"
 
     def problem_of(self, number: int, chunks: list[Written], began_at: Offset | None, *, is_first: bool) -> str:
         """Say why a subscription may not pass these chunks by; "" if it may.

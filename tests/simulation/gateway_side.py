@@ -32,7 +32,7 @@ class GatewaySide:
         options = TakeoverOptions(GapRules(otherwise=action), archive_wait_s=WAIT_S, archive_poll_s=5.0)
         table, objects = Troubled(stores.table, self.trouble), Troubled(stores.objects, self.trouble)
         self.gateway = SimulatedGateway(rng, table, objects, options)
-        self.promises = Promises(stores.table, WAIT_S, may_lose=may_lose)
+        self.promises = Promises(stores.table, stores.erased, WAIT_S, may_lose=may_lose)
         self.clients = [GatewayClient(at, self.gateway, stream, rng, self.promises) for at in range(CLIENTS)]
 
     @contextmanager

@@ -38,7 +38,9 @@ class NodeSubscription:
 class NodeConnection:
     """The node's side. `send` is called with each frame; `has_stats` is whether it knows StreamStats."""
 
-    def __init__(self, replica: ClusterReplica, send: Callable[[bytes], None], *, has_stats: bool, version: int) -> None:
+    def __init__(
+        self, replica: ClusterReplica, send: Callable[[bytes], None], *, has_stats: bool, version: int
+    ) -> None:
         self.replica = replica
         self.subscriptions: dict[int, NodeSubscription] = {}
         self.has_stats = has_stats
@@ -61,7 +63,9 @@ class NodeConnection:
                 self._send(plain_answer(Key.UNSUBSCRIBE, asked.correlation_id, code))
             case Key.STREAM_STATS if self.has_stats:
                 here, log = self.replica.confirmed, self.replica.log
-                first, last = (log[here.start].header.chunk_id, log[here.stop - 1].header.chunk_id) if here else (-1, -1)
+                first, last = (
+                    (log[here.start].header.chunk_id, log[here.stop - 1].header.chunk_id) if here else (-1, -1)
+                )
                 figures = (("first_chunk_id", first), ("committed_chunk_id", last))
                 asked_stats = StreamStats.from_body(body)
                 self._send(StreamStatsAnswer(asked_stats.correlation_id, Code.OK, figures).to_bytes())

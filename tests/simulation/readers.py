@@ -27,6 +27,7 @@ from coldstream.read.chunkrange import chunks_in
 from coldstream.read.fetch import RangeBatch
 from coldstream.units import Offset
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
+from tests.simulation.erased import ErasedMessages
 from tests.simulation.gaps import AskedResolver, problem_of, problem_of_beginning
 from tests.support.compacting import Inline
 
@@ -206,6 +207,7 @@ class SimulatedReader:
         stream: ReplicatedStream,
         archive: SimulatedArchive,
         rng: random.Random,
+        erased: ErasedMessages,
         *,
         may_skip: bool,
     ) -> None:
@@ -220,6 +222,7 @@ class SimulatedReader:
         self._stream = stream
         self._archive = archive
         self._rng = rng
+        self._erased = erased
         self._may_skip = may_skip
         self._moved_at = time.monotonic()
         self._task: asyncio.Task[Any] | None = None
@@ -302,7 +305,8 @@ class SimulatedReader:
         first_offset, seen = Offset(chunk.header.chunk_id), self._archive.resolver.seen
         begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
         passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
-        archived_from = seen.head.first_offset if seen is not None and seen.head is not None else None
+        head = None if seen is None else seen.head
+        archived_from = None if head is None or head.is_deleted else head.first_offset
         is_before_all = not self.position if archived_from is None else self.position < archived_from
         if passed_by and is_before_all and self.source.stored is None:
             problem = problem_of_beginning([Offset(one.header.chunk_id) for one in passed_by], seen, self.source)
@@ -322,7 +326,8 @@ class SimulatedReader:
         told = (
             f"{self.name} is given {chunk.header.chunk_id} of epoch {chunk.header.epoch} in place of {expected.header}"
         )
-        assert chunk.header == expected.header, told
-        assert expected.raw.endswith(bytes(chunk.data)), f"{self.name}: other bytes at {chunk.header.chunk_id}"
+        assert chunk.header.chunk_id == expected.header.chunk_id, told
+        problem = self._erased.problem_of(expected, chunk.header.to_bytes() + bytes(chunk.data))
+        assert not problem, f"{told}, {problem}"
         self.position = Offset(chunk.header.next_offset)
         self.chunks += 1
