@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from coldstream.consumer.catchup import GAP_WAIT_S
+from coldstream.consumer.catchup import ARCHIVE_WAIT_S, GAP_WAIT_S
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.state import ManifestState
 from coldstream.resolve.answer import Answer, RangesQuery
@@ -21,6 +21,10 @@ CLOCK_S = 1.0
 """By so much a wait may seem shorter: it is measured from when its consumer was given something, or left a node."""
 
 
+DELETED_S = 2 * ARCHIVE_WAIT_S
+"""So long a deletion counts as what may have ended a consumer."""
+
+
 class AskedResolver:
     """A resolver as one consumer asks it. `seen` is what was archived as it answered last."""
 
@@ -28,6 +32,10 @@ class AskedResolver:
         self.seen: ManifestState | None = None
         self._resolver = resolver
         self._watched = table
+
+    def was_deleted(self) -> bool:
+        """Tell whether the stream was deleted since a consumer that is at its end by now began to wait for it."""
+        return self._watched.was_deleted_since(time.monotonic() - DELETED_S)
 
     def ranges(self, query: RangesQuery) -> Answer:
         """Answer as the resolver does."""

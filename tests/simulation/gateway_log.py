@@ -145,7 +145,7 @@ class Promises:
         return all(_has(state, offset) for state in self._table.states_since(since))
 
     def _was_deleted(self) -> bool:
-        return any(state.head is not None and state.head.is_deleted for state in self._lately(LATELY_S))
+        return self._table.was_deleted_since(asyncio.get_running_loop().time() - LATELY_S)
 
     def _has_log(self, state: ManifestState) -> bool:
         return state.head is not None and state.head.next_offset is not None and not state.head.is_deleted

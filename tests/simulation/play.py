@@ -22,6 +22,7 @@ from tests.simulation import judge
 from tests.simulation.agents import SimulatedAgent
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
+from tests.simulation.finale import StreamPurge, purges, read_all
 from tests.simulation.gaps import AskedResolver
 from tests.simulation.gateway_side import GatewaySide
 from tests.simulation.happenings import Happenings, every
@@ -146,6 +147,11 @@ class SimulatedWorld:
         await asyncio.sleep(24 * 3600)
         self.upkeep.sweep()
         judge.judge(self)
+        archive = self.readers[0].archive
+        self.played.count("erased messages that a fresh reader was given empty", await read_all(self, archive))
+        if purges(self.played.seed):
+            await StreamPurge(self, archive).run()
+            self.played.count("streams purged")
         self._count()
 
     def _agent(self, directory: Path, replica: ClusterReplica, every_ms: int | None) -> SimulatedAgent:

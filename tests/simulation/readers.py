@@ -17,7 +17,7 @@ from typing import Any
 
 from coldstream.consumer.batch import BatchItem, ChunkBatch, SkippedGap
 from coldstream.consumer.follower import StreamFollower
-from coldstream.errors import GapError, UnavailableError
+from coldstream.errors import GapError, IncarnationError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
@@ -220,7 +220,7 @@ class SimulatedReader:
         self._stores_offsets = rng.random() < 0.5
         self.source = NodeSource(stream, rng)
         self._stream = stream
-        self._archive = archive
+        self.archive = archive
         self._rng = rng
         self._erased = erased
         self._may_skip = may_skip
@@ -236,7 +236,7 @@ class SimulatedReader:
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
                 broker=self.source,
-                archive=self._archive,
+                archive=self.archive,
                 give=self._take,
                 reference="progress",
                 on_gap="skip" if self._may_skip else "raise",
@@ -268,6 +268,11 @@ class SimulatedReader:
                 self._start_again()
             except UnavailableError:
                 self._start_again()
+            except (IncarnationError, StreamNotFoundError):
+                # A deleted stream is as one that never was: who had read it, and needs more, ends.
+                if not self.archive.resolver.was_deleted():
+                    raise
+                self._start_again()
 
     def _start_again(self) -> None:
         self.ended += 1
@@ -285,7 +290,7 @@ class SimulatedReader:
             await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
         if isinstance(item, SkippedGap):
             assert self._may_skip
-            problem = problem_of(item.gap, self._archive.resolver.seen, self.source, self._moved_at)
+            problem = problem_of(item.gap, self.archive.resolver.seen, self.source, self._moved_at)
             assert not problem, f"{self.name} is told of {item.gap}, but {problem}"
             self._is_first = False
             self.skipped.append(item.gap)
@@ -302,7 +307,7 @@ class SimulatedReader:
 
     def _begin(self, chunk: Chunk) -> None:
         """Take the first chunk since the start: one that begins later, if it may."""
-        first_offset, seen = Offset(chunk.header.chunk_id), self._archive.resolver.seen
+        first_offset, seen = Offset(chunk.header.chunk_id), self.archive.resolver.seen
         begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
         passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
         head = None if seen is None else seen.head

@@ -61,6 +61,10 @@ class WatchedTable(MemoryTable):
         self.past = self.past.after(before, change, after, self._now())
         self._moments.append((time.monotonic(), after))
 
+    def was_deleted_since(self, at: float) -> bool:
+        """Tell whether the stream was deleted at any moment since one."""
+        return any(state.head is not None and state.head.is_deleted for state in self.states_since(at))
+
     def states_since(self, at: float) -> list[ManifestState]:
         """Return what it has held since a moment of the loop's clock."""
         begin = bisect_right(self._moments, at, key=lambda one: one[0])
