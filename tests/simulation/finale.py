@@ -17,6 +17,7 @@ from coldstream.lifecycle.purge import PurgeState
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.lifecycle.tend import TendReport, tend
 from coldstream.manifest.spec import FIRST, AtOffset, OffsetSpec
+from coldstream.resolve.resolver import NAMES_KEPT_S
 from coldstream.store.control import ControlObjects
 from coldstream.units import Offset
 from tests.explore.base import HOUR_MS, INCARNATION, KEYS, STREAM
@@ -36,8 +37,9 @@ async def read_all(world: SimulatedWorld, archive: SimulatedArchive) -> int:
 
     Return how many messages were read that were erased.
     """
-    erased, stream, spec = world.stores.erased, world.stream, FIRST
+    erased, stream = world.stores.erased, world.stream
     ids, erased_messages, given = stream.ids, 0, Offset(0)
+    spec: OffsetSpec | None = FIRST
     while spec is not None:
         start, spec = spec, None
         try:
@@ -82,6 +84,8 @@ class StreamPurge:
         assert table.state.entries == entries, "what comes back is not what was deleted"
         await read_all(self._world, self._archive)
         self._delete()
+        self._stage()  # its event never comes
+        assert self._tend().purge.state is PurgeState.WAITING, "a purge begins before the grace is over"
         # A hold on a deleted stream holds its purge up.
         hold = put_hold(stores, INCARNATION, first_offset=Offset(0), next_offset=Offset(1), reason="a case", by="legal")
         await asyncio.sleep(DAY_S)
@@ -100,7 +104,7 @@ class StreamPurge:
             await asyncio.sleep(DAY_S)
         assert self._tend().purge.state is PurgeState.PURGED
         self._check_bucket()
-        self._announce_again()
+        self._world.queue.uploader.upload(self._stage())
         self._check_bucket()
 
     def _delete(self) -> object:
@@ -115,18 +119,19 @@ class StreamPurge:
         return report
 
     async def _is_gone(self) -> None:
+        await asyncio.sleep(NAMES_KEPT_S)  # by then every resolver has looked again
         spec: OffsetSpec
         for spec in (FIRST, AtOffset(Offset(1))):
             try:
                 async with self._archive.read(spec, None) as reading:
                     async for batch in reading.batches():
-                        raise AssertionError(f"of a deleted stream {batch} is read")
+                        raise AssertionError(f"a deleted stream is read from {batch.chunks[0].header.chunk_id} on")
             except StreamNotFoundError:
                 continue
             raise AssertionError("a deleted stream is read to its end")
 
-    def _announce_again(self) -> None:
-        """Announce a segment once more, as an agent does that has it still."""
+    def _stage(self) -> SegmentRolled:
+        """Stage a segment once more, as an agent does that has it still."""
         objects = self._world.stores.objects
         chunks = self._world.stream.log[:3]
         end = Offset(chunks[-1].header.next_offset)
@@ -135,8 +140,7 @@ class StreamPurge:
         objects.put(key, data)
         info = objects.info(key)
         assert info is not None
-        event = SegmentRolled(STREAM, Offset(0), end, len(data), objects.bucket, key, etag=info.etag)
-        self._world.queue.uploader.upload(event)
+        return SegmentRolled(STREAM, Offset(0), end, len(data), objects.bucket, key, etag=info.etag)
 
     def _check_bucket(self) -> None:
         world = self._world

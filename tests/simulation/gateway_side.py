@@ -108,7 +108,7 @@ class GatewaySide:
         one = self._rng.choice(self.clients)
         await one.kill()
         await asyncio.sleep(self._rng.choice([1, 60, 900]))
-        one.start(anew=self._rng.random() < 0.4)
+        one.start(anew=self._rng.random() < 0.6)
 
     def _hop(self) -> None:
         self._rng.choice(self.clients).hop()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 from coldstream.agent import disk_guard
@@ -99,7 +100,7 @@ class SimulatedWorld:
         self.queue = EventQueue(rng, uploader, functions, loop.wall_ms, self.say)
         every_ms = rng.choice([None, None, 600_000])
         self.agents = [self._agent(directory, replica, every_ms) for replica in self.stream.replicas]
-        resolver = Resolver(self.stores.table, self.stores.objects, URL_EXPIRY_S)
+        resolver = Resolver(self.stores.table, self.stores.objects, URL_EXPIRY_S, clock=loop.time)
         range_bytes = rng.choice([400, 4000])
         self.readers = [self._reader(number, resolver, range_bytes) for number in range(READERS)]
         workers = Trouble(rng)
@@ -171,7 +172,7 @@ class SimulatedWorld:
             f"reader {number}", self.stream, archive, self.rng, self.stores.erased, may_skip=self.loses
         )
 
-    def _events(self) -> list[Awaitable[None]]:
+    def _events(self) -> list[Coroutine[Any, Any, None]]:
         aside = (*self.others.plans(), *self.front.plans(), *self.keepers.plans())
         return [every(self.rng, *plan) for plan in self.happenings.plans()] + [
             every(random.Random(f"{self.played.seed} {number}"), *plan) for number, plan in enumerate(aside)
