@@ -51,7 +51,7 @@ class GatewayClient:
         self._credit = rng.choice([1, 2, 10])
         self._credits = 0
         self._correlation = 0
-        self._is_subscribed = False
+        self._is_subscribed = self._is_served = False
         self._is_first = False
         self._asked_from = Offset(0)
         self._connection: GatewayConnection | None = None
@@ -104,7 +104,14 @@ class GatewayClient:
 
     # `FrameClient`.
 
-    def arrived(self) -> None:
+    def arrived(self, frame: bytes) -> None:
+        key, _ = key_of(frame[4:])
+        if key == ANSWER | Key.SUBSCRIBE:
+            self._is_served |= CodeAnswer.from_body(frame[4:]).correlation_id == self._correlation
+        elif key == Key.DELIVER and self._is_served:  # else it is one of before
+            self._credits -= 1
+            if self._credits < 0:
+                self._problem = AssertionError(f"{self.name} is given a chunk without a credit")
         if not self._is_waking:
             self._is_waking = True
             pause_s = self._rng.choice([0.1, 5, 300]) if self._rng.random() < 0.03 else 0.001
@@ -142,7 +149,7 @@ class GatewayClient:
         if self._connection is None:
             return
         self._correlation += 1
-        self._is_subscribed = False
+        self._is_subscribed = self._is_served = False
         self._is_first = True
         self._credits = self._credit
         self._asked_from = self.position
@@ -169,8 +176,6 @@ class GatewayClient:
         if key == Key.DELIVER:
             if self._is_subscribed:  # else it is one of before
                 assert body[4] == self.number, f"{self.name} is given a chunk of subscription {body[4]}"
-                self._credits -= 1
-                assert self._credits >= 0, f"{self.name} is given a chunk without a credit"
                 self._take_chunk(frame[DELIVER_HEAD_BYTES[version] :])
                 self._credits += 1
                 connection.ask(Credit(self.number, 1))

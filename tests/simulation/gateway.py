@@ -41,7 +41,7 @@ CHUNK_HEAD = 48
 class FrameClient(Protocol):
     """Who has a connection."""
 
-    def arrived(self) -> None:
+    def arrived(self, frame: bytes) -> None:
         """Learn that there is a frame."""
         ...
 
@@ -148,8 +148,9 @@ class GatewayConnection:
 
     def send(self, *pieces: bytes) -> None:
         if not self.is_over:
-            self.inbox.extend(pieces)
-            self._client.arrived()
+            for piece in pieces:
+                self.inbox.append(piece)
+                self._client.arrived(piece)
 
     async def drained(self) -> None:
         while self.is_full:

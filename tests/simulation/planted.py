@@ -23,7 +23,7 @@ from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.archive import missing
 from coldstream.compact import commit as compact_commit
 from coldstream.compact import plan as compact_plan
-from coldstream.consumer import catchup
+from coldstream.consumer import catchup, incarnations
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.catchup import CatchUp
 from coldstream.consumer.live import LiveReader
@@ -40,6 +40,7 @@ from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
 from coldstream.lifecycle import purge
 from coldstream.lifecycle.stores import LifecycleStores
+from coldstream.live.delivered import is_same
 from coldstream.manifest import deletion
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.resolve import attach
@@ -154,13 +155,16 @@ PLANTED: dict[str, Mistake] = {
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
-    "a gateway takes what is not archived yet for lost": _instead(0, ArchiveServer, "_is_lasting", _yes),
-    "a gateway takes what a node delivers for what comes next": _instead(0, Settler, "_reaches_back_to", _yes),
+    "a gateway takes what is not archived yet for lost": _instead(18, ArchiveServer, "_is_lasting", _yes),
+    "a gateway takes what a node delivers for what comes next": _instead(11, Settler, "_reaches_back_to", _yes),
     "a gateway has the node go on too late": _instead(
         0, ArchiveStart, "attachment", property(lambda start: AtOffset(Offset(start.end + 5)))
     ),
     "a gateway does not count the chunks that it sends": _without(
         0, ChunkFlow, "sent", "self.ledger.client -= 1", "pass"
+    ),
+    "a consumer takes an erased chunk for another stream's": _instead(
+        27, incarnations, "is_same", lambda one, other, **_: is_same(one, other)
     ),
     "an erasure leaves fragments out": _without(
         0, Eraser, "_erase", "if found.after is None:", "if found.after is None or entry.first_offset % 3:"
