@@ -21,11 +21,11 @@ from coldstream.gateway.frames.keys import ANSWER, Code, Key
 from coldstream.gateway.frames.requests import Credit, Subscribe, Unsubscribe
 from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import Offset
+from tests.simulation.archive_source import NAME
 from tests.simulation.cluster import ReplicatedStream, Written
 from tests.simulation.gateway import GatewayConnection, SimulatedGateway
 from tests.simulation.gateway_log import Promises
 
-NAME = "orders"
 AWAY_S = (1, 5, 30)
 
 

@@ -21,7 +21,7 @@ from coldstream.resolve.resolver import NAMES_KEPT_S
 from coldstream.store.control import ControlObjects
 from coldstream.units import Offset
 from tests.explore.base import HOUR_MS, INCARNATION, KEYS, STREAM
-from tests.simulation.readers import SimulatedArchive
+from tests.simulation.archive_source import SimulatedArchive
 
 if TYPE_CHECKING:
     from tests.simulation.play import SimulatedWorld

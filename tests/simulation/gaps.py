@@ -15,7 +15,7 @@ from coldstream.units import Offset
 from tests.simulation.watched import WatchedTable
 
 if TYPE_CHECKING:
-    from tests.simulation.readers import NodeSource
+    from tests.simulation.node_source import NodeSource
 
 CLOCK_S = 1.0
 """By so much a wait may seem shorter: it is measured from when its consumer was given something, or left a node."""

@@ -9,30 +9,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, Protocol
-from unittest.mock import patch
 
 from coldstream.errors import ClosedLinkError, UnavailableError
 from coldstream.gateway.figures import GatewayFigures
 from coldstream.gateway.frames.deliver import DELIVER_HEAD_BYTES
 from coldstream.gateway.frames.frame import StreamFrame, key_of
 from coldstream.gateway.frames.keys import ANSWER, Code, Key
-from coldstream.gateway.history import gateway_history, heap
 from coldstream.gateway.history.gateway_history import GatewayHistory
 from coldstream.gateway.ports import Verdict
 from coldstream.gateway.proxy.own_requests import OwnRequests
 from coldstream.gateway.takeover.options import TakeoverOptions
 from coldstream.gateway.takeover.takeover import Takeover
-from coldstream.read.http import ClosedError
 from tests.simulation.cluster import ClusterReplica
 from tests.simulation.node_connection import NodeConnection
 from tests.simulation.virtual import SimulatedProcess
 
 HOP_S = (0.001, 0.05)
-CALL_S = (0.005, 0.2)
 TAKEN = {Key.SUBSCRIBE, Key.CREDIT, Key.UNSUBSCRIBE}
 FULL_FRAMES = 4
 CHUNK_HEAD = 48
@@ -48,52 +42,6 @@ class FrameClient(Protocol):
     def cut(self) -> None:
         """Learn that the connection is lost."""
         ...
-
-
-class InlineCalls:
-    """In place of `CallThreads`: a call arrives after a while, and its answer comes after another."""
-
-    is_crowded = False
-    rng = random.Random()
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self._is_closed = False
-
-    async def __call__(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
-        await self._pass()
-        answer = call(*args, **named)
-        await self._pass()
-        return answer
-
-    def close(self) -> None:
-        self._is_closed = True
-
-    async def _pass(self) -> None:
-        await asyncio.sleep(self.rng.uniform(*CALL_S))
-        if self._is_closed:
-            raise ClosedError
-
-
-class InlineReads:
-    """In place of `PresignedReads`: a range is read from the bucket without HTTP."""
-
-    def __init__(self, signer: Any, **_: Any) -> None:
-        self.get_range = signer.get_range
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-@contextmanager
-def without_threads(rng: random.Random) -> Iterator[None]:
-    """Have a gateway's history call in the loop's own thread."""
-    with (
-        patch.object(InlineCalls, "rng", rng),
-        patch.object(gateway_history, "CallThreads", InlineCalls),
-        patch.object(gateway_history, "PresignedReads", InlineReads),
-        patch.object(heap, "_malloc_trim", lambda: None),
-    ):
-        yield
 
 
 class GatewayConnection:

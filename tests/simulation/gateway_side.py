@@ -11,8 +11,9 @@ from coldstream.gateway.gap_rules import GapAction, GapRules
 from coldstream.gateway.takeover.options import TakeoverOptions
 from tests.simulation.clients import GatewayClient
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
-from tests.simulation.gateway import SimulatedGateway, without_threads
+from tests.simulation.gateway import SimulatedGateway
 from tests.simulation.gateway_log import GatewayLog, Promises
+from tests.simulation.inline_history import without_threads
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.watched import SimulatedStores
 

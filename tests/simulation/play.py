@@ -21,6 +21,7 @@ from coldstream.resolve.resolver import Resolver
 from tests.explore.base import KEYS, URL_EXPIRY_S
 from tests.simulation import judge
 from tests.simulation.agents import SimulatedAgent
+from tests.simulation.archive_source import InlinePool, SimulatedArchive
 from tests.simulation.bus import EventQueue
 from tests.simulation.cluster import ClusterReplica, ReplicatedStream
 from tests.simulation.finale import StreamPurge, purges, read_all
@@ -29,7 +30,7 @@ from tests.simulation.gateway_side import GatewaySide
 from tests.simulation.happenings import Happenings, every
 from tests.simulation.keepers import Keepers
 from tests.simulation.others import Others
-from tests.simulation.readers import InlinePool, SimulatedArchive, SimulatedReader
+from tests.simulation.readers import SimulatedReader
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.upkeep import Upkeep
 from tests.simulation.virtual import SimulationLoop, run_in_simulation
