@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from coldstream import errors
 from coldstream.api import serving
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.segment_lost import SegmentLost
@@ -119,7 +120,7 @@ class FunctionAct:
                 return Outcome(b"", f"{type(err).__name__}: {err}")
             except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
                 return Outcome(b"", f"{type(err).__name__}: {err}", is_typed=False)
-        return _outcome_of(answer, log.getvalue())
+        return outcome_of(answer, log.getvalue())
 
 
 def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}, **variables: str) -> FunctionAct:
@@ -139,7 +140,7 @@ def _tell_here(name: str, log: io.StringIO) -> ModuleType:
     return loaded
 
 
-def _outcome_of(answer: Any, log: str) -> Outcome:
+def outcome_of(answer: Any, log: str) -> Outcome:
     """Judge what a function returned: a batch may have failures, of which the log says more; an API has a status."""
     shown = json.dumps(answer, sort_keys=True, default=str).encode()
     if isinstance(answer, dict) and answer.get("batchItemFailures"):
@@ -147,8 +148,18 @@ def _outcome_of(answer: Any, log: str) -> Outcome:
     status = answer.get("statusCode", 200) if isinstance(answer, dict) else 200
     if status < HTTPStatus.BAD_REQUEST:
         return Outcome(shown)
-    is_typed = status != HTTPStatus.INTERNAL_SERVER_ERROR
-    return Outcome(shown, f"{status}: {answer.get('body')}", is_typed, is_public=True)
+    told = f"{status}: {answer.get('body')}"
+    if status != HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Outcome(shown, told, is_public=True)
+    # Callers cannot mend what AWS does not permit, nor what is damaged, and are told no names: the log has them.
+    return Outcome(shown, f"{told}, {log}", _has_logged_ours(log))
+
+
+def _has_logged_ours(log: str) -> bool:
+    """Tell whether the log of a function has errors, and all are ours."""
+    names = [name for line in log.splitlines() if (name := json.loads(line).get("exception_name"))]
+    found = [getattr(errors, name, None) for name in names]
+    return bool(found) and all(isinstance(one, type) and issubclass(one, ColdstreamError) for one in found)
 
 
 def upload_event(*events: SegmentRolled | SegmentLost) -> dict[str, Any]:

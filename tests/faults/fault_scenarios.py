@@ -101,10 +101,17 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
         FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
-        FaultScenario("worker with a compaction", run_worker, prepared=(_WORKERS_JOB,), of=frozenset({"worker"})),
-        FaultScenario("worker with an export", run_worker, prepared=(export_job,), of=frozenset({"worker"})),
         FaultScenario(
-            "job function", run_queued_job, prepared=(open_queue, _COMPACT_JOB), of=frozenset({"job_runner function"})
+            "worker with a compaction", run_worker(_WORKERS_JOB), prepared=(_WORKERS_JOB,), of=frozenset({"worker"})
+        ),
+        FaultScenario(
+            "worker with an export", run_worker(export_job), prepared=(export_job,), of=frozenset({"worker"})
+        ),
+        FaultScenario(
+            "job function",
+            run_queued_job(_COMPACT_JOB),
+            prepared=(open_queue, _COMPACT_JOB),
+            of=frozenset({"job_runner function"}),
         ),
         FaultScenario("tick function", function("job_tick"), prepared=(open_queue, _COMPACT_JOB)),
         FaultScenario("API of streams", function("api", asked("/v1/streams", _SCOPES))),

@@ -95,6 +95,15 @@ def test_a_request_that_is_sent_elsewhere_may_be_made_again_later(judge, name, s
     assert judge.play(SCENARIOS[name], Faults(FaultKind.REDIRECT, site, 0, lasts=True))
 
 
+def test_a_job_whose_run_failed_goes_on_once_its_pause_is_over(judge):
+    never = Faults(FaultKind.TIMEOUT_BEFORE, "POST data uploadId", 0, lasts=True)
+    assert judge.play(SCENARIOS["worker with a compaction"], never)
+
+
+def test_a_callers_500_is_right_where_aws_does_not_permit_it(judge):
+    assert judge.play(SCENARIOS["API of messages"], Faults(FaultKind.DENIED, "GET data", 0, lasts=False))
+
+
 def test_an_offset_that_an_upload_loses_is_found(judge, monkeypatch):
     upload = SCENARIOS["upload"]
     judge.expected(upload)
