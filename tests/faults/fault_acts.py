@@ -8,11 +8,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from coldstream import errors
 from coldstream.api import serving
@@ -75,13 +77,19 @@ class CommandAct:
             for name, value in self.variables.items():
                 patch.setenv(name, value)
             try:
-                app([*self.arguments, *more], prog_name="coldstream")
+                _program()([*self.arguments, *more], prog_name="coldstream")
             except SystemExit as ended:
                 code = ended.code
         shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()
         if not code:
             return Outcome(shown)
         return Outcome(shown, f"exit code {code}: {told}", _UNEXPECTED not in told)
+
+
+@cache
+def _program() -> Any:
+    """Return the program, whose commands and options are made once."""
+    return get_command(app)
 
 
 def command(*arguments: str, more: ArgumentsOf = lambda world: ()) -> CommandAct:

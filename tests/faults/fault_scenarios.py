@@ -8,7 +8,7 @@ from tests.faults.direct_acts import append, find_appended
 from tests.faults.fault_acts import asked, command, function, upload_event, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
-from tests.faults.job_acts import create_job, export_job, open_queue, run_queued_job, run_worker
+from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
 from tests.faults.prepared_acts import later, leave_garbage
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
@@ -23,6 +23,11 @@ _CREATE_JOB = create_job("scrub")
 _HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", "--by", "alice")
 _COMPACT_JOB = create_job("compact", "--stream", "orders")
 _WORKERS_JOB = create_job("compact", "--stream", "orders", "--runner", "worker")
+_EXPORT_JOB = create_job(
+    "export",
+    *("--stream", "orders", "--format", "jsonl"),
+    more=lambda world: ("--destination", str(world.scratch / "export")),
+)
 _SCOPES = "coldstream.jobs:read coldstream.read:*/*"
 _ASKED = asked("/ranges?vhost=%2F&name=orders&spec=first")
 
@@ -105,7 +110,7 @@ SCENARIOS: dict[str, FaultScenario] = {
             "worker with a compaction", run_worker(_WORKERS_JOB), prepared=(_WORKERS_JOB,), of=frozenset({"worker"})
         ),
         FaultScenario(
-            "worker with an export", run_worker(export_job), prepared=(export_job,), of=frozenset({"worker"})
+            "worker with an export", run_worker(_EXPORT_JOB), prepared=(_EXPORT_JOB,), of=frozenset({"worker"})
         ),
         FaultScenario(
             "job function",

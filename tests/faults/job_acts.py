@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from pathlib import Path
-from tempfile import gettempdir
 
 import boto3
 import pytest
@@ -14,9 +11,11 @@ import pytest
 from coldstream.jobs.attempt import LeaseWatch
 from coldstream.jobs.job import Job, JobState
 from coldstream.jobs.store import JobStore
-from tests.faults.fault_acts import Act, Outcome, command, function
+from tests.faults.fault_acts import Act, ArgumentsOf, Outcome, command, function
 from tests.faults.faulty_world import JOBS_QUEUE, FaultyWorld
 from tests.faults.prepared_acts import pass_hours
+
+_WORKER = command("worker", "--once", "--metrics", "-", more=lambda world: ("--state", str(world.scratch / "state")))
 
 
 def open_queue(_: FaultyWorld) -> Outcome:
@@ -25,20 +24,9 @@ def open_queue(_: FaultyWorld) -> Outcome:
     return Outcome(b"")
 
 
-def create_job(kind: str, *arguments: str) -> Act:
+def create_job(kind: str, *arguments: str, more: ArgumentsOf = lambda world: ()) -> Act:
     """Create a job, once however often this is done."""
-    return command("jobs", "create", kind, "--idempotency-key", "a-key", "--by", "alice", *arguments)
-
-
-def _directory(name: str) -> Path:
-    return Path(gettempdir()) / f"coldstream-faults-{name}"
-
-
-def export_job(world: FaultyWorld) -> Outcome:
-    """Create a job that exports the stream to a directory, which is empty."""
-    to = _directory("export")
-    shutil.rmtree(to, ignore_errors=True)
-    return create_job("export", "--stream", "orders", "--destination", str(to), "--format", "jsonl")(world)
+    return command("jobs", "create", kind, "--idempotency-key", "a-key", "--by", "alice", *arguments, more=more)
 
 
 def run_worker(create: Act) -> Act:
@@ -56,7 +44,7 @@ def run_worker(create: Act) -> Act:
             patch.setattr(time, "time_ns", lambda: this_machine() + world.network.ahead_s * 1_000_000_000)
             if is_another:  # one that has looked long enough to know who is dead
                 patch.setattr(LeaseWatch, "is_dead", lambda watch, job: job.state is JobState.RUNNING)
-            outcome = command("worker", "--once", "--metrics", "-", "--state", str(_directory("state")))(world)
+            outcome = _WORKER(world)
         return outcome if outcome.problem is not None else _unless_open(world, outcome)
 
     return act

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 
@@ -33,9 +35,13 @@ def judge() -> Iterator[FaultJudge]:
 @pytest.mark.timeout(0)
 def test_no_run_shows_a_wrong_byte_or_loses_an_offset_and_errors_name_the_place(judge):
     kinds = set()
-    for scenario, faults in runs_of_slice(judge):
-        assert judge.play(scenario, faults), f"{faults} struck nothing"
-        kinds.add(faults.kind)
+    for scenario, all_faults in groupby(
+        runs_of_slice(lambda scenario: judge.expected(scenario).sites), key=itemgetter(0)
+    ):
+        for end in judge.play_all(scenario, [faults for _, faults in all_faults]):
+            assert end.wrong is None
+            assert end.struck, f"{end.faults} struck nothing"
+            kinds.add(end.faults.kind)
     assert kinds == set(FaultKind)
 
 
