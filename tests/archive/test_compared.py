@@ -11,9 +11,10 @@ import pytest
 
 from coldstream.archive.contradiction import check_history, is_same_chunk
 from coldstream.archive.coverage import Coverage
+from coldstream.archive.fragment_chunks import fragment_chunks
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.staged_segment import StagedSegment
-from coldstream.errors import ContradictionError
+from coldstream.errors import ContradictionError, TruncatedError
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
 from coldstream.format.writer import make_chunk
@@ -98,6 +99,22 @@ def test_a_difference_is_told_of_both_chunks() -> None:
     with pytest.raises(ContradictionError, match=words) as caught:
         check(objects, Copy(chunk(0), chunk(10)), archived)
     assert caught.value.chunk_id == 10
+
+
+def test_a_copy_with_a_chunk_that_the_archived_fragment_lacks_is_of_another_history() -> None:
+    objects = Archived()
+    archived = replace(objects.holding(0, chunk(0)), next_offset=Offset(20))
+    with pytest.raises(ContradictionError, match=r"offsets 10 to 19, .* has no chunk") as caught:
+        check(objects, Copy(chunk(0), chunk(10)), archived)
+    assert caught.value.chunk_id == 10
+
+
+def test_an_archived_fragment_that_ends_inside_a_chunk_is_corrupt() -> None:
+    objects = Archived()
+    archived = objects.holding(0, chunk(0), chunk(10))
+    assert [one.chunk_id for one in fragment_chunks(objects, archived, Offset(0))] == [0, 10]
+    with pytest.raises(TruncatedError):
+        list(fragment_chunks(objects, replace(archived, data_bytes=archived.data_bytes - 1), Offset(0)))
 
 
 def test_a_tracking_chunk_is_told_apart_from_a_user_chunk() -> None:

@@ -15,6 +15,8 @@ from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import ByteRange, ChunkId, Epoch, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS
+from tests.support.compacting import LONG_AFTER
+from tests.support.removing import head_of
 
 OBJECT = ByteRange(0, 1 << 20)
 
@@ -55,6 +57,17 @@ def test_a_fragment_that_is_there_already_is_found_at_its_key_and_others_of_its_
     objects.put(key(0), bytes(data))
     assert writer_of(objects).put(fragment(), 0).key == key(1)
     assert objects.get_range(key(0), OBJECT).data == data
+
+
+def test_an_object_that_no_entry_names_is_discarded_once() -> None:
+    writer = writer_of(MemoryObjects())
+    named, left = writer.put(fragment(), 0), writer.put(fragment(), 1)
+    assert writer.commit(named)
+    writer.discard_orphans()
+    assert [one.key for one in writer.table.tombstones(ORDERS.incarnation, LONG_AFTER, 10)] == [left.key]
+    revision = head_of(writer.table, ORDERS.incarnation).revision
+    writer.discard_orphans()
+    assert head_of(writer.table, ORDERS.incarnation).revision == revision
 
 
 def test_a_fragment_without_a_free_key_is_tried_again_later() -> None:

@@ -312,6 +312,22 @@ def test_a_copy_whose_record_can_never_be_written_goes(directory: Path) -> None:
     assert archive.objects.info(key) is None
 
 
+def test_a_copy_whose_offsets_end_at_the_floor_goes(directory: Path) -> None:
+    archive = MemoryArchive(fragment_bytes=10_000_000)
+    event, other = archive.stage(directory)[:2]
+    etag = archive.objects.info(event.staged_key).etag
+    for one in (event, other):
+        archive.uploader.upload(one)
+    remove_prefix(archive.table, STREAM.incarnation, 1)
+    assert archive.table.head(STREAM.incarnation).floor == event.next_offset
+    archive.stage(directory)
+    with pytest.raises(RemovedError):
+        quarantine(
+            archive.table, archive.objects, archive.keys, event, etag=etag, reason="CRC", now=lambda: TimestampMs(1)
+        )
+    assert not [key for key in archive.objects.objects if "/quarantine/" in key]
+
+
 def test_the_note_of_a_copy_whose_record_lost_a_race_with_a_removal_goes_with_the_copy(directory: Path) -> None:
     class RemovedAtNote(MemoryObjects):
         def put(self, key: str, data: bytes, **named: Any) -> None:

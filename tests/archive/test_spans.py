@@ -103,6 +103,12 @@ def test_a_span_is_read_up_to_the_first_entry_after_it_and_then_the_head() -> No
     assert table.requests == {"Query": 2}, "the second page shows the head"
 
 
+def test_a_span_before_all_entries_is_read_with_the_head() -> None:
+    table = table_of(*pairwise(range(10, 10 * PAGE_ENTRIES + 210, 10)))
+    before = coverage_of(table, 0, 5)
+    assert (before.entries, before.head) == ((), table.head(INCARNATION))
+
+
 def test_how_far_a_stream_is_covered_costs_one_query_where_it_shows_the_end() -> None:
     table = table_of((0, 10), (10, 20))
     assert reached(table, 0, 100) == 20

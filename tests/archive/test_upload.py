@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from zlib import crc32
 
 import pytest
 
 from coldstream.archive.segment_rolled import SegmentRolled
-from coldstream.archive.upload import UploadResult
+from coldstream.archive.upload import PUTS_AT_ONCE, UploadResult
 from coldstream.errors import (
     InvalidEventError,
     ObjectNotFoundError,
@@ -35,6 +35,24 @@ def test_staged_copies_are_gone_when_their_segments_are_archived(directory: Path
     archive = MemoryArchive()
     for segment in archive.announce(directory):
         assert archive.objects.info(segment.staged_key) is None
+
+
+def test_few_fragments_wait_in_spool_space_for_their_commit(directory: Path) -> None:
+    class Watched(MemoryObjects):
+        def put_new(self, key: str, body: BinaryIO, **options: Any) -> None:
+            began.append(key)
+            most.append(len(began) - len(archive.log()))
+            super().put_new(key, body, **options)
+
+    began: list[str] = []
+    most: list[int] = []
+    archive = MemoryArchive(fragment_bytes=2_000)
+    archive.use(objects=Watched())
+    event = archive.stage(directory)[0]
+    began.clear()
+    most.clear()
+    assert archive.uploader.upload(event).fragments_committed > 2 * PUTS_AT_ONCE + 2
+    assert max(most) <= PUTS_AT_ONCE + 1
 
 
 def test_repeated_and_shuffled_events_end_in_the_same_archive(directory: Path, expected: tuple[object, ...]) -> None:

@@ -72,6 +72,12 @@ class Fragments:
         entry = self.group.entries[number]
         self._replace(number, replace(entry, **{name: getattr(entry, name) + more for name, more in fields.items()}))
 
+    def put_bytes(self, number: int, data: bytes) -> None:
+        """Put other bytes at an entry's key, and have the manifest know their size and CRC-32."""
+        entry = self.group.entries[number]
+        self.objects.objects[entry.key] = data
+        self._replace(number, replace(entry, object_bytes=len(data), crc32=crc32(data)))
+
     def change_point(self, number: int, at: int, **fields: int) -> None:
         """Have the manifest say something else of a point of an entry: so much is added to these fields."""
         entry = self.group.entries[number]

@@ -1,22 +1,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from coldstream.compact.blocks import AHEAD_BYTES, BLOCK_BYTES, plan_blocks
 from coldstream.compact.write import write_group
-from coldstream.errors import CorruptionError
-from coldstream.format.chunk import iter_chunks
-from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
+from coldstream.errors import BadSequenceError, CorruptionError, TruncatedError
+from coldstream.format.chunk import ChunkType, iter_chunks
+from coldstream.format.fragment import FRAGMENT_HEADER_BYTES, FragmentIndexRecord, build_footer
 from coldstream.format.seekable import SeekTable, decompress_frames
+from coldstream.format.segment import SEGMENT_HEADER
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectStore, RangeRead
-from coldstream.units import MIB, ByteRange
+from coldstream.units import MIB, ByteRange, ChunkId
 from tests.compact.samples import INCARNATION, KEYS, Corruptible, Fragments, of_sizes, small, with_points
+from tests.support.archive import ChunkArchive, Spec
 from tests.support.compaction import identity_of
 
 ZSTD = Encoding.ZSTD_SEEKABLE
@@ -139,6 +142,55 @@ def test_blocks_leave_nothing_of_an_object_out(encoding: Encoding) -> None:
     assert sum(block.content_bytes for block in blocks) == made.group.identity_bytes
     assert [block.is_last for block in blocks] == [*([False] * (len(blocks) - 1)), True]
     assert FRAGMENT_HEADER_BYTES <= blocks[0].content_bytes <= BLOCK_BYTES
+    assert all(block.content_bytes >= BLOCK_BYTES for block in blocks[1:-2])
+
+
+def test_a_seek_table_has_to_have_the_frames_of_the_manifest() -> None:
+    made = with_points(2)
+    made.compress(0)
+    entry = made.group.entries[0]
+    data = made.objects.objects[entry.key]
+    table = SeekTable.from_bytes(data, source=entry.key, object_bytes=len(data))
+    header, first, second, *others = table.frames
+    moved = (
+        header,
+        replace(first, compressed_bytes=first.compressed_bytes + 1),
+        replace(second, compressed_bytes=second.compressed_bytes - 1),
+        *others,
+    )
+    made.put_bytes(0, data[: -len(table.to_bytes())] + SeekTable(moved).to_bytes())
+    with pytest.raises(BadSequenceError, match="positions of frames in the seek table"):
+        rewritten(made)
+
+
+def test_a_fragment_of_tracking_alone_is_rewritten() -> None:
+    archive = ChunkArchive()
+    entry = archive.put(0, [Spec(1, 5, ChunkType.TRACKING_DELTA)])
+    assert entry.last_user_chunk is None
+    again = write_group(archive.objects, KEYS, INCARNATION, Group((entry,)), ZSTD).entry
+    assert identity_of(archive.objects, again) == archive.objects.objects[entry.key]
+
+
+def test_a_compressed_fragment_that_ends_inside_a_chunk_is_told_as_that() -> None:
+    made = small()
+    entry = made.group.entries[2]
+    chunk = made.objects.objects[entry.key][FRAGMENT_HEADER_BYTES : FRAGMENT_HEADER_BYTES + entry.data_bytes]
+    data = chunk + chunk[:20]
+    footer = build_footer(
+        FragmentIndexRecord(ChunkId(entry.first_offset), entry.first_timestamp, FRAGMENT_HEADER_BYTES).to_bytes(),
+        source=entry.key,
+        next_offset=entry.next_offset,
+        sequence_number=0,
+        data_bytes=len(data),
+        chunks_before=0,
+        data_position=FRAGMENT_HEADER_BYTES,
+    )
+    made.change(2, data_bytes=20)
+    made.put_bytes(2, b"".join((SEGMENT_HEADER, data, footer)))
+    made.compress(2)
+    with pytest.raises(TruncatedError) as caught:
+        rewritten(made)
+    assert caught.value.source == entry.key
 
 
 class Ahead(MemoryObjects):

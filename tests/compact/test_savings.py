@@ -103,6 +103,13 @@ def test_what_is_compressed_already_counts_as_it_is() -> None:
     assert not made.objects.requests
 
 
+def test_money_of_a_compression_is_by_its_requests() -> None:
+    made = Fragments(*([bytes(1000)] for _ in range(8)))
+    cost = savings_of(made.objects, [made.group], options_of(Encoding.ZSTD_SEEKABLE)).cost_usd
+    # It begins, sends a part and completes; it looks whether its key is free, and reads each fragment.
+    assert cost == pytest.approx(3 * 5e-6 + (1 + 8) * 4e-7 + write_units(made.group) * 6.25e-7)
+
+
 def test_money_is_by_the_list() -> None:
     one = Savings(object_bytes=1024**4, object_bytes_after=0)
     assert one.saved_usd_a_month == pytest.approx(23.552)

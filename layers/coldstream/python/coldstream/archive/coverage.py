@@ -115,9 +115,9 @@ class Coverage:
 
         It is unknown of an erased entry, too, which has the CRC-32 of what erasure left.
         """
-        combined: int | None = crc32(SEGMENT_HEADER)
+        combined = crc32(SEGMENT_HEADER)
         for entry in self.entries:
-            if combined is None or entry.data_crc32 is None or entry.erased:
+            if entry.data_crc32 is None or entry.erased:
                 return None
             combined = combine_crc32(combined, entry.data_crc32, entry.data_bytes)
         return combined
