@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 from coldstream.agent import disk_guard
+from coldstream.agent.stream_delivery import StreamDelivery
 from coldstream.resolve.resolver import Resolver
 from coldstream.units import Offset
 from tests.explore.base import KEYS, URL_EXPIRY_S
@@ -70,7 +71,11 @@ def play(seed: int, hours: float = HOURS) -> Played:
 
 async def _begun(directory: Path, played: Played, hours: float) -> None:
     world = SimulatedWorld(directory, played, hours)
-    with patch.object(disk_guard, "_free_bytes", world.free_bytes):
+    with (
+        patch.object(disk_guard, "_free_bytes", world.free_bytes),
+        # No stream is quiet: files have the times of the machine's clock, which say nothing in virtual time.
+        patch.object(StreamDelivery, "_is_quiet", AsyncMock(return_value=False)),
+    ):
         await world.live()
 
 
