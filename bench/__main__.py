@@ -14,6 +14,7 @@ from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
 
 MEASUREMENTS = (
     "upload",
+    "encodings",
     "lookups",
     "browsing",
     "reader",
@@ -27,6 +28,7 @@ MEASUREMENTS = (
     "scan",
     "compaction",
     "replay",
+    "tables",
     "upkeep",
     "scale",
     "sharding",
