@@ -36,6 +36,7 @@ def uploader() -> Uploader:
         keys=Keys(settings.prefix),
         fragment_bytes=settings.fragment_bytes,
         spool_dir=Path(settings.spool_dir) if settings.spool_dir else None,
+        zstd_level=settings.zstd_level,
         now=objects.clock,
     )
 

@@ -110,14 +110,14 @@ def _client(connections: int) -> S3Client:
     return client("virtual")
 
 
-def _may_pass(err: Exception) -> bool:
+def may_pass(err: Exception) -> bool:
     """Tell whether an error that the SDK does not retry is worth another attempt."""
     if isinstance(err, ClientError):
         return error_code(err) == "ConditionalRequestConflict"
     return isinstance(err, HTTPError | IncompleteReadError | ResponseStreamingError)
 
 
-repeat = retrying(_may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
+repeat = retrying(may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
 
 
 def base64_of(crc32: int) -> str:

@@ -29,7 +29,7 @@ from coldstream.manifest.policy import Policy
 from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation
 from coldstream.store.manifest_values import LogPage, StreamOverview, StreamPage
-from coldstream.store.object_ports import ObjectReads, ObjectStore
+from coldstream.store.object_ports import ObjectReads, ObjectStore, RangeStream
 from coldstream.store.object_values import (
     BucketCapabilities,
     DeleteFailure,
@@ -61,6 +61,7 @@ __all__ = [
     "ObjectStore",
     "ObjectVersion",
     "RangeRead",
+    "RangeStream",
     "RestoreState",
     "RestoreTier",
     "StreamOverview",
