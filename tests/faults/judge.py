@@ -34,6 +34,7 @@ _PLACES = (
     "manifest",
     "bad: bucket: ",
     "bad: table: ",
+    "bad: streams: ",
     "list of",
     "clock",
     "read of #",
