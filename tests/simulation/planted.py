@@ -161,22 +161,22 @@ PLANTED: dict[str, Mistake] = {
         0, ArchiveStart, "attachment", property(lambda start: AtOffset(Offset(start.end + 5)))
     ),
     "a gateway does not count the chunks that it sends": _without(
-        0, ChunkFlow, "sent", "self.ledger.client -= 1", "pass"
+        1, ChunkFlow, "sent", "self.ledger.client -= 1", "pass"
     ),
     "a consumer takes an erased chunk for another stream's": _instead(
         27, incarnations, "is_same", lambda one, other, **_: is_same(one, other)
     ),
     "an erasure leaves fragments out": _without(
-        0, Eraser, "_erase", "if found.after is None:", "if found.after is None or entry.first_offset % 3:"
+        2, Eraser, "_erase", "if found.after is None:", "if found.after is None or entry.first_offset % 3:"
     ),
     "what an erasure replaced is not deleted": _instead(
-        0, LifecycleStores, "due_at", lambda _, at: TimestampMs(at + 30 * DAY_MS)
+        1, LifecycleStores, "due_at", lambda _, at: TimestampMs(at + 30 * DAY_MS)
     ),
-    "compaction does not look at holds": _blind_to_holds(0, compact_plan, compact_commit),
-    "a stream with a hold is deleted": _instead(0, deletion, "check_no_holds", lambda *_: None),
+    "compaction does not look at holds": _blind_to_holds(1, compact_plan, compact_commit),
+    "a stream with a hold is deleted": _instead(1, deletion, "check_no_holds", lambda *_: None),
     "a deleted stream is read": _without(0, attach, "_check_head", " or head.is_deleted", ""),
     "a purge does not wait for the grace": _without(
-        0, purge, "_state_of", "if stream.head.purge_at > stores.now():", "if False:"
+        1, purge, "_state_of", "if stream.head.purge_at > stores.now():", "if False:"
     ),
     "a purge leaves what is staged": _without(0, purge, "_prefixes", "keys.all_staging, ", ""),
     **{name: Mistake(0, MUTATIONS[name][0]) for name in APPENDERS},
