@@ -22,8 +22,9 @@ from weakref import WeakSet
 
 from coldstream.agent.losses import Losses
 from coldstream.archive import staged_segment, upload
-from coldstream.compact import blocks, frame_sink, merge, part_upload, run
+from coldstream.compact import blocks, merge, part_upload, run
 from coldstream.errors import UnavailableError
+from coldstream.flow import frame_sink
 from coldstream.ingest import multipart
 from coldstream.lifecycle import deletes
 from coldstream.streams.wal import reader, seal
