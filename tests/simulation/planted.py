@@ -153,9 +153,9 @@ PLANTED: dict[str, Mistake] = {
         3, LiveReader, "_follow", "if chunks.is_over:", "if False:"
     ),
     "a start at an offset takes what its node has while nothing is archived": _without(
-        18, StartFinder, "find", "position.from_offset > 0:", "False:"
+        5, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),
-    "a worker does not look whether it still has its job": _instead(2, JobRun, "is_leased", lambda _: True),
+    "a worker does not look whether it still has its job": _instead(12, JobRun, "is_leased", lambda _: True),
     "a lease is taken for over too soon": _instead(41, LeaseWatch, "PATIENCE", 0.2),
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
