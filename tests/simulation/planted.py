@@ -21,7 +21,6 @@ from coldstream.agent.proof.broker import Proof, ProofVerdict
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.archive import missing
-from coldstream.archive.coverage import Coverage
 from coldstream.compact import commit as compact_commit
 from coldstream.compact import plan as compact_plan
 from coldstream.consumer import catchup, incarnations
@@ -42,7 +41,7 @@ from coldstream.jobs.store import JobStore
 from coldstream.lifecycle import purge
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.live.delivered import is_same
-from coldstream.manifest import deletion, floors
+from coldstream.manifest import deletion
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.units import Offset, TimestampMs
 from tests.explore.base import DAY_MS
@@ -147,7 +146,7 @@ PLANTED: dict[str, Mistake] = {
     "a consumer forgets how far it is": _instead(0, ReadPosition, "advance", _stand_still),
     "a consumer begins at its node's end": _instead(0, ReadPosition, "attachment", _at_the_end),
     "a consumer skips archived messages after a gap": _instead(1, CatchUp, "_skip", _skip_more),
-    "a consumer does not ask its node what fills a gap": _instead(25, CatchUp, "_is_at_broker", _no),
+    "a consumer does not ask its node what fills a gap": _instead(1, CatchUp, "_is_at_broker", _no),
     "a consumer does not wait for what is archived in any order": _instead(1, catchup, "GAP_WAIT_S", 0.0),
     "a consumer asks the next node what the last one left out": _without(
         3, LiveReader, "_follow", "if chunks.is_over:", "if False:"
@@ -179,11 +178,6 @@ PLANTED: dict[str, Mistake] = {
     ),
     "compaction does not look at holds": _blind_to_holds(1, compact_plan, compact_commit),
     "a stream with a hold is deleted": _instead(1, deletion, "check_no_holds", lambda *_: None),
-    "a deleted stream takes what is announced": _together(
-        1,
-        _instead(1, floors, "check_not_deleted", lambda *_: None),
-        _without(1, Coverage, "is_removed", "self.head.is_deleted or ", ""),
-    ),
     "a purge does not wait for the grace": _without(
         1, purge, "_state_of", "if stream.head.purge_at > stores.now():", "if False:"
     ),
