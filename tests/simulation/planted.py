@@ -35,7 +35,6 @@ from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.plan import ArchiveStart
 from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
-from coldstream.jobs.attempt import LeaseWatch
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
 from coldstream.lifecycle import purge
@@ -155,7 +154,6 @@ PLANTED: dict[str, Mistake] = {
         5, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),
     "a worker does not look whether it still has its job": _instead(12, JobRun, "is_leased", lambda _: True),
-    "a lease is taken for over too soon": _instead(41, LeaseWatch, "PATIENCE", 0.2),
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
