@@ -18,7 +18,11 @@ $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	@scripts/make-venv "$(PYTHON)" "$(VENV)"
 	@touch $@
 
-setup: $(VENV)/.ready  ## Create the virtual environment in .venv
+# Without Rust there is no native module, and no .native: it is looked for again.
+$(VENV)/.native: $(VENV)/.ready native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
+	@scripts/build-native $(VENV)
+
+setup: $(VENV)/.ready $(VENV)/.native  ## Create the virtual environment in .venv, and build the native module if Rust is here
 
 broker:  ## Install Debian's rabbitmq-server, if that is possible here
 	@scripts/install-broker
@@ -145,8 +149,8 @@ sam-local: setup sam docker  ## Run the functions in Docker as Lambda does, and 
 localstack: setup emulators  ## Run everything on LocalStack and DynamoDB Local, and print commands to paste
 	@$(BIN)/python scripts/localstack.py
 
-spark-package: setup tools  ## Package the jobs for spark-submit and EMR Serverless into build/spark: ARCHITECTURE=x86_64 or aarch64
-	@$(BIN)/python scripts/spark_package.py --architecture $(or $(ARCHITECTURE),x86_64)
+spark-package: setup tools  ## Package the jobs for spark-submit and EMR Serverless into build/spark: ARCHITECTURE=x86_64 or aarch64, NATIVE=FILE for the native module
+	@$(BIN)/python scripts/spark_package.py --architecture $(or $(ARCHITECTURE),x86_64) $(if $(NATIVE),--native $(NATIVE))
 
 spark-local: setup java  ## Run compaction and replay by spark-submit on a local archive, and print commands to paste
 	@$(BIN)/python scripts/spark_local.py

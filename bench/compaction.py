@@ -159,13 +159,20 @@ def compact(table: str, incarnation: str, encoding: str) -> dict[str, float]:
     return _measured(stopwatch, entries, written.entry.object_bytes)
 
 
+def compress(table: str, number: int) -> dict[str, Any]:
+    """Compress a stream, and commit that. Called by `harness.in_child`."""
+    of, objects = stream(number), S3Objects(BUCKET, connections=2 * CONNECTIONS)
+    group = Group(_entries(table, of.incarnation))
+    written = write_group(objects, Keys(), of.incarnation, group, Encoding.ZSTD_SEEKABLE)
+    commit(DynamoTable(table), of.incarnation, group, written.entry, now=now_ms)
+    return {}
+
+
 def read(table: str, number: int, *, compresses: bool) -> dict[str, Any]:
     """Read messages at some offsets, with `compresses` after compressing the stream. Called by `harness.in_child`."""
     objects, manifest, of = S3Objects(BUCKET, connections=2 * CONNECTIONS), DynamoTable(table), stream(number)
     if compresses:
-        group = Group(_entries(table, of.incarnation))
-        written = write_group(objects, Keys(), of.incarnation, group, Encoding.ZSTD_SEEKABLE)
-        commit(manifest, of.incarnation, group, written.entry, now=now_ms)
+        compress(table, number)
     head = manifest.head(of.incarnation)
     assert head is not None
     assert head.next_offset is not None

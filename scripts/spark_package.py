@@ -6,8 +6,10 @@
   requirements-spark.txt and for EMR's Python 3.11; unpacked, its directory belongs on PYTHONPATH
 - sbom.cdx.json: the list of those packages, as CycloneDX
 
-ARCHITECTURE=aarch64 builds for Graviton. The same sources and pins give the same bytes. The archive takes about 20 s
-and downloads 100 MB; `--without-dependencies` leaves it out.
+ARCHITECTURE=aarch64 builds for Graviton. NATIVE=FILE puts the native module beside the dependencies: an
+`_coldstream_native.abi3.so` that was built for those machines (docs/native.md), or a wheel that holds it. The same
+sources and pins give the same bytes. The archive takes about 20 s and downloads 100 MB; `--without-dependencies` leaves
+it out.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ PYTHON = "3.11"
 LIBRARIES = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 """Wheels that run on Amazon Linux 2023, whose C library is 2.34."""
 
+NATIVE_MODULE = "_coldstream_native.abi3.so"
+
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -78,6 +82,20 @@ def install(directory: Path, architecture: str) -> None:
         record.unlink()
 
 
+def add_native(file: Path, directory: Path) -> None:
+    """Put the native module into a directory, out of a wheel unless it is the module itself. Exits if it is neither."""
+    target = directory / NATIVE_MODULE
+    if not zipfile.is_zipfile(file):
+        if file.name != NATIVE_MODULE:
+            sys.exit(f"{file} is neither {NATIVE_MODULE} nor a wheel that holds it")
+        shutil.copyfile(file, target)
+        return
+    with zipfile.ZipFile(file) as wheel:
+        if NATIVE_MODULE not in wheel.namelist():
+            sys.exit(f"the wheel {file} does not hold {NATIVE_MODULE}")
+        target.write_bytes(wheel.read(NATIVE_MODULE))
+
+
 def write_tar(target: Path, directory: Path) -> None:
     """Pack the content of a directory as a tar.gz, with the same bytes for the same content."""
 
@@ -101,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build what spark-submit and EMR Serverless need.")
     parser.add_argument("--architecture", default="x86_64", choices=["x86_64", "aarch64"], help="of EMR's machines")
     parser.add_argument("--without-dependencies", action="store_true", help="leave out dependencies.tar.gz")
+    parser.add_argument("--native", type=Path, metavar="FILE", help="the native module, built for those machines")
     parser.add_argument("--to", type=Path, default=BUILD, metavar="DIRECTORY")
     options = parser.parse_args(arguments)
     shutil.rmtree(options.to, ignore_errors=True)
@@ -112,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"packing the dependencies for {options.architecture}", file=sys.stderr)
         with tempfile.TemporaryDirectory() as directory:
             install(Path(directory, "dependencies"), options.architecture)
+            if options.native is not None:
+                add_native(options.native, Path(directory, "dependencies"))
             write_tar(options.to / "dependencies.tar.gz", Path(directory, "dependencies"))
         write_sbom("spark", options.to / "sbom.cdx.json")
     for path in sorted(options.to.iterdir()):

@@ -36,6 +36,7 @@ _SERVERS_LOG = logging.getLogger("werkzeug")
 pytest_plugins = [
     "tests.support.aws",
     "tests.support.fixtures",
+    "tests.support.native",
     "tests.support.parallel",
     "tests.support.spark",
     "tests.support.transactions",

@@ -12,8 +12,11 @@ from pyspark.sql.datasource import InputPartition
 
 from coldstream.flow.window import map_ahead
 from coldstream.manifest.shard_rank import RankedStretch
-from coldstream.read.scan import read_slice
-from coldstream.rows.batches import batches
+from coldstream.read.chunkrange import content_of
+from coldstream.read.scan import ScanSlice, read_bytes
+from coldstream.rows.batches import batches_in
+from coldstream.rows.stored import StoredChunks
+from coldstream.store.ports import ObjectReads
 from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coldstream_spark.location import ArchiveLocation
 from coldstream_spark.plan import ScanPartition
@@ -41,12 +44,25 @@ def read_task(task: InputPartition) -> Iterator[pa.RecordBatch]:
     slices, stretch = task.partition.slices, task.partition.stretch
     # A batch says by a column how many rows it has.
     columns = [name for name in task.columns if name not in SHARD_COLUMNS] or ["offset"]
-    read = partial(read_slice, task.location.open_bucket())
+    read = partial(_stored_chunks, task.location.open_bucket())
     with ThreadPoolExecutor(_SLICES_AHEAD) as pool:
-        for part, chunks in zip(slices, map_ahead(pool, read, slices, max_calls=_SLICES_AHEAD + 1), strict=True):
-            kept = [chunk for chunk in chunks if task.earliest <= chunk.header.timestamp <= task.latest]
-            found = batches(kept, task.partition.name, columns, start=part.start, end=part.end, source=part.key)
+        for part, stored in zip(slices, map_ahead(pool, read, slices, max_calls=_SLICES_AHEAD + 1), strict=True):
+            found = batches_in(
+                stored,
+                task.partition.name,
+                columns,
+                start=part.start,
+                end=part.end,
+                earliest=task.earliest,
+                latest=task.latest,
+            )
             yield from found if stretch is None else (_with_shard(one, stretch, task.columns) for one in found)
+
+
+def _stored_chunks(objects: ObjectReads, part: ScanSlice) -> StoredChunks:
+    """Read a slice, and unpack it."""
+    content, source, position = content_of(part, read_bytes(objects, part))
+    return StoredChunks(content, part.first_offset, part.next_offset, source, position)
 
 
 def _with_shard(batch: pa.RecordBatch, stretch: RankedStretch, columns: Sequence[str]) -> pa.RecordBatch:

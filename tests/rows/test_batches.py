@@ -12,21 +12,25 @@ import pyarrow as pa
 import pytest
 
 from coldstream.errors import BadLengthError
+from coldstream.format.amqp import message
 from coldstream.format.chunk import iter_chunks
 from coldstream.format.compression import Compression, compress
 from coldstream.format.entry import SubBatch, simple_entry
 from coldstream.format.writer import make_chunk
+from coldstream.rows import batches as module
 from coldstream.rows.batches import batches
 from coldstream.rows.schema import SCHEMA
 from coldstream.units import KIB, MIB, ChunkId, Epoch, Offset, TimestampMs
 from tests.support.amqp_samples import encode
 from tests.support.rows import TIME
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 GIB = 1024 * MIB
 
 
-def packed(message: bytes, records: int) -> SubBatch:
-    data = simple_entry(message) * records
+def packed(published: bytes, records: int) -> SubBatch:
+    data = simple_entry(published) * records
     small = compress(Compression.ZSTD, data)
     return SubBatch(Compression.ZSTD, records, len(data), memoryview(small), 0)
 
@@ -47,10 +51,12 @@ def offsets(found: Sequence[pa.RecordBatch]) -> list[int]:
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
-@pytest.mark.parametrize("message", [encode(body=b"x" * 300), encode(body=b"x" * 300, application_properties={"k": 1})])
-def test_the_bytes_of_a_batch_are_bounded(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "published", [encode(body=b"x" * 300), encode(body=b"x" * 300, application_properties={"k": 1})]
+)
+def test_the_bytes_of_a_batch_are_bounded(published: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coldstream.rows.batches.BATCH_BYTES", 1000)
-    found = list(as_batches([message] * 20, start=2, end=19))
+    found = list(as_batches([published] * 20, start=2, end=19))
     assert offsets(found) == list(range(2, 19))
     assert {batch.num_rows for batch in found} == {3, 2}
 
@@ -103,8 +109,10 @@ def many_rows() -> int:
     return sum(batch.num_rows for batch in as_batches([packed(b"", 65_535)] * 310, ("offset", "chunk_timestamp")))
 
 
-def peak_of(read: Callable[[], int]) -> tuple[int, int]:
-    """Return what was read, and by how many bytes the process grew."""
+def peak_of(read: Callable[[], int], *, natively: bool) -> tuple[int, int]:
+    """Return what was read, by one of the implementations, and by how many bytes the process grew."""
+    if not natively:
+        module._native, message._messages = None, message.messages_in_python
     list(as_batches([encode(body=b"x"), packed(b"y", 3)]))  # what is made once
     before = resident_bytes()
     return read(), resident_bytes() - before
@@ -120,6 +128,6 @@ def resident_bytes() -> int:
 @pytest.mark.parametrize(("read", "rows"), [(many_bytes, 141 * 16), (many_rows, 310 * 65_535)])
 def test_memory_is_that_of_a_batch_however_much_is_packed(read: Callable[[], int], rows: int) -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
-        found, grown_bytes = child.submit(peak_of, read).result()
+        found, grown_bytes = child.submit(peak_of, read, natively=module._native is not None).result()
     assert found == rows
     assert grown_bytes < 160 * MIB

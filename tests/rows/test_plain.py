@@ -20,6 +20,8 @@ from tests.support.archive import STREAM, ChunkArchive, steady
 from tests.support.compaction import Compaction
 from tests.support.rows import TIME, as_rows
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 SIZES = (0, 1, 246, 247, 255, 256, 300)
 
 
@@ -43,7 +45,7 @@ def test_values_are_the_bodies_whatever_their_sizes_and_the_encoding(
     encoding: Encoding, even: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 500)
-    monkeypatch.delattr("coldstream.rows.batches.messages")  # nothing is read message by message
+    monkeypatch.delattr("coldstream.rows.python_batches.messages")  # nothing is read message by message
     archive = Bodies()
     archive.even = even
     for number in range(3):

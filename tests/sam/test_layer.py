@@ -19,6 +19,7 @@ MODULES = {
     for path in PACKAGE.rglob("*.py")
 }
 NOT_IN_THE_LAYER = {
+    "_coldstream_native",  # only readers that have it use it; Python does the same
     "mypy_boto3_s3",  # for types only
 }
 

@@ -50,11 +50,15 @@ class SimulatedProcess:
         self.is_dead = False
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
 
-    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin to run a coroutine as this process."""
+    def context(self) -> Context:
+        """Return what callbacks of this process run in."""
         context = copy_context()
         context.run(_PROCESS.set, self)
-        return asyncio.get_running_loop().create_task(main, context=context)
+        return context
+
+    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin to run a coroutine as this process."""
+        return asyncio.get_running_loop().create_task(main, context=self.context())
 
     async def kill(self) -> None:
         """End all that it has begun. None of it sends anything any more."""

@@ -233,7 +233,7 @@ class Uploader:
             closing(cutter),
             closing(_cut(cutter, staged)) as fragments,
         ):
-            puts: Window[FragmentEntry] = Window(pool, max_calls=PUTS_AT_ONCE + 1)
+            puts: Window[FragmentEntry] = Window(pool)  # `commit_until` bounds it
 
             def commit_until(puts_left: int) -> None:
                 """Commit the oldest fragments until `puts_left` are still being written: spool space stays bounded."""

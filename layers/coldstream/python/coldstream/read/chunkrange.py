@@ -60,14 +60,7 @@ def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
     A chunk of a hundred bytes takes a thousand as a value: of small ones not all should exist at a time. What is
     compressed is unpacked with the first. Raises what `chunks_in` does, after the chunks before.
     """
-    source, position, content = part.key, part.byte_range.start, memoryview(data)
-    match part.encoding:
-        case Encoding.IDENTITY:
-            pass
-        case Encoding.ZSTD_SEEKABLE:
-            content = decompress_frames(content, part.data_bytes, source=source, position=position)
-            # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
-            source, position = f"{source}, decompressed from byte {position} on,", 0
+    content, source, position = content_of(part, data)
     found = part.first_offset
     for chunk in iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)):
         found = chunk.header.next_offset
@@ -75,3 +68,18 @@ def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
     # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
     if found != part.next_offset:
         raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)
+
+
+def content_of(part: ChunkRange, data: bytes) -> tuple[memoryview, str, int]:
+    """Return the range's chunks, unpacked, and where errors are to say that they lie: the source and a byte of it.
+
+    Raises CorruptionError for what cannot be unpacked.
+    """
+    position, content = part.byte_range.start, memoryview(data)
+    match part.encoding:
+        case Encoding.IDENTITY:
+            return content, part.key, position
+        case Encoding.ZSTD_SEEKABLE:
+            content = decompress_frames(content, part.data_bytes, source=part.key, position=position)
+            # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
+            return content, f"{part.key}, decompressed from byte {position} on,", 0

@@ -123,13 +123,18 @@ def read_slice(objects: ObjectReads, part: ScanSlice) -> list[Chunk]:
 
 def iter_slice(objects: ObjectReads, part: ScanSlice) -> Iterator[Chunk]:
     """Read a slice as `read_slice` does, at once, and yield its chunks, each verified when its turn comes."""
+    chunks = iter_chunks_in(part, read_bytes(objects, part))
+    return (chunk for chunk in chunks if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end)
+
+
+def read_bytes(objects: ObjectReads, part: ScanSlice) -> bytes:
+    """Read the bytes of a slice, as they are in the object. Cost and errors are those of `read_slice`."""
     data = objects.get_range(part.key, part.byte_range).data
     if len(data) != len(part.byte_range):
         raise TruncatedError(
             part.key, part.byte_range.start, "the object ends early", expected=len(part.byte_range), found=len(data)
         )
-    chunks = iter_chunks_in(part, data)
-    return (chunk for chunk in chunks if chunk.header.next_offset > part.start and chunk.header.chunk_id < part.end)
+    return data
 
 
 def offset_of(table: ManifestReads, objects: ObjectReads, stream: StreamId, spec: OffsetSpec) -> Offset:

@@ -1,4 +1,4 @@
-"""Objects in S3, by boto3: reads and writes of single objects, with everything else that the port asks."""
+"""Objects in S3, by botocore: reads and writes of single objects, with everything else that the port asks."""
 
 from __future__ import annotations
 

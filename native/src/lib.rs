@@ -1,0 +1,34 @@
+//! Chunks decoded in one pass: messages for readers, and columns of rows in Arrow's layout.
+//!
+//! Everything here has an implementation in Python, which is the one that decides: what is wrong, rare or in doubt is
+//! declined, and Python reads it again. So results and errors are those of Python, whether this module is there or not.
+
+mod amqp;
+mod chunk;
+mod columns;
+mod decoder;
+mod entry;
+mod memory;
+mod message;
+mod messages;
+mod read;
+mod row;
+mod rows;
+mod scan;
+mod unpacked;
+
+use pyo3::prelude::*;
+
+/// Raised with each change of what Python calls: a module of another build is not used.
+const CONTRACT: u32 = 1;
+
+#[pymodule]
+fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("CONTRACT", CONTRACT)?;
+    module.add_class::<decoder::MessageTypes>()?;
+    module.add_class::<message::NativeMessage>()?;
+    module.add_class::<messages::NativeMessages>()?;
+    module.add_class::<rows::NativeRows>()?;
+    module.add_class::<rows::NativeBatch>()?;
+    Ok(())
+}
