@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Semaphore
 
 import pytest
-
 from coldstream.compact.frame_sink import COMPRESSORS, FrameSink
+
 from coldstream.compact.part_upload import PartUpload
 from coldstream.format.seekable import compress_frame
 from coldstream.store.memory.objects import MemoryObjects
