@@ -109,5 +109,14 @@ def test_a_bomb_takes_no_more_memory_than_it_declares(kind):
 
 
 @pytest.mark.parametrize("kind", PACKED)
+def test_a_declared_length_up_to_the_bound_is_unpacked(kind, monkeypatch):
+    monkeypatch.setattr("coldstream.format.compression.MAX_UNCOMPRESSED_BYTES", len(TEXT))
+    assert unpack(kind, compress(kind, TEXT), len(TEXT)) == TEXT
+    monkeypatch.setattr("coldstream.format.compression.MAX_UNCOMPRESSED_BYTES", len(TEXT) - 1)
+    with pytest.raises(BadLengthError, match="at most"):
+        unpack(kind, compress(kind, TEXT), len(TEXT))
+
+
+@pytest.mark.parametrize("kind", PACKED)
 def test_a_declared_length_beyond_the_bound_is_refused_before_memory_is_taken(kind):
     assert peak_bytes(refusing, kind, compress(kind, TEXT), MAX_UNCOMPRESSED_BYTES + 1) < 100_000

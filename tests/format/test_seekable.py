@@ -126,6 +126,17 @@ def test_a_frame_without_a_content_size_is_refused() -> None:
         unpack(bytes(compressor.finish()), 300)
 
 
+def test_unused_bits_of_a_seek_table_are_ignored_and_reserved_ones_refused() -> None:
+    for bit in range(7):
+        data = bytearray(TABLE.to_bytes())
+        data[-5] |= 1 << bit
+        if bit < 2:
+            assert SeekTable.from_bytes(bytes(data), source="x", object_bytes=OBJECT_BYTES) == TABLE
+        else:
+            with pytest.raises(BadVersionError, match="descriptor of a seek table"):
+                SeekTable.from_bytes(bytes(data), source="x", object_bytes=OBJECT_BYTES)
+
+
 @pytest.mark.parametrize("descriptor", [0x61, 0x62, 0x63, 0x68, 0x70])
 def test_a_frame_with_a_dictionary_or_reserved_bits_is_refused(descriptor: int) -> None:
     frame = bytearray(compress_frame(content(300)))

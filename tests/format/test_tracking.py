@@ -227,7 +227,8 @@ def test_a_snapshot_keeps_the_publishers_of_the_newest_chunks():
 
 
 def test_a_state_is_empty_until_something_is_tracked():
-    state = TrackingState()
-    assert state.is_empty
-    state.add(OFFSET, ChunkId(0))
-    assert not state.is_empty
+    for record in (OFFSET, SEQUENCE, TIMESTAMP):
+        state = TrackingState()
+        assert state.is_empty
+        state.add(record, ChunkId(0))
+        assert not state.is_empty

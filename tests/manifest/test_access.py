@@ -64,7 +64,21 @@ def test_a_pattern_is_of_names_decoded_and_whole(pattern: str, vhost: str, name:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "/", "orders", "/orders", "%2F/", "//", "%2F/orders/key", "%2F/a b", "%2F/%", "%2F/%2", "%2F/%zz", "%2F/%FF"],
+    [
+        "",
+        "/",
+        "orders",
+        "/orders",
+        "%2F/",
+        "//",
+        "%2F/orders/key",
+        "%2F/a b",
+        "%2F/%",
+        "%2F/%2",
+        "%2F/%zz",
+        "%2F/%FF",
+        "%2F/\udc80",
+    ],
 )
 def test_what_is_no_pattern_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="pattern"):

@@ -85,6 +85,7 @@ def test_each_opening_has_the_next_epoch_and_stays_until_it_is_recovered() -> No
     assert appender(world).openings == (Opening(ONE, FIRST), Opening(TWO, SECOND))
     assert world.changes[-1].event.detail == "epoch 2, disk host-2/7"
     world.apply(plan_recovered(world.head, TWO, AT))
+    assert world.changes[-1].event.by is None, "the writer itself"
     assert appender(world).openings == (Opening(TWO, SECOND),)
     world.apply(plan_close(world.head, TWO, AT))
     assert (appender(world).epoch, appender(world).openings) == (2, ())

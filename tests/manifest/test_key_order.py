@@ -175,6 +175,15 @@ def test_the_least_of_several_limits_counts() -> None:
     assert order.limit(2) == 9
 
 
+def test_an_edge_comes_too_late_if_its_child_is_read_past_where_it_is_held_back() -> None:
+    grown = doubled(bound_map(1), named([1]), "{}", AT)
+    assert KeyOrder(bound_map(1), {}).use(grown) == ()
+    assert KeyOrder(bound_map(1), {1: Offset(5)}).use(grown) == grown.lineage
+    assert KeyOrder(grown, {1: Offset(5)}).use(grown) == (), "it is not new"
+    read = sealed(bound(grown, AT), {0: Offset(7)})
+    assert KeyOrder(bound_map(1), {0: Offset(7), 1: Offset(5)}).use(read) == ()
+
+
 def test_reading_never_goes_back() -> None:
     order = KeyOrder(bound_map(1), {0: Offset(7)})
     order.read_to(0, Offset(3))

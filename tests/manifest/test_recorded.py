@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from coldstream.errors import BadVersionError, CorruptionError
+from coldstream.errors import BadLengthError, BadVersionError, CorruptionError
 from coldstream.manifest import recorded as module
 from coldstream.manifest.change import (
     Write,
@@ -63,6 +63,8 @@ def test_damaged_bytes_are_corruption() -> None:
     for length in range(len(data)):
         with pytest.raises(CorruptionError):
             change_of(STREAM, change.event, data[:length])
+    with pytest.raises(BadLengthError, match="binary contents"):
+        change_of(STREAM, change.event, data[:-1])
     with pytest.raises(CorruptionError):
         change_of(STREAM, change.event, data + b"\0")
     with pytest.raises(CorruptionError):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from coldstream.errors import CorruptionError, InvalidSettingError, LostRaceError, UnavailableError
+from coldstream.errors import CorruptionError, InvalidSettingError, LostRaceError, NotDeletedError, UnavailableError
 from coldstream.manifest.access import MAX_GRANT_BYTES
 from coldstream.manifest.appender import Appender
 from coldstream.manifest.appending import plan_create, plan_give_up, plan_open, plan_trim
-from coldstream.manifest.change import MAX_ITEMS, DeleteEntry, EntryVersion, PutErasure, Relink
+from coldstream.manifest.change import MAX_ITEMS, Change, DeleteEntry, EntryVersion, PutErasure, Relink, fitting
 from coldstream.manifest.claiming import MAX_CLAIMS, open_claims, plan_claim, plan_claim_end
 from coldstream.manifest.commit import Neighbourhood, after_raise, plan_commit
 from coldstream.manifest.deletion import plan_delete, plan_undelete
@@ -33,8 +33,10 @@ from coldstream.manifest.groups import MIN_TARGET_BYTES
 from coldstream.manifest.missing import MAX_REASONS, with_reason
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.purging import MAX_FORGOTTEN, plan_missing_forgotten, plan_purge_begin
-from coldstream.manifest.rebuilt import MAX_RECORDS, MAX_TOMBSTONES
+from coldstream.manifest.rebuilt import MAX_RECORDS, MAX_TOMBSTONES, plan_records
 from coldstream.manifest.recorded import MAX_JSON_BYTES, change_of
+from coldstream.manifest.shard_events import ShardEventKind
+from coldstream.manifest.shard_map import ShardHash
 from coldstream.manifest.storage_class import in_class, plan_storage_class
 from coldstream.units import Epoch, Offset, TimestampMs
 from tests.manifest.test_appending import FIRST
@@ -47,7 +49,8 @@ FORMATS = Path(__file__).parents[2] / "docs/formats.md"
 def test_the_names_that_items_hold_are_those_of_the_page_on_formats() -> None:
     # Not by parameters: the id of a test would then change with the name, and nobody would miss it.
     page = FORMATS.read_text()
-    assert [value for value in (*JournalKind, *StorageClass, *Encoding) if f"`{value}`" not in page] == []
+    names = (*JournalKind, *StorageClass, *Encoding, *ShardEventKind, *ShardHash)
+    assert [value for value in names if f"`{value}`" not in page] == []
 
 
 def around(world: World, before: FragmentEntry | None, after: Sequence[FragmentEntry]) -> Neighbourhood:
@@ -66,6 +69,26 @@ def test_a_late_entry_is_planned_only_between_the_entries_that_are_linked() -> N
             plan_commit(around(world, before, [last]), late, AT)
     with pytest.raises(LostRaceError, match="half of a change shows before offset 10"):
         plan_commit(around(world, None, [second, last]), entry(5, 10), AT)
+
+
+def test_a_late_entry_is_not_planned_unless_all_that_it_raises_shows() -> None:
+    world = World((0, 10), (20, 30), (30, 40))
+    before, raised, _ = world.log
+    with pytest.raises(LostRaceError, match="the tail is 40, and no entry past 30 shows"):
+        plan_commit(around(world, before, [raised]), entry(10, 20, time=1000), AT)
+
+
+def test_a_change_has_the_event_of_its_revision() -> None:
+    (change,) = World((0, 10)).changes
+    with pytest.raises(ValueError, match="a change to revision 1 with the event of 2"):
+        Change(change.head, replace(change.event, revision=2))
+
+
+def test_one_entry_fits_into_a_change_however_large_it_is_and_no_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = World((0, 10), (10, 20), (20, 30)).log
+    assert fitting(entries, 2) == 2
+    monkeypatch.setattr("coldstream.manifest.change.MAX_BYTES", 1)
+    assert fitting(entries, 2) == 1
 
 
 def test_what_follows_a_raise_is_planned_up_to_the_nearest_entry_that_was_raised() -> None:
@@ -129,6 +152,7 @@ def test_openings_are_given_up_while_a_deletion_can_be_undone_and_once() -> None
     world.apply(plan_delete(world.head, AT, DUE, "alice"))
     change = plan_give_up(world.head, AT)
     assert change is not None
+    assert change.event.by is None, "nobody's wish: it follows from the deletion"
     world.apply(change)
     assert world.head.appender is not None
     assert world.head.appender.openings == ()
@@ -194,10 +218,11 @@ def test_an_entry_that_changed_meanwhile_is_neither_linked_nor_deleted() -> None
     head = replace(world.head, revision=world.head.revision + 1)
     last = EntryVersion.of(world.log[1])
     stale = EntryVersion.of(replace(world.log[1], key="other"))
+    gone = EntryVersion.of(entry(20, 30))
     linked = world.state.after(change_to(head, (Relink(last, Offset(10), AT, AT),)))
     assert linked.entries[Offset(20)].prior_timestamp == AT
     assert Offset(20) not in world.state.after(change_to(head, (DeleteEntry(last),))).entries
-    for write in (Relink(stale, Offset(10), AT, AT), DeleteEntry(stale)):
+    for write in (Relink(stale, Offset(10), AT, AT), DeleteEntry(stale), DeleteEntry(gone)):
         with pytest.raises(LostRaceError):
             world.state.after(change_to(head, (write,)))
 
@@ -215,6 +240,18 @@ def test_an_erasure_that_went_on_meanwhile_refuses_the_change() -> None:
         with pytest.raises(LostRaceError, match="e1 went on"):
             after.after(change_to(head, (PutErasure(before, later),)))
     assert after.after(change_to(head, (PutErasure(begun, later),))).erasures["e1"] == later
+
+
+def test_a_purge_without_entries_to_remove_begins_only_if_there_are_none_and_the_stream_is_deleted() -> None:
+    with pytest.raises(NotDeletedError):
+        plan_purge_begin(Head(STREAM), AT)
+    with pytest.raises(LostRaceError, match="still has 1 fragments"):
+        plan_purge_begin(replace(World((0, 10)).head, deleted_at=AT), AT)
+
+
+def test_records_that_are_rebuilt_are_about_no_offsets() -> None:
+    event = plan_records(Head(STREAM), [hold(0, 10)], at=AT).event
+    assert (event.first_offset, event.next_offset, event.detail) == (None, None, "1 records")
 
 
 def test_the_end_of_a_purge_is_about_no_offsets() -> None:

@@ -152,6 +152,8 @@ def test_a_view_that_shows_half_of_a_change_removes_nothing() -> None:
         (log[:2], log[2], []),
         (log[:2], log[2], [replace(gaps[0], next_offset=Offset(25))]),
         ([replace(log[0], prior_offset=Offset(0))], log[1], gaps),
+        ([replace(log[1], prior_offset=None)], log[2], gaps),
+        (log[:1], log[2], [Gap(Offset(10), Offset(30))]),
     ):
         with pytest.raises(LostRaceError):
             plan(removed, following, found)

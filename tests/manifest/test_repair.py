@@ -88,6 +88,14 @@ def test_neither_the_last_entry_nor_a_held_one_is_given_up() -> None:
     assert Head(STREAM).generation == 0
 
 
+def test_a_loss_that_is_recorded_already_gives_the_reason_whichever_comes_first_by_name() -> None:
+    for reason in ("a fire", "the disk was full"):
+        world = World((0, 10), (10, 20), (20, 30))
+        world.apply(plan_missing(world.head, Loss(Offset(10), Offset(20), reason, AT), (), ()))
+        give_up(world, 1)
+        assert [gap.reason for gap in world.state.gaps.values()] == [reason]
+
+
 def test_a_range_is_not_given_up_unless_all_that_is_missing_shows() -> None:
     world = World((0, 10), (10, 20), (20, 30))
     world.apply(plan_missing(world.head, Loss(Offset(5), Offset(20), "the disk was full", AT), (), ()))

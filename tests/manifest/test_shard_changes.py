@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.errors import InvalidInputError, ShardChangeError
-from coldstream.manifest.shard_changes import bound, doubled, halved, identified, replaced, sealed
+from coldstream.manifest.shard_changes import bound, doubled, halved, identified, rearranged, replaced, sealed
 from coldstream.manifest.shard_map import Lineage, ShardHash, ShardMap
 from coldstream.manifest.stream import Incarnation
 from coldstream.units import Offset, TimestampMs
@@ -67,6 +67,15 @@ def test_a_seal_is_recorded_once_and_stays() -> None:
 def test_a_version_that_is_not_bound_is_not_sealed() -> None:
     with pytest.raises(ShardChangeError, match="not bound"):
         sealed(grown(bound_map(2)), {0: Offset(7)})
+    with pytest.raises(ShardChangeError, match="not bound"):
+        sealed(sample_map(), {})
+
+
+def test_partitions_are_added_only_where_keys_have_no_order() -> None:
+    added = rearranged(bound_map(2, hash_=ShardHash.RANDOM), named([2]), "{}", AT)
+    assert (added.newest.partitions, added.lineage) == ((0, 1, 2), ())
+    with pytest.raises(ShardChangeError, match="keep an order"):
+        rearranged(bound_map(2), named([2]), "{}", AT)
 
 
 @pytest.mark.parametrize("found", [sample_map(2), grown(bound_map(2)), bound(grown(bound_map(2)), AT)])

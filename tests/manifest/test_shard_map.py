@@ -48,8 +48,9 @@ def test_a_name_that_no_stream_can_have_is_refused(name: str) -> None:
         Partition(0, name)
     with pytest.raises(InvalidInputError):
         replace(sample_map(), name=name)
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError) as caught:
         replace(sample_map(), vhost=name)
+    assert caught.value.field == "vhost"
 
 
 @pytest.mark.parametrize("weight", [0, -1])

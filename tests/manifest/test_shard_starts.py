@@ -16,6 +16,7 @@ from coldstream.manifest.shard_starts import (
     ShardStart,
     check_position,
     first_versions,
+    last_seal,
     shard_starts,
     version_after,
     version_at,
@@ -95,6 +96,7 @@ def test_a_replay_that_is_not_bound_yet_is_after_no_time() -> None:
 @pytest.mark.parametrize("start", [LAST, NEXT])
 def test_an_end_is_that_of_what_may_still_be_written(start: ShardStart) -> None:
     found = bound(replayed(first()), LATER)
+    assert version_at(found, start) == 2
     assert shard_starts(found, start) == dict.fromkeys(range(3), start)
     assert shard_starts(seal_all(found), start) == {2: start}
     # Halves that ended, and are sealed, get nothing more.
@@ -228,6 +230,14 @@ def test_a_reader_that_stops_and_goes_on_reads_each_message_of_its_era_once(seed
     read = {number for number, first_in in since.items() if number in base or first_in > first_version}
     assert begun == {number: found.partitions[number].start if since[number] > first_version else 0 for number in read}
     assert ended == {number: ends.get(number, 0) for number in read}
+
+
+def test_a_partition_with_an_edge_that_is_not_sealed_has_no_last_seal() -> None:
+    found = seal_all(bound(doubled(first(), partitions(2), "", AT), AT))
+    assert last_seal(found, 0) == END
+    again = replace(found, lineage=(*found.lineage, replace(found.lineage[0], seal=None)))
+    assert last_seal(again, 0) is None
+    assert last_seal(found, 3) is None, "it is nobody's parent"
 
 
 def test_the_offsets_of_another_consumer_are_read_alike() -> None:

@@ -34,6 +34,13 @@ def test_a_journal_of_an_earlier_release_does_not_tell_the_state(left_out: int, 
     assert (caught.value.revision, caught.value.since) == (revision, revision + 1)
 
 
+def test_a_change_is_made_on_the_revision_before_it() -> None:
+    world = World((0, 10))
+    for revision in (world.head.revision, world.head.revision + 2):
+        with pytest.raises(LostRaceError, match="the head is at 1"):
+            world.state.after(change_to(replace(world.head, revision=revision), ()))
+
+
 def test_a_reader_keeps_the_state_that_it_holds() -> None:
     world = World((0, 10))
     before = world.state

@@ -212,6 +212,20 @@ def test_what_is_no_message_is_told_with_its_position(message, error, position):
     assert position is None or caught.value.position == position
 
 
+@pytest.mark.parametrize("code", sorted({*range(256)} - {*range(HEADER, FOOTER + 1)}))
+def test_a_section_of_no_known_code_is_refused_in_any_form(code):
+    for value in (
+        b"\x45",
+        b"\xa0\x00",
+        b"\xb0" + bytes(4),
+        b"\xc0\x01\x00",
+        b"\xc1\x01\x00",
+        b"\xd0\0\0\0\4" + bytes(4),
+    ):
+        with pytest.raises(BadVersionError):
+            locate(section(code, value), source=SOURCE)
+
+
 @pytest.mark.parametrize("message", [EVERY_SECTION, *MESSAGES.values()], ids=["golden", *MESSAGES])
 def test_a_message_cut_short_is_refused_unless_a_section_ends_there(message):
     whole_sections = borders(message) | {0}

@@ -1,17 +1,14 @@
-"""Frames that are compressed ahead and sent in parts, and none once their sink is left."""
+"""Frames that are compressed ahead, and none once their sink is left."""
 
 from __future__ import annotations
 
-import random
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Semaphore
 
 import pytest
-from coldstream.compact.frame_sink import COMPRESSORS, FrameSink
 
-from coldstream.compact.part_upload import PartUpload
+from coldstream.flow.frame_sink import COMPRESSORS, FrameSink
 from coldstream.format.seekable import compress_frame
-from coldstream.store.memory.objects import MemoryObjects
 
 
 def test_who_gives_up_waits_for_the_frames_under_way_and_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,26 +39,10 @@ def test_who_gives_up_waits_for_the_frames_under_way_and_begins_no_other(monkeyp
             assert began.acquire(timeout=10)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coldstream.compact.frame_sink.compress_frame", compress)
-    monkeypatch.setattr("coldstream.compact.frame_sink.ThreadPoolExecutor", Pool)
-    upload = PartUpload(MemoryObjects(), "key", lambda _: None)
-    with pytest.raises(KeyboardInterrupt), FrameSink(upload, 1, lambda _: None) as sink:
+    monkeypatch.setattr("coldstream.flow.frame_sink.compress_frame", compress)
+    monkeypatch.setattr("coldstream.flow.frame_sink.ThreadPoolExecutor", Pool)
+    with pytest.raises(KeyboardInterrupt), FrameSink(lambda _: None, 1) as sink:
         give_up(sink)
     assert sorted(frames) == [bytes([number]) for number in range(COMPRESSORS)]
     for _ in range(COMPRESSORS):
         assert ended.acquire(blocking=False), "a frame was under way when the sink was left"
-
-
-def test_frames_are_sent_as_soon_as_they_fill_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.compact.frame_sink.PART_BYTES", 250)
-    parts: list[int] = []
-    with PartUpload(MemoryObjects(), "key", parts.append) as upload, FrameSink(upload, 1, lambda _: None) as sink:
-        for _ in range(7):
-            sink.write(random.Random(1).randbytes(100))
-            sink.cut()
-        sink.finish()
-        upload.settle()
-    *full, last = parts
-    assert len(full) == 2, "of three frames each"
-    assert all(250 <= size < 400 for size in full)
-    assert 0 < last < 400
