@@ -54,6 +54,7 @@ _GZIP_MEMBER = 16 + zlib.MAX_WBITS
 """What zlib calls a gzip header and its trailer, checked."""
 
 _SMALL_BYTES = 8 * KIB
+"""Packed and unpacked: zlib keeps a copy of what it did not come to."""
 
 # The message of Rust's Write::write_all when the output is full: the data holds more than was declared.
 _OUTPUT_IS_FULL = "failed to write whole buffer"
@@ -108,7 +109,7 @@ def decompress(
             expected=f"at most {MAX_UNCOMPRESSED_BYTES}",
             found=uncompressed_bytes,
         )
-    if compression == Compression.GZIP and uncompressed_bytes <= _SMALL_BYTES:
+    if compression == Compression.GZIP and max(uncompressed_bytes, len(data)) <= _SMALL_BYTES:
         unpacked = _one_member(data, uncompressed_bytes)
         if unpacked is not None:
             return memoryview(unpacked)
