@@ -14,6 +14,7 @@ from bench.harness import CACHE, LAYER, ROOT, CannotMeasureError, Section
 
 MEASUREMENTS = (
     "upload",
+    "encodings",
     "lookups",
     "browsing",
     "reader",
@@ -27,7 +28,9 @@ MEASUREMENTS = (
     "scan",
     "compaction",
     "replay",
+    "tables",
     "upkeep",
+    "scale",
     "sharding",
     "streams",
     "gateway",

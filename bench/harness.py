@@ -105,10 +105,12 @@ def in_child(
     environment: Mapping[str, str] | None = None,
     *,
     python: str | Path = sys.executable,
+    inherits: bool = True,
 ) -> ChildRun:
     """Call `package.module:function` with keyword arguments in a new process. Arguments and answer pass as JSON.
 
-    `environment` is added to this process's. The repository and the layer are on the path, unless it has a path itself.
+    `environment` is added to this process's, or with `inherits` false is all that the new one has, as on Lambda. The
+    repository and the layer are on the path, unless it has a path itself.
     `python` is the interpreter, by default this one.
     Raises CannotMeasureError with the process's output if it fails.
     """
@@ -116,7 +118,7 @@ def in_child(
     process = subprocess.run(
         [python, "-m", "bench.child"],
         input=json.dumps({"function": function, "arguments": arguments}),
-        env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+        env={**(os.environ if inherits else {"PATH": os.defpath}), "PYTHONPATH": path, **(environment or {})},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from bench.brokers import MESSAGE, new_broker
 from bench.dynamodb import Moto
-from bench.harness import MB, CannotMeasureError, Cell, Section, say
+from bench.harness import MB, Aim, CannotMeasureError, Cell, Section, say
 from bench.usage import cpu_s, rss_bytes
 from coldstream.local.environment import aws_environment
 from tests.support.agent import AgentProcess
@@ -28,6 +28,8 @@ SCAN_S = 10
 WINDOWS = 3
 SCRAPES = 10
 FOLLOWS_WITHIN_S = 120
+MOST_CPU_PERCENT = 2
+MOST_SCRAPE_MS = 20
 
 HOW = f"""\
 An agent runs beside a real broker with {STREAMS:,} streams of one message each. At the same time another one, the
@@ -103,6 +105,7 @@ def measure() -> Section:
             few.scrape()
             many.scrape()
         figures = _figures(few), _figures(many)
+    cpu_percent, _, scrape_ms, _ = (figure for _, figure in figures[1])
     return Section(
         title="Agent: quiet streams",
         how=HOW,
@@ -115,6 +118,14 @@ def measure() -> Section:
                 for case in (few, many)
             ),
             f"{many.known_s:.0f} s after the agent first answered it knew all {STREAMS:,} streams, its table in moto",
+        ),
+        aims=(
+            Aim(
+                f"less than {MOST_CPU_PERCENT} % of a core for {STREAMS:,} quiet streams",
+                f"{cpu_percent:.2f} %",
+                cpu_percent < MOST_CPU_PERCENT,
+            ),
+            Aim(f"a scrape in less than {MOST_SCRAPE_MS} ms", f"{scrape_ms:.1f} ms", scrape_ms < MOST_SCRAPE_MS),
         ),
     )
 

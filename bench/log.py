@@ -79,13 +79,17 @@ def put_items(http: urllib3.PoolManager, items: list[Item], *, url: str, table: 
         raise CannotMeasureError(f"DynamoDB Local refused items: {answer.data[:500]!r}")
 
 
-def _entry_item(stream: StreamId, number: int) -> Item:
+def entry_of(stream: StreamId, number: int) -> FragmentEntry:
+    """Return the entry of a fragment of `write_log`, by its number; its links are those that a commit gives it."""
+    return _entry(stream, number, SparseIndex(tuple(_point(number, point) for point in range(POINTS))))
+
+
+def _entry(stream: StreamId, number: int, sparse: SparseIndex) -> FragmentEntry:
     first_offset = Offset(number * OFFSETS_A_FRAGMENT)
     next_offset = Offset(first_offset + OFFSETS_A_FRAGMENT)
     first_timestamp = TimestampMs(FIRST_TIMESTAMP + number * MS_A_FRAGMENT)
     last_timestamp = TimestampMs(first_timestamp + MS_A_FRAGMENT - 1)
-    sparse = SparseIndex((_point(number, 0),))
-    entry = FragmentEntry(
+    return FragmentEntry(
         first_offset=first_offset,
         next_offset=next_offset,
         first_timestamp=first_timestamp,
@@ -105,7 +109,11 @@ def _entry_item(stream: StreamId, number: int) -> Item:
         prior_offset=first_offset if number else None,
         prior_timestamp=TimestampMs(first_timestamp - 1) if number else None,
     )
-    item = entry_item(_Item, stream.incarnation, entry)
+
+
+def _entry_item(stream: StreamId, number: int) -> Item:
+    sparse = SparseIndex((_point(number, 0),))
+    item = entry_item(_Item, stream.incarnation, _entry(stream, number, sparse))
     # Points are encoded as differences, so all but the first are the same in every fragment: encoding them once for all
     # saves most of the time.
     item.attribute_values["sparse_index"] = sparse.to_bytes() + _OTHER_POINTS

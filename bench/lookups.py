@@ -90,6 +90,7 @@ def _look_up(of: StreamId, queries: list[Query], environment: dict[str, str]) ->
         "bench.aws:call_handler",
         {"name": "resolver", "handler": handler_of("resolver"), "events": events, "warm_up": WARM_UP},
         environment,
+        inherits=False,  # one variable more, such as AWS_CA_BUNDLE, and the resolver would leave all to the SDK
     )
     for query, answer in zip(queries[WARM_UP:], run.answer["answers"], strict=True):
         body = json.loads(answer["body"])

@@ -19,18 +19,21 @@ MESSAGES_A_CHUNK = 200
 POOL = 20_000
 
 
-def make_orders(directory: Path, *, size_bytes: int, with_properties: bool = False) -> SegmentSlice:
+def make_orders(
+    directory: Path, *, size_bytes: int, chunk_messages: int = MESSAGES_A_CHUNK, with_properties: bool = False
+) -> SegmentSlice:
     """Write a segment of at least `size_bytes`: random choices of 20,000 orders of 250 to 500 bytes.
 
     With properties, each has four of AMQP's, and four of its own.
     """
+    directory.mkdir(exist_ok=True)
     dice = random.Random(1)
     pool = [_with_properties(dice, _body(dice)) if with_properties else _data(_body(dice)) for _ in range(POOL)]
     with SegmentWriter(directory, max_segment_bytes=size_bytes) as writer:
         timestamp = FIRST_TIMESTAMP
         while not (rolled := find_rolled(directory)):
             for _ in range(64):
-                writer.write(dice.choices(pool, k=MESSAGES_A_CHUNK), timestamp=TimestampMs(timestamp))
+                writer.write(dice.choices(pool, k=chunk_messages), timestamp=TimestampMs(timestamp))
                 timestamp += MS_A_CHUNK
     return rolled[0]
 

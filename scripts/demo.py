@@ -19,6 +19,8 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,6 +55,7 @@ PAUSE_S = 0.1
 LOOKUPS = 20
 SETTLE_S = 120
 STREAM_NAME = "demo: orders/заказы"
+STARTED = time.monotonic()
 
 
 @dataclass(slots=True)
@@ -80,8 +83,8 @@ class Tally:
 
 
 def say(text: str) -> None:
-    """Report progress to whoever watches the demo."""
-    print(f"  {text}", file=sys.stderr, flush=True)
+    """Report progress to whoever watches the demo, with the seconds since it began."""
+    print(f"  {time.monotonic() - STARTED:5.1f} s  {text}", file=sys.stderr, flush=True)
 
 
 class DemoArchive:
@@ -134,27 +137,43 @@ class DemoArchive:
 
 def main() -> int:
     """Run the demo; return 0 if nothing was lost, duplicated or corrupted."""
-    started = time.monotonic()
     logging.getLogger("coldstream").setLevel(
         logging.ERROR
     )  # the consumer warns when it is ahead of the archive, which is normal here
-    with EmulatedStack() as stack:
+    with ExitStack() as running:
+        # Side by side: a broker and an emulated AWS take seconds to start, and are idle for some of them.
+        starting = None if find_rabbitmq() is None else running.enter_context(broker_started_beside())
+        stack = running.enter_context(EmulatedStack())
         os.environ.update(stack.environment)
-        if find_rabbitmq() is None:
+        say("the emulated AWS and the functions run")
+        if starting is None:
             say("RabbitMQ is not installed (`make broker` installs Debian's): using segments recorded from a real one")
             tally = from_recorded_segments(stack)
         else:
-            tally = from_a_broker(stack)
-    say(f"took {time.monotonic() - started:.0f} s")
+            tally = from_a_broker(stack, starting.result())
+    say("everything is stopped")
     print(tally, flush=True)
     return 0 if tally.is_perfect else 1
 
 
-def from_a_broker(stack: EmulatedStack) -> Tally:
+@contextmanager
+def broker_started_beside() -> Iterator[Future[Broker]]:
+    """Start a broker while the block goes on, and stop it at its end."""
+    # A directory's name does not keep the demo's stream name: the agent asks the management API for it.
+    broker = Broker(management=True)
+    with ThreadPoolExecutor(1) as pool:  # a broker ends with the thread that started it: this one lasts
+        starting = pool.submit(broker.__enter__)
+        try:
+            yield starting
+        finally:
+            if starting.exception() is None:
+                pool.submit(broker.__exit__, None, None, None).result()
+
+
+def from_a_broker(stack: EmulatedStack, broker: Broker) -> Tally:
     """Publish while an agent archives, and read everything as one stream."""
     tally = Tally()
-    # A directory's name does not keep the demo's stream name: the agent asks the management API for it.
-    with Broker(management=True) as broker, broker.connect() as streams, TemporaryDirectory(prefix="demo-") as state:
+    with broker.connect() as streams, TemporaryDirectory(prefix="demo-") as state:
         options = ("--data", broker.data_directory, "--management", broker.management_url)
         with AgentProcess(stack.environment, Path(state) / "agent", broker.stream_uri, *options) as agent:
             agent.wait_ready()

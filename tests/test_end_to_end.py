@@ -14,8 +14,11 @@ import pytest
 from rstream import CompressionType
 
 from coldstream.local.stack import EmulatedStack
+from coldstream.manifest.entry import Encoding
 from coldstream.manifest.spec import FIRST, LAST, NEXT, AtOffset
+from coldstream.manifest.stream import Incarnation
 from coldstream.read.reader import Reader
+from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
 from tests.support.broker import Broker
 from tests.support.streams import SubBatch
@@ -28,7 +31,8 @@ MESSAGES = 4000
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[EmulatedStack]:
-    with EmulatedStack(inherited={}, parameters={"FragmentBytes": "65536", "Prefix": "tests/archive/"}) as running:
+    parameters = {"FragmentBytes": "65536", "Encoding": "zstd-seekable", "Prefix": "tests/archive/"}
+    with EmulatedStack(inherited={}, parameters=parameters) as running:
         yield running
 
 
@@ -87,6 +91,15 @@ def test_every_message_comes_back_once_and_in_order(stack, published, tail):
         read = [(message.offset, message.raw) for message in reader.messages()]
         assert reader.tail == tail
     assert read == list(enumerate(published[:tail]))
+
+
+def test_all_fragments_have_the_encoding_that_the_template_was_given(stack, directory, tail, monkeypatch):
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    table = DynamoTable(stack.environment["COLDSTREAM_TABLE"])
+    entries = table.log_from_offset(Incarnation(directory.name), Offset(0), 1000).entries
+    assert entries[-1].next_offset == tail
+    assert {entry.encoding for entry in entries} == {Encoding.ZSTD_SEEKABLE}
 
 
 def test_announcing_again_archives_nothing_again(stack, directory, tail):

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "format": BASE,
     "manifest": BASE | {"format"},
     "store": MANIFEST,
-    "flow": BASE,
+    "flow": BASE | {"format"},
     # Functions.
     "archive": STORE | {"flow"},
     "resolve": STORE,

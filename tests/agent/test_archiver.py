@@ -10,7 +10,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from prometheus_client import generate_latest
 
 from coldstream.agent import archiver, losses, slice_delivery
 from coldstream.agent.archive import ArchiveClient
@@ -96,7 +95,7 @@ async def test_an_outage_of_the_archive_delays_and_loses_nothing(rig):
         await asyncio.sleep(0.1)
         rig.stream.retain(1)
         assert rig.bus.announced == []
-        assert b'kind="unavailable"' in generate_latest(rig.metrics.registry)
+        assert b'kind="unavailable"' in rig.scrape()
         rig.bus.is_down = False
         await rig.catches_up()
     assert rig.bus.lost == []
@@ -285,7 +284,7 @@ async def test_tracking_chunks_at_the_end_of_a_deleted_stream_are_no_loss(tmp_pa
         node.delete("orders")
         await rig.until(lambda: archiver.state == "deleted")
     assert rig.bus.lost == []
-    assert b'lost_offsets_total{stream="orders",vhost="/"} 0.0' in generate_latest(rig.metrics.registry)
+    assert b'lost_offsets_total{stream="orders",vhost="/"} 0.0' in rig.scrape()
 
 
 async def test_messages_before_the_tracking_chunks_of_a_deleted_stream_are_a_loss_where_nothing_proved_them(
@@ -345,7 +344,7 @@ async def test_a_damaged_segment_goes_to_quarantine_and_the_next_ones_are_archiv
     async with rig.running():
         await rig.until(lambda: rig.archived and rig.archived[-1][1] == int(rig.stream.segments[-1].stem))
         await rig.until(lambda: not rig.pins[:-1])
-    text = generate_latest(rig.metrics.registry).decode()
+    text = rig.scrape().decode()
     assert 'coldstream_agent_quarantined_segments_total{stream="orders",vhost="/"} 1.0' in text
 
 
@@ -434,7 +433,7 @@ async def test_a_stream_of_another_cluster_is_told_and_neither_staged_nor_let_go
     assert rig.archive.objects.requests["PutObject"] == 0
     assert rig.bus.announced == []
     assert len(rig.pins) == len(rig.stream.segments)
-    assert 'kind="settings"' in generate_latest(rig.metrics.registry).decode()
+    assert 'kind="settings"' in rig.scrape().decode()
 
 
 async def test_what_is_published_while_the_archive_has_deleted_the_stream_is_archived_once_that_is_undone(rig):

@@ -7,10 +7,10 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
-from prometheus_client import generate_latest
 
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.losses import REPLICAS_SUSPICION_S, SUSPICION_S, UNSEEN, Losses
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.stream_file import PendingLoss, RememberedStream, StreamFile
@@ -87,7 +87,7 @@ async def test_what_is_missing_after_the_tail_is_lost_once_nobody_has_brought_it
     assert await scene.after(0.1) == [(50, 80, WHY)]
     assert await scene.after(5) == []
     assert (scene.losses.complete_from, scene.losses.why) == (80, WHY)
-    assert b"lost_offsets_total{" in generate_latest(scene.metrics.registry)
+    assert b"lost_offsets_total{" in scene.metrics.text(ExpositionFormat.wanted(""))
 
 
 @pytest.mark.parametrize("nodes", [3, None], ids=["on three nodes", "the broker is down"])
@@ -102,7 +102,7 @@ async def test_where_other_nodes_have_the_stream_their_agents_are_given_longer(s
 async def test_what_was_deleted_before_an_agent_came_is_told_and_is_no_loss_of_ours(scene: Scene) -> None:
     await scene.losses.suspect(Offset(0), Offset(80), unseen=True)
     assert await scene.after() == [(0, 80, UNSEEN)]
-    assert b"lost_offsets_total{" not in generate_latest(scene.metrics.registry)
+    assert b"lost_offsets_total{" not in scene.metrics.text(ExpositionFormat.wanted(""))
     scene.commit(80, 90)
     scene.commit(95, 99)
     again = scene.again()
@@ -116,7 +116,7 @@ async def test_what_an_agent_missed_before_anything_is_archived_is_a_loss_of_our
     scene.losses.note(Offset(50), Offset(80))
     assert await scene.after(0) == []
     assert await scene.after() == [(50, 80, WHY)]
-    assert b"lost_offsets_total{" in generate_latest(scene.metrics.registry)
+    assert b"lost_offsets_total{" in scene.metrics.text(ExpositionFormat.wanted(""))
 
 
 async def test_an_archive_that_begins_late_says_why_when_an_agent_comes(scene: Scene) -> None:

@@ -90,7 +90,7 @@ class Replacing(MemoryObjects):
 def test_a_copy_that_was_replaced_is_no_longer_judged(
     directory: Path, monkeypatch: pytest.MonkeyPatch, call: str, times: int, *, is_bad: bool, names_its_copy: bool
 ) -> None:
-    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("coldstream.archive.staged_segment.RANGE_BYTES", 50_000)
     archive = MemoryArchive()
     objects = Replacing(call, times)
     archive.use(objects=objects)

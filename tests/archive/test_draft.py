@@ -108,7 +108,7 @@ def test_a_copy_that_ends_elsewhere_than_was_announced_is_told_by_both_ends(next
 
 def test_a_disk_that_fills_up_within_a_chunk_is_told_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coldstream.archive.draft.tempfile.TemporaryFile",
+        "coldstream.archive.spool.tempfile.TemporaryFile",
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
     )
     draft = FragmentDraft("copy", Offset(0), sequence_number=0, chunks_before=0, data_position=8, spool_dir=None)

@@ -113,6 +113,9 @@ def test_a_tail_whose_entry_does_not_show_is_half_of_a_change() -> None:
     table.entries = lambda entry: None if entry.first_offset == 60 else entry
     with pytest.raises(LostRaceError, match="the tail is 70, but the log shows no entry after 50"):
         gaps_of(table, 5, 100)
+    table.entries = lambda _: None
+    with pytest.raises(LostRaceError, match="the tail is 70, but the log shows no entry after 5"):
+        gaps_of(table, 5, 100)
 
 
 def quarantine(first: int, key: str) -> Quarantine:

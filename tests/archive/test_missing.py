@@ -25,6 +25,7 @@ from coldstream.store.ports import LogPage
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from tests.store.samples import NOW, ORDERS, entry
 from tests.support.removing import delete, head_of, remove_prefix
+from tests.support.transactions import SMALL
 
 CONTROL = ControlObjects(MemoryObjects(), Keys())
 INCARNATION = ORDERS.incarnation
@@ -173,6 +174,19 @@ def test_a_loss_over_many_gaps_gives_each_its_reason() -> None:
     head = table.head(INCARNATION)
     assert head is not None
     assert (head.gaps, head.losses) == (many, 1)
+
+
+@pytest.mark.usefixtures("small_transactions")
+@pytest.mark.parametrize(("more", "transactions"), [(0, 1), (1, 2)])
+def test_a_transaction_takes_as_many_gaps_as_it_can(more: int, transactions: int) -> None:
+    table = MemoryTable()
+    many = SMALL["coldstream.archive.missing.MAX_GAPS"] + more
+    for number in range(many + 1):
+        commit(table, number * 10, number * 10 + 5)
+    revision = head_of(table, INCARNATION).revision
+    lose(table, 0, many * 10)
+    assert [reason for _, _, reason in gaps(table)] == [WHY] * many
+    assert head_of(table, INCARNATION).revision == revision + transactions
 
 
 @pytest.mark.usefixtures("small_transactions")

@@ -122,7 +122,7 @@ def test_an_upload_killed_at_any_put_is_finished_by_the_next(
 
 
 def test_an_upload_that_dies_leaves_no_thread_reading_ahead(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 500)
+    monkeypatch.setattr("coldstream.archive.staged_segment.RANGE_BYTES", 500)
     archive = MemoryArchive()
     dying = DyingObjects()
     archive.objects, archive.uploader = dying, replace(archive.uploader, objects=dying)
@@ -336,7 +336,7 @@ def test_an_event_that_names_the_staged_copy_of_another_segment_touches_nothing(
 def test_a_function_that_another_overtakes_finds_the_segment_archived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
 ) -> None:
-    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 50_000)
+    monkeypatch.setattr("coldstream.archive.staged_segment.RANGE_BYTES", 50_000)
     write_stream(tmp_path)
 
     class Overtaken(MemoryObjects):
@@ -361,7 +361,7 @@ def test_a_function_that_another_overtakes_finds_the_segment_archived(
 
 def test_a_disk_that_fills_up_is_reported_and_nothing_is_lost(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "coldstream.archive.draft.tempfile.TemporaryFile",
+        "coldstream.archive.spool.tempfile.TemporaryFile",
         lambda buffering, **_: Path("/dev/full").open("w+b", buffering),  # noqa: SIM115  as TemporaryFile does
     )
     archive = MemoryArchive()

@@ -17,9 +17,9 @@ FIRST_SEED = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 @pytest.fixture(autouse=True)
 def _as_is_reproducible(monkeypatch: pytest.MonkeyPatch, small_transactions: None) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    for module in ("archive.upload", "archive.staged_segment", "compact.run"):
+    for module in ("archive.upload", "archive.staged_segment", "compact.run", "flow.frame_sink"):
         monkeypatch.setattr(f"coldstream.{module}.ThreadPoolExecutor", Inline)
-    monkeypatch.setattr("coldstream.archive.staged_segment.BLOCK_BYTES", 500)
+    monkeypatch.setattr("coldstream.archive.staged_segment.RANGE_BYTES", 500)
     monkeypatch.setattr("coldstream.manifest.groups.STEP_BYTES", 150)
     monkeypatch.setattr("coldstream.archive.draft.STEP_BYTES", 150)
 

@@ -10,6 +10,7 @@ from zlib import crc32
 
 from coldstream.manifest.entry import Encoding, FragmentEntry
 from coldstream.manifest.groups import Group
+from coldstream.manifest.sparse import SparseIndex
 from coldstream.store.keys import Keys
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import ObjectStore
@@ -70,6 +71,13 @@ class Fragments:
         """Have the manifest say something else of an entry: so much is added to these fields."""
         entry = self.group.entries[number]
         self._replace(number, replace(entry, **{name: getattr(entry, name) + more for name, more in fields.items()}))
+
+    def change_point(self, number: int, at: int, **fields: int) -> None:
+        """Have the manifest say something else of a point of an entry: so much is added to these fields."""
+        entry = self.group.entries[number]
+        points = list(entry.sparse.points)
+        points[at] = replace(points[at], **{name: getattr(points[at], name) + more for name, more in fields.items()})
+        self._replace(number, replace(entry, sparse=SparseIndex(tuple(points))))
 
     def _replace(self, number: int, entry: FragmentEntry) -> None:
         self.group = Group((*self.group.entries[:number], entry, *self.group.entries[number + 1 :]))

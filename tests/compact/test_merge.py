@@ -117,6 +117,14 @@ def test_a_small_fragment_between_large_ones_takes_no_more_of_one_than_it_needs(
     assert [part.is_copied for part in plan] == [True, False, True, False]
 
 
+@pytest.mark.parametrize(("rest", "are_copied"), [(BORDER, [False, True, False]), (BORDER - 1, [False, False])])
+def test_what_is_left_of_a_large_fragment_is_copied_if_s3_takes_it_as_a_part(rest: int, are_copied: list[bool]) -> None:
+    header_and_small = 8 + 100
+    sizes = [100, BORDER - header_and_small + rest]
+    plan = list(plan_parts(groups(Fragments(*([b""] for _ in sizes)), sizes)))
+    assert [part.is_copied for part in plan] == are_copied
+
+
 def test_what_passes_through_is_counted() -> None:
     made = of_sizes(BORDER, 1000, BORDER)
     footers = [entry.object_bytes - 8 - entry.data_bytes for entry in made.group.entries]

@@ -43,6 +43,13 @@ def test_parts_are_in_the_order_in_which_they_were_added_whichever_is_first() ->
     assert sizes == [7, 6]
 
 
+def test_an_upload_that_is_complete_is_not_aborted() -> None:
+    objects = MemoryObjects()
+    send(objects, b"bytes")
+    assert objects.objects == {KEY: b"bytes"}
+    assert objects.requests.keys() == {"CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"}
+
+
 def test_so_many_parts_are_sent_at_once_and_no_more() -> None:
     objects = MemoryObjects()
     under_way = 0
@@ -65,6 +72,15 @@ def test_so_many_parts_are_sent_at_once_and_no_more() -> None:
             upload.add(send)
         upload.complete(crc32(b"x" * 3 * PARTS_AT_ONCE))
     assert most == PARTS_AT_ONCE
+
+
+def test_no_more_parts_than_are_sent_at_once_are_kept_waiting() -> None:
+    objects = MemoryObjects()
+    sent: list[int] = []
+    with PartUpload(objects, KEY, sent.append) as upload:
+        for added in range(1, 4 * PARTS_AT_ONCE):
+            upload.add(lambda number: upload.put(number, b"x"))
+            assert added - len(sent) <= PARTS_AT_ONCE
 
 
 def test_a_part_that_fails_ends_the_upload_once_the_others_have_arrived() -> None:

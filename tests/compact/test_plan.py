@@ -60,6 +60,25 @@ def test_what_an_unfinished_compaction_is_to_remove_is_not_walked() -> None:
     assert len(log_of(archive.table, INCARNATION)) == 5
 
 
+def test_what_was_unfinished_when_the_walk_began_and_was_merged_again_by_then_is_walked_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    archive = archive_of(20)
+    compaction = Compaction(archive)
+    inner = Group(log_of(archive.table, INCARNATION)[2:18])
+    steps = compaction.replace(inner, compaction.store(inner, Encoding.IDENTITY))
+    next(steps)
+    unfinished = archive.table.head(INCARNATION)
+    assert unfinished is not None
+    assert unfinished.compacting == 18
+    list(steps)
+    everything = Group(log_of(archive.table, INCARNATION))
+    list(compaction.replace(everything, compaction.store(everything, Encoding.IDENTITY)))
+    monkeypatch.setattr(archive.table, "head", lambda _: unfinished)
+    found = tuple(iter_settled(archive.table, INCARNATION))
+    assert [(entry.first_offset, entry.next_offset) for entry in found] == [(0, 20)]
+
+
 def test_what_is_committed_while_the_walk_goes_on_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iter_log, "__defaults__", (5,))
     archive = archive_of(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import pytest
@@ -44,3 +45,20 @@ def test_it_writes_below_its_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(written, MergedFragment)
     assert written.entry.key.startswith("prefix/")
     assert written.entry.key in made.objects.objects
+
+
+def test_a_process_that_it_comes_to_finds_aws_where_it_was_made_and_connects_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Objects:
+        """Keeps what a client would see as it is made."""
+
+        def __init__(self, bucket: str) -> None:
+            made.append((bucket, dict(os.environ)))
+
+    made: list[tuple[str, dict[str, str]]] = []
+    monkeypatch.setattr(remote_writer, "S3Objects", Objects)
+    monkeypatch.setattr(os, "environ", {"HOME": "/", "AWS_REGION": "us-east-1"})
+    writer = RemoteWriter("a bucket of this test", "", tuple(PLACES.items()))
+    assert remote_writer._objects(writer) is remote_writer._objects(pickle.loads(pickle.dumps(writer)))
+    assert made == [("a bucket of this test", {"HOME": "/"} | PLACES)]

@@ -20,6 +20,7 @@ from coldstream.compact.task import CompactionTask, GroupFailure, write_task
 from coldstream.compact.write import MergedFragment
 from coldstream.errors import BadCrcError, ObjectNotFoundError, UnavailableError
 from coldstream.manifest.entry import Encoding, Head
+from coldstream.manifest.fence import plan_fence
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.store.keys import Keys
 from coldstream.store.ports import ObjectStore
@@ -168,6 +169,21 @@ def test_an_interrupted_run_stops_what_is_under_way_and_deletes_what_it_did_not_
     assert_right(archive, archive.chunks)
 
 
+def test_a_run_that_comes_to_its_end_stops_nobody() -> None:
+    archive = archive_of(2)
+    stops: list[None] = []
+    compactor = Compactor(
+        archive.table,
+        archive.objects,
+        writer(archive.objects),
+        at_once=1,
+        stop=lambda: stops.append(None),
+        now=lambda: NOW,
+    )
+    (report,) = compactor.run([STREAM], options_of())
+    assert (report.fragments_after, stops) == (2, [])
+
+
 def test_an_interrupt_as_soon_as_a_task_has_begun_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = archive_of(2)
     stopped = threading.Event()
@@ -290,6 +306,17 @@ def test_a_stream_that_goes_while_its_groups_are_planned_ends_nothing() -> None:
         patch.setattr(archive.table, "head", heads_then_none(archive.table.head))
         assert [task.generation for task in tasks] == [0]
     assert reports[STREAM].failures == []
+
+
+def test_a_task_gets_no_key_that_was_fenced_off_by_the_time_it_is_planned() -> None:
+    archive = archive_of(2)
+    compactor = Compactor(archive.table, archive.objects, writer(archive.objects), at_once=1, now=lambda: NOW)
+    tasks = compactor._plan({STREAM: CompactionReport(STREAM)}, options_of())
+    assert next(tasks).generation == 0
+    head = archive.table.head(INCARNATION)
+    assert head is not None
+    archive.table.apply(plan_fence(head, 7, NOW))
+    assert next(tasks).generation == 7
 
 
 def heads_then_none(head: Callable[[Incarnation], Head | None]) -> Callable[[Incarnation], Head | None]:

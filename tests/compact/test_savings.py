@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from coldstream.compact.blocks import plan_blocks
-from coldstream.compact.commit import commit
-from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.commit import CommitOutcome, commit
+from coldstream.compact.frame_parts import PART_BYTES
 from coldstream.compact.merge_plan import RequestCounts, count_requests
 from coldstream.compact.part_upload import MIN_PART_BYTES as BORDER
 from coldstream.compact.savings import (
@@ -161,7 +161,7 @@ def test_the_units_that_are_told_are_those_that_are_written(fragments: int) -> N
     told = write_units(Group(log))
     table.units = 0
     merged = Compaction(archive).store(Group(log), Encoding.IDENTITY)
-    assert commit(table, archive.stream.incarnation, Group(log), merged, now=lambda: NOW) == "committed"
+    assert commit(table, archive.stream.incarnation, Group(log), merged, now=lambda: NOW) is CommitOutcome.COMMITTED
     sweep(stores_at(table, archive.objects, LONG_AFTER), archive.stream.incarnation)
     # Beside those there are one or two versions that are only looked at, and the sweep's claim, which comes and goes in
     # a change each, for a thousand objects.

@@ -14,6 +14,7 @@ from coldstream.errors import (
     BadLengthError,
     ColdstreamError,
     ConflictError,
+    CorruptionError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoppedError,
@@ -80,6 +81,26 @@ def test_the_generation_is_above_all_of_the_group(encoding: Encoding) -> None:
     made = small()
     made.change(1, generation=6)
     assert write_group(made.objects, KEYS, INCARNATION, made.group, encoding).entry.key == key_of(made, 7)
+
+
+@pytest.mark.parametrize("field", ["chunk_id", "position", "timestamp", "greatest_before"])
+def test_a_point_of_the_manifest_has_to_be_that_of_the_index(encoding: Encoding, field: str) -> None:
+    made = small()
+    made.change_point(1, 1, **{field: 1})
+    with pytest.raises(CorruptionError, match="chunk at a point of the sparse index") as caught:
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding)
+    assert caught.value.source == made.group.entries[1].key
+    assert_nothing_is_left(made.objects, made)
+
+
+def test_who_finds_every_key_taken_gives_up(monkeypatch: pytest.MonkeyPatch, encoding: Encoding) -> None:
+    monkeypatch.setattr("coldstream.compact.write.MAX_GENERATIONS", 3)
+    made = small()
+    for generation in (5, 6, 7):
+        made.objects.put(key_of(made, generation), b"another's")
+    with pytest.raises(UnavailableError, match="all 3 keys"):
+        write_group(made.objects, KEYS, INCARNATION, made.group, encoding, least_generation=5)
+    assert write_group(made.objects, KEYS, INCARNATION, made.group, encoding, least_generation=6).entry.generation == 8
 
 
 class Meeting(MemoryObjects):

@@ -55,6 +55,35 @@ async def test_an_incarnation_that_begins_while_reading_is_an_error(world: World
 
 
 @in_a_world
+async def test_messages_that_were_erased_make_no_other_stream(world: World) -> None:
+    """Neither at the broker's first chunk, nor at the border to the broker, which has their bytes still."""
+    chunks(world, 10)
+    world.archive(8)
+    world.retain(4)
+    world.erase(2, 6, 7)
+    for start in (FIRST, AtOffset(Offset(20))):
+        reading = Following(world, start)
+        await reading.settled(30)
+        assert await reading.stop() is None
+        assert reading.offsets == list(range(0 if start is FIRST else 20, 30))
+
+
+@in_a_world
+async def test_a_reader_that_has_the_bytes_goes_on_after_they_were_erased(world: World) -> None:
+    chunks(world, 10)
+    reading = Following(world)
+    await reading.settled(30)
+    world.disconnect()
+    chunks(world, 10)
+    world.archive(20)
+    world.erase(9)
+    world.retain(4)
+    await reading.settled(60)
+    assert await reading.stop() is None
+    assert reading.offsets == list(range(60))
+
+
+@in_a_world
 async def test_a_replica_that_lags_behind_is_waited_for(world: World) -> None:
     chunks(world, 10)
     reading = Following(world)

@@ -56,6 +56,18 @@ def test_another_chunk_in_the_place_of_the_witness_is_of_another_incarnation(chu
         after(header(100)).relation(chunk)
 
 
+def test_an_erased_witness_is_the_chunk_that_it_was() -> None:
+    position = ReadPosition("orders")
+    position.advance(header(100), is_erased=True)
+    assert position.relation(header(100, crc=8)) is Relation.WITNESS
+    with pytest.raises(IncarnationError):
+        position.relation(header(100, epoch=3, crc=8))
+    assert after(header(100)).relation(header(100, crc=8), is_erased=True) is Relation.WITNESS
+    position.advance(header(110))
+    with pytest.raises(IncarnationError):
+        position.relation(header(110, crc=8))
+
+
 def test_a_user_chunk_in_the_place_of_tracking_chunks_is_of_another_incarnation() -> None:
     position = after(header(100))
     position.expected = Offset(113)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics, Service
 from coldstream.errors import AccessDeniedError, UnavailableError
 from coldstream.manifest.stream import StreamId
@@ -39,7 +39,7 @@ def scraped() -> dict[str, dict[str, set[str]]]:
     for err in (AccessDeniedError(""), UnavailableError("")):
         metrics.failed(err, StreamId("/", "orders", ORDERS))
     found: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+    for family in text_string_to_metric_families(metrics.text(ExpositionFormat.wanted("")).decode()):
         for sample in family.samples:
             labels = found.setdefault(sample.name, {})
             for label, value in sample.labels.items():

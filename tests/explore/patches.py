@@ -19,7 +19,7 @@ POOLS = (
     "archive.staged_segment",
     "archive.upload",
     "compact.blocks",
-    "compact.frame_sink",
+    "flow.frame_sink",
     "compact.merge",
     "compact.part_upload",
     "compact.run",

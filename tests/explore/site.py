@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from coldstream.store.object_values import ListedObject, ObjectVersion
+from coldstream.store.ports import RangeStream
+from coldstream.store.read_range import ReadRange
 from coldstream.units import ByteRange, TimestampMs
 from tests.explore.requests import YIELDING, Part, Request, hashable
 from tests.explore.table_pages import PAGED, TablePages
@@ -72,6 +74,10 @@ class SiteObjects:
             return self._ask(Request(Part.BUCKET, name, hashable(args), hashable(options)))  # type: ignore[arg-type]
 
         return call
+
+    def open_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeStream:
+        # An answer may be given again: it has to be a value, and no stream that was read.
+        return ReadRange(self.get_range(key, byte_range, if_match=if_match))
 
     def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
         body.seek(0)

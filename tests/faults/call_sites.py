@@ -68,10 +68,10 @@ class Coverage:
     struck: set[tuple[str, str, FaultKind]] = field(default_factory=set)
     sites: dict[str, CallSites] = field(default_factory=dict)
 
-    def add(self, scenario: str, sites: CallSites, kind: FaultKind, struck: Iterable[HttpRequest]) -> None:
+    def add(self, scenario: str, sites: CallSites, kind: FaultKind, struck: Iterable[str]) -> None:
         """Take in a run, and the call sites that its scenario has."""
         self.sites[scenario] = sites
-        self.struck |= {(scenario, call_site(request), kind) for request in struck}
+        self.struck |= {(scenario, site, kind) for site in struck}
 
     def pairs(self) -> list[tuple[str, str, FaultKind]]:
         """Return call sites with the kinds that take effect there, of the scenarios that were played."""

@@ -8,12 +8,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from coldstream import errors
 from coldstream.api import serving
 from coldstream.archive.events import DETAIL_TYPE, SOURCE, detail_of
 from coldstream.archive.segment_lost import SegmentLost
@@ -74,13 +77,19 @@ class CommandAct:
             for name, value in self.variables.items():
                 patch.setenv(name, value)
             try:
-                app([*self.arguments, *more], prog_name="coldstream")
+                _program()([*self.arguments, *more], prog_name="coldstream")
             except SystemExit as ended:
                 code = ended.code
         shown, told = out.buffer.getvalue(), err.buffer.getvalue().decode()
         if not code:
             return Outcome(shown)
         return Outcome(shown, f"exit code {code}: {told}", _UNEXPECTED not in told)
+
+
+@cache
+def _program() -> Any:
+    """Return the program, whose commands and options are made once."""
+    return get_command(app)
 
 
 def command(*arguments: str, more: ArgumentsOf = lambda world: ()) -> CommandAct:
@@ -119,7 +128,7 @@ class FunctionAct:
                 return Outcome(b"", f"{type(err).__name__}: {err}")
             except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
                 return Outcome(b"", f"{type(err).__name__}: {err}", is_typed=False)
-        return _outcome_of(answer, log.getvalue())
+        return outcome_of(answer, log.getvalue())
 
 
 def function(name: str, event_of: Callable[[FaultyWorld], Any] = lambda world: {}, **variables: str) -> FunctionAct:
@@ -139,7 +148,7 @@ def _tell_here(name: str, log: io.StringIO) -> ModuleType:
     return loaded
 
 
-def _outcome_of(answer: Any, log: str) -> Outcome:
+def outcome_of(answer: Any, log: str) -> Outcome:
     """Judge what a function returned: a batch may have failures, of which the log says more; an API has a status."""
     shown = json.dumps(answer, sort_keys=True, default=str).encode()
     if isinstance(answer, dict) and answer.get("batchItemFailures"):
@@ -147,8 +156,18 @@ def _outcome_of(answer: Any, log: str) -> Outcome:
     status = answer.get("statusCode", 200) if isinstance(answer, dict) else 200
     if status < HTTPStatus.BAD_REQUEST:
         return Outcome(shown)
-    is_typed = status != HTTPStatus.INTERNAL_SERVER_ERROR
-    return Outcome(shown, f"{status}: {answer.get('body')}", is_typed, is_public=True)
+    told = f"{status}: {answer.get('body')}"
+    if status != HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Outcome(shown, told, is_public=True)
+    # Callers cannot mend what AWS does not permit, nor what is damaged, and are told no names: the log has them.
+    return Outcome(shown, f"{told}, {log}", _has_logged_ours(log))
+
+
+def _has_logged_ours(log: str) -> bool:
+    """Tell whether the log of a function has errors, and all are ours."""
+    names = [name for line in log.splitlines() if (name := json.loads(line).get("exception_name"))]
+    found = [getattr(errors, name, None) for name in names]
+    return bool(found) and all(isinstance(one, type) and issubclass(one, ColdstreamError) for one in found)
 
 
 def upload_event(*events: SegmentRolled | SegmentLost) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tests.faults.direct_acts import append, find_appended
 from tests.faults.fault_acts import asked, command, function, upload_event, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import ORDERS, REBUILT, FaultyWorld, segments_directory
-from tests.faults.job_acts import create_job, export_job, open_queue, run_queued_job, run_worker
+from tests.faults.job_acts import create_job, open_queue, run_queued_job, run_worker
 from tests.faults.prepared_acts import later, leave_garbage
 from tests.faults.serving_scenarios import SERVING
 from tests.faults.steering_scenarios import STEERING
@@ -23,6 +23,11 @@ _CREATE_JOB = create_job("scrub")
 _HOLD = command("hold", "put", "orders", "--reason", "a lawsuit", "--by", "alice")
 _COMPACT_JOB = create_job("compact", "--stream", "orders")
 _WORKERS_JOB = create_job("compact", "--stream", "orders", "--runner", "worker")
+_EXPORT_JOB = create_job(
+    "export",
+    *("--stream", "orders", "--format", "jsonl"),
+    more=lambda world: ("--destination", str(world.scratch / "export")),
+)
 _SCOPES = "coldstream.jobs:read coldstream.read:*/*"
 _ASKED = asked("/ranges?vhost=%2F&name=orders&spec=first")
 
@@ -101,10 +106,17 @@ SCENARIOS: dict[str, FaultScenario] = {
         FaultScenario("retention function", function("retention"), prepared=(_SHORT_POLICY,)),
         FaultScenario("erase function", function("erase")),
         FaultScenario("announce", with_bus(command("announce", more=_directory)), uploaded=1),
-        FaultScenario("worker with a compaction", run_worker, prepared=(_WORKERS_JOB,), of=frozenset({"worker"})),
-        FaultScenario("worker with an export", run_worker, prepared=(export_job,), of=frozenset({"worker"})),
         FaultScenario(
-            "job function", run_queued_job, prepared=(open_queue, _COMPACT_JOB), of=frozenset({"job_runner function"})
+            "worker with a compaction", run_worker(_WORKERS_JOB), prepared=(_WORKERS_JOB,), of=frozenset({"worker"})
+        ),
+        FaultScenario(
+            "worker with an export", run_worker(_EXPORT_JOB), prepared=(_EXPORT_JOB,), of=frozenset({"worker"})
+        ),
+        FaultScenario(
+            "job function",
+            run_queued_job(_COMPACT_JOB),
+            prepared=(open_queue, _COMPACT_JOB),
+            of=frozenset({"job_runner function"}),
         ),
         FaultScenario("tick function", function("job_tick"), prepared=(open_queue, _COMPACT_JOB)),
         FaultScenario("API of streams", function("api", asked("/v1/streams", _SCOPES))),

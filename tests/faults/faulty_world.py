@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +16,8 @@ from pathlib import Path
 import boto3
 import pytest
 from moto.core.base_backend import BackendDict
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from coldstream.archive.segment_rolled import SegmentRolled
 from coldstream.archive.upload import Uploader
@@ -61,11 +65,13 @@ class FaultyWorld:
 
     `staged` are events whose segments are staged and not uploaded, `uploaded` the others, `acknowledged` what a direct
     stream took, by offset, `letters` the ids of dead letters, `entered` the commands and functions that were run.
+    `scratch` is a directory for what a run writes.
     """
 
     network: MemoryNetwork
     table: DynamoTable
     objects: S3Objects
+    scratch: Path
     staged: list[SegmentRolled] = field(default_factory=list)
     uploaded: list[SegmentRolled] = field(default_factory=list)
     acknowledged: dict[int, bytes] = field(default_factory=dict)
@@ -96,12 +102,29 @@ class FaultyWorld:
                 found.update(repr(step).encode())
         return found.hexdigest()
 
+    def state(self) -> str:
+        """Return a hash of all items and objects: two runs that leave the same have the same, as no time goes by.
+
+        Queues, secrets and files are no part of it.
+        """
+        found = hashlib.sha256()
+        for table in (TABLE, REBUILT):
+            found.update(repr(sorted(map(json.dumps, self.network.items_of(table)))).encode())
+        bucket = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[BUCKET]
+        for name, versions in sorted(bucket.keys.lists()):
+            for one in versions:
+                about = name, one.storage_class, one.metadata, one.lock_mode, one.lock_legal_status
+                found.update(repr((about, hashlib.sha256(one.value).digest())).encode())
+        found.update(repr(sorted(upload.key_name for upload in bucket.multiparts.values())).encode())
+        return found.hexdigest()
+
 
 class Worlds:
-    """Makes worlds, all on one network."""
+    """Makes worlds, all on one network. In them it is always `time_ns`, but for what a run lets go by."""
 
     def __init__(self) -> None:
         self.network = MemoryNetwork()
+        self.time_ns = time.time_ns()
 
     @contextmanager
     def world(self) -> Iterator[FaultyWorld]:
@@ -109,8 +132,9 @@ class Worlds:
         BackendDict.reset()
         self.network.begin(lambda request, number: None)
         self.network.forget()
-        with environment(), connected(self.network):
-            made = FaultyWorld(self.network, DynamoTable(TABLE), S3Objects(BUCKET))
+        scratch = tempfile.TemporaryDirectory(prefix="coldstream-faults-", ignore_cleanup_errors=True)
+        with scratch as directory, environment(), connected(self.network, self.time_ns):
+            made = FaultyWorld(self.network, DynamoTable(TABLE), S3Objects(BUCKET), Path(directory))
             session = boto3.session.Session()
             for name in (TABLE, REBUILT):
                 session.client("dynamodb").create_table(TableName=name, **_table_parameters())

@@ -6,6 +6,9 @@ A run is right if no wrong byte was shown, no offset was lost, and an error name
 from __future__ import annotations
 
 import random
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from coldstream.errors import ColdstreamError
@@ -15,6 +18,7 @@ from tests.faults.fault_kinds import FaultKind
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.faulty_world import ORDERS, PREFIX, REBUILT, FaultyWorld, Worlds
+from tests.faults.fork import ForkError, forked
 from tests.faults.http_messages import HttpRequest
 from tests.faults.memory_network import RESOLVER_HOST
 
@@ -95,19 +99,36 @@ class Expected:
     archived: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended: `struck` are the call sites that were answered otherwise, `wrong` is what may not be.
+
+    `left` is the state in which it left the world, if it is right.
+    """
+
+    faults: Faults
+    struck: tuple[str, ...] = ()
+    wrong: str | None = None
+    left: str | None = None
+
+
 @dataclass
 class FaultJudge:
-    """Plays runs, and judges them."""
+    """Plays runs, and judges them.
+
+    A scenario is prepared once for all of its runs: each has a copy of this process, in which nothing else happens.
+    `_sound` are states, by scenario, that were found to be right: what is left so is not read and scrubbed again.
+    """
 
     worlds: Worlds
     coverage: Coverage = field(default_factory=Coverage)
+    _sound: set[tuple[str, str]] = field(default_factory=set)
     _expected: dict[str, Expected] = field(default_factory=dict)
 
     def expected(self, scenario: FaultScenario) -> Expected:
-        """Do it without faults, once."""
+        """Do it without faults, once; in this process, which knows all modules then that the runs need."""
         if scenario.name not in self._expected:
-            with self.worlds.world() as world:
-                self._prepare(scenario, world)
+            with self._prepared(scenario) as world:
                 outcome = scenario.act(world)
                 if outcome.problem is not None:
                     raise FaultyRunError(f"{scenario.name} fails without faults: {outcome}")
@@ -115,59 +136,96 @@ class FaultJudge:
                     raise FaultyRunError(f"{scenario.name} does not do what it says: {scenario.does - world.entered}")
                 sites = CallSites.of_requests(world.network.asked)
                 self._look_after(scenario, world, scenario.name)
+                is_changed, left = world.network.is_changed, world.state()
                 self._expected[scenario.name] = Expected(sites, outcome.shown, _archived(scenario, world))
+                if is_changed:
+                    _scrub(world, scenario.name)
+                    self._sound.add((scenario.name, left))
         return self._expected[scenario.name]
 
     def play(self, scenario: FaultScenario, faults: Faults) -> bool:
         """Play a run; return whether a fault took effect. Raises FaultyRunError."""
-        expected = self.expected(scenario)
-        where = f"{scenario.name!r} with {faults}"
-        with self.worlds.world() as world:
-            self._prepare(scenario, world)
-            world.network.begin(faults.fate())
-            outcome = scenario.act(world)
-            struck = list(world.network.struck)
-            self.coverage.add(scenario.name, expected.sites, faults.kind, (request for _, request in struck))
-            world.network.begin(lambda request, number: None)
-            check_outcome(
-                scenario, outcome, expected, f"{where}, {[(kind.value, one.operation) for kind, one in struck[:3]]}"
-            )
-            if outcome.problem is not None:
-                self._again(scenario, world, where)
-            self._look_after(scenario, world, where)
-            if world.network.is_changed:  # else it is what was prepared
-                found = _archived(scenario, world)
-                if found != expected.archived:
-                    raise FaultyRunError(
-                        f"{where}: another archive than without faults: {found} not {expected.archived}"
-                    )
-                _scrub(world, where)
-        return bool(struck)
+        (end,) = self.play_all(scenario, [faults])
+        if end.wrong is not None:
+            raise FaultyRunError(end.wrong)
+        return bool(end.struck)
 
-    def play_seed(self, seed: int) -> bool:
-        """Play the run of a seed."""
-        return self.play(*self.of_seed(seed))
+    def play_all(self, scenario: FaultScenario, all_faults: Iterable[Faults]) -> Iterator[RunEnd]:
+        """Play runs of a scenario, each from where it is prepared."""
+        expected = self.expected(scenario)
+        with self._prepared(scenario) as world:
+            for faults in all_faults:
+                end = self._forked(scenario, world, faults)
+                if end.left is not None:
+                    self._sound.add((scenario.name, end.left))
+                self.coverage.add(scenario.name, expected.sites, faults.kind, end.struck)
+                yield end
+
+    def scenario_of(self, seed: int) -> FaultScenario:
+        """Return the scenario of a seed: they take turns."""
+        return SCENARIOS[list(SCENARIOS)[seed % len(SCENARIOS)]]
 
     def of_seed(self, seed: int) -> tuple[FaultScenario, Faults]:
-        """Return the run of a seed: scenarios take turns, and in each its call sites by kinds; the rest is chance."""
+        """Return the run of a seed: in each scenario its call sites by kinds take turns; the rest is chance."""
         rng = random.Random(seed)
-        turn, of_name = divmod(seed, len(SCENARIOS))
-        scenario = SCENARIOS[list(SCENARIOS)[of_name]]
+        scenario, turn = self.scenario_of(seed), seed // len(SCENARIOS)
         sites = self.expected(scenario).sites
         pairs = sites.pairs()
         random.Random(scenario.name).shuffle(pairs)  # so that a short proof has some of all
         site, kind = pairs[turn % len(pairs)]
         return scenario, Faults(kind, site, rng.choice(sites.turns(site, kind)), lasts=rng.random() < 0.5)
 
-    def _prepare(self, scenario: FaultScenario, world: FaultyWorld) -> None:
-        world.upload(scenario.uploaded)
-        for act in scenario.prepared:
-            outcome = act(world)
-            if outcome.problem is not None:
-                raise FaultyRunError(f"{scenario.name} could not be prepared: {outcome}")
+    @contextmanager
+    def _prepared(self, scenario: FaultScenario) -> Iterator[FaultyWorld]:
+        with self.worlds.world() as world:
+            world.upload(scenario.uploaded)
+            for act in scenario.prepared:
+                outcome = act(world)
+                if outcome.problem is not None:
+                    raise FaultyRunError(f"{scenario.name} could not be prepared: {outcome}")
+            world.network.begin(lambda request, number: None)
+            world.network.is_changed = False
+            world.entered.clear()
+            yield world
+
+    def _forked(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
+        for path in world.scratch.iterdir():  # of the run before: files are not copied with the process
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        try:
+            return forked(lambda: self._run(scenario, world, faults))
+        except ForkError as err:
+            return RunEnd(faults, wrong=f"{scenario.name!r} with {faults}: {err}")
+
+    def _run(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
+        random.seed(repr((scenario.name, faults)))
+        world.network.begin(faults.fate())
+        outcome = scenario.act(world)
+        struck = list(world.network.struck)
         world.network.begin(lambda request, number: None)
-        world.network.is_changed = False
-        world.entered.clear()
+        sites = tuple(dict.fromkeys(call_site(request) for _, request in struck))
+        try:
+            operations = [(kind.value, one.operation) for kind, one in struck[:3]]
+            left = self._judge(scenario, world, outcome, f"{scenario.name!r} with {faults}, {operations}")
+        except FaultyRunError as err:
+            return RunEnd(faults, sites, str(err))
+        return RunEnd(faults, sites, left=left)
+
+    def _judge(self, scenario: FaultScenario, world: FaultyWorld, outcome: Outcome, where: str) -> str | None:
+        """Return the state that a run left, None if it changed nothing. Raises FaultyRunError if the run is wrong."""
+        expected = self.expected(scenario)
+        check_outcome(scenario, outcome, expected, where)
+        if outcome.problem is not None:
+            self._again(scenario, world, where)
+        self._look_after(scenario, world, where)
+        if not world.network.is_changed:
+            return None  # it is what was prepared
+        left = world.state()
+        if (scenario.name, left) not in self._sound:
+            found = _archived(scenario, world)
+            if found != expected.archived:
+                raise FaultyRunError(f"{where}: another archive than without faults: {found} not {expected.archived}")
+            _scrub(world, where)
+        return left
 
     def _look_after(self, scenario: FaultScenario, world: FaultyWorld, where: str) -> None:
         for act in scenario.after:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import os
 import re
 import threading
@@ -21,10 +22,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zlib import crc32
 
+import botocore.hooks
 import botocore.loaders
+import botocore.regions
+import botocore.session
 import pytest
 import urllib3.connection
 import urllib3.exceptions
+from botocore.endpoint_provider import EndpointProvider
+from moto import backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import run_wsgi_app
 
@@ -33,6 +39,7 @@ from coldstream.local.http_api import http_event, http_response
 from coldstream.local.http_exchange import Request
 from coldstream.local.request_lock import RequestLock
 from coldstream.local.transaction_tokens import TransactionTokens
+from coldstream.store.clock import HEARD
 from tests.faults.fault_kinds import FaultKind, WireAnswer, misbehave, takes_effect
 from tests.faults.http_messages import HttpAnswer, HttpRequest, answer
 from tests.faults.memory_socket import MemorySocket
@@ -98,6 +105,18 @@ class MemoryNetwork:
         if not answered.is_right:
             self.struck.append((kind, request))
         return answered
+
+    def items_of(self, table: str) -> list[Any]:
+        """Return all items of a table, in any order, though nobody asks for them."""
+        fields = {
+            "x-amz-target": "DynamoDB_20120810.Scan",
+            "authorization": "Credential=a/20261128/eu-central-1/dynamodb/",
+        }
+        asked = HttpRequest("POST", "/", fields, json.dumps({"TableName": table}).encode())
+        found = json.loads(self._answer_of(self._application, asked).body)
+        assert "LastEvaluatedKey" not in found, "a table of more than one page"
+        items: list[Any] = found["Items"]
+        return items
 
     def _carry_out(self, request: HttpRequest) -> HttpAnswer:
         if request.fields.get("host") == RESOLVER_HOST:
@@ -167,21 +186,27 @@ class MemoryNetwork:
         self._last: HttpRequest | None = None
 
 
-_read_file = botocore.loaders.JSONFileLoader().load_file
+_loader = cache(botocore.loaders.create_loader)
+_providers: dict[tuple[int, int], tuple[EndpointProvider, tuple[Any, ...]]] = {}
+_alias_event_name = cache(botocore.hooks.EventAliaser(None)._alias_event_name)
+_MOTO_MODULES = frozenset(backends.list_of_moto_modules())
 
 
-@cache
-def _read_once(path: str) -> Any:
-    return _read_file(path)
-
-
-def _load_file(_: object, path: str) -> Any:
-    return _read_once(path)
+def _endpoint_provider(ruleset_data: Any, partition_data: Any, excluded_params: Any = None) -> EndpointProvider:
+    """Return what knows the endpoints of a service; it is kept with its data, by whose identity it is found."""
+    key = id(ruleset_data), id(partition_data)
+    if key not in _providers:
+        made = EndpointProvider(ruleset_data, partition_data, excluded_params)
+        _providers[key] = made, (ruleset_data, partition_data)
+    return _providers[key][0]
 
 
 @contextmanager
-def connected(network: MemoryNetwork) -> Iterator[None]:
-    """Have every connection that is opened go to the network, and every wait between attempts take no time."""
+def connected(network: MemoryNetwork, time_ns: int) -> Iterator[None]:
+    """Have every connection that is opened go to the network, and every wait between attempts take no time.
+
+    This machine's clock, and so AWS's, stands still: what two runs leave is the same, if they did the same.
+    """
 
     def new(connection: urllib3.connection.HTTPConnection) -> Any:
         if connection.port not in PORTS:
@@ -196,7 +221,15 @@ def connected(network: MemoryNetwork) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(urllib3.connection.HTTPConnection, "_new_conn", new)
         patch.setattr(http.client.HTTPConnection, "connect", plain)
-        # Each session reads the same large files, which takes longer than all else that a run does.
-        patch.setattr(botocore.loaders.JSONFileLoader, "load_file", _load_file)
+        # Each session reads the same large files, and each client the same rules: that takes longer than all else.
+        patch.setattr(botocore.session, "create_loader", _loader)
+        patch.setattr(botocore.hooks, "accepts_kwargs", lambda handler: True)
+        patch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", lambda self, name: _alias_event_name(name))
+        patch.setattr(botocore.regions, "EndpointProvider", _endpoint_provider)
+        patch.setattr(backends, "list_of_moto_modules", lambda: _MOTO_MODULES)
         patch.setattr(time, "sleep", lambda seconds: None)
+        patch.setattr(HEARD, "_monotonic_ns", lambda: time_ns)
+        patch.setattr(HEARD, "_offset_ms", None)
+        patch.setattr(time, "time_ns", lambda: time_ns)
+        patch.setattr(time, "time", lambda: time_ns / 1_000_000_000)
         yield

@@ -11,15 +11,20 @@ from coldstream.units import ByteRange, Offset
 from tests.faults.fault_acts import Act, Outcome, function, upload_event
 from tests.faults.faulty_world import FRAGMENT_BYTES, KEYS, ORDERS, FaultyWorld, segments_directory
 
-_DAY_S = 24 * 3600
+_HOUR_S = 3600
+
+
+def pass_hours(world: FaultyWorld, hours: int) -> None:
+    """Let hours go by at AWS, and tell this process."""
+    world.network.ahead_s += hours * _HOUR_S
+    world.objects.info(KEYS.stream_note(ORDERS.incarnation))  # whose answer tells what time it is
 
 
 def later(days: int) -> Act:
     """Let days go by at AWS: what is to be deleted after a while is due."""
 
     def act(world: FaultyWorld) -> Outcome:
-        world.network.ahead_s += days * _DAY_S
-        world.objects.info(KEYS.stream_note(ORDERS.incarnation))  # whose answer tells this process what time it is
+        pass_hours(world, 24 * days)
         return Outcome(b"")
 
     return act

@@ -1,25 +1,46 @@
 """Play runs for a time, by seed: python -m tests.faults.prove --hours H [--runs N] [--seed N] [--figures FILE].
 
-It goes on after a run that is wrong, and ends with status 1 then. Figures tell how many call sites had every kind.
+Scenarios take turns, as many at once as there are cores: each is prepared once for some of its seeds, first for one,
+then for twice as many, and so on. It goes on after a run that is wrong, and ends with status 1 then. Figures tell how
+many call sites had every kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
+import selectors
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.faults.call_sites import CallSites
 from tests.faults.fault_kinds import FaultKind
+from tests.faults.fault_scenario import FaultScenario
 from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.faulty_world import Worlds
-from tests.faults.judge import FaultJudge
+from tests.faults.fork import Fork, ForkError
+from tests.faults.judge import FaultJudge, RunEnd
 from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
+_MOST_SEEDS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of some seeds of a scenario."""
+
+    scenario: str
+    sites: CallSites
+    ends: dict[int, RunEnd]
 
 
 class Proof:
@@ -30,30 +51,72 @@ class Proof:
         self.judge = FaultJudge(self.worlds)
         self.kinds: Counter[FaultKind] = Counter()
         self.failed: dict[int, str] = {}
+        self.runs = 0
 
-    def play(self, seed: int) -> None:
-        """Play a seed; say so if it is wrong."""
-        try:
-            _, faults = self.judge.of_seed(seed)
-            self.kinds[faults.kind] += self.judge.play_seed(seed)
-        except Exception as err:  # noqa: BLE001  whatever a run raises is a finding, and others are still to be played
-            self.failed[seed] = f"{type(err).__name__}: {err}"
-            sys.stderr.write(f"seed {seed}: {self.failed[seed][:3000]}\n")
+    def play(self, first_seed: int, runs: int, ends_at: float, processes: int) -> None:
+        """Play seeds until all are, or it is time."""
+        # What all runs need is made here, once.
+        with self.worlds.world() as world:
+            world.upload(1)
+        under_way = selectors.DefaultSelector()
+        for seeds in _groups(first_seed, runs):
+            if time.monotonic() > ends_at:
+                break
+            if len(under_way.get_map()) == processes:
+                self._take(under_way)
+            under_way.register(Fork.begin(partial(self._played, seeds)), selectors.EVENT_READ, seeds)
+        while under_way.get_map():
+            self._take(under_way)
+        under_way.close()
 
-    def figures(self, seconds: float, first_seed: int, runs: int) -> dict[str, Any]:
+    def _played(self, seeds: Sequence[int]) -> Played:
+        """Play seeds that have one scenario."""
+        self.worlds.time_ns = time.time_ns()  # not that of hours ago, as the emulated S3 has a clock of its own
+        scenario = self.judge.scenario_of(seeds[0])
+        all_faults = [self.judge.of_seed(seed)[1] for seed in seeds]
+        ends = dict(zip(seeds, self.judge.play_all(scenario, all_faults), strict=True))
+        return Played(scenario.name, self.judge.expected(scenario).sites, ends)
+
+    def _take(self, under_way: selectors.BaseSelector) -> None:
+        """Wait until seeds have been played, and keep what became of them; say so if one was wrong."""
+        for key, _ in under_way.select():
+            under_way.unregister(key.fileobj)
+            assert isinstance(key.fileobj, Fork)
+            try:
+                played = key.fileobj.result()
+            except ForkError as err:  # the scenario itself: none of its runs could be played
+                self._keep(key.data[0], str(err))
+                continue
+            for seed, end in played.ends.items():
+                self.runs += 1
+                self.kinds[end.faults.kind] += bool(end.struck)
+                self.judge.coverage.add(played.scenario, played.sites, end.faults.kind, end.struck)
+                if end.wrong is not None:
+                    self._keep(seed, end.wrong)
+
+    def _sites_of(self, scenario: FaultScenario) -> CallSites:
+        played = self.judge.coverage.sites.get(scenario.name)
+        return self.judge.expected(scenario).sites if played is None else played
+
+    def _keep(self, seed: int, wrong: str) -> None:
+        self.failed[seed] = wrong
+        sys.stderr.write(f"seed {seed}: {wrong[:3000]}\n")
+
+    def figures(self, seconds: float, first_seed: int) -> dict[str, Any]:
         """Return what was played."""
         coverage = self.judge.coverage
         pairs, missing = len(coverage.pairs()), coverage.missing()
         operations = {site for sites in coverage.sites.values() for site in sites.kinds}
-        of_slice = {site for _, faults in runs_of_slice(self.judge) for site in (faults.site,)}
+        of_slice = {site for _, faults in runs_of_slice(self._sites_of) for site in (faults.site,)}
         return {
-            "runs": runs,
+            "runs": self.runs,
             "first seed": first_seed,
             "seconds": round(seconds, 1),
+            "processor seconds of a run": round(_processor_s() / max(self.runs, 1), 3),
             "runs whose fault took effect": sum(self.kinds.values()),
             "runs whose fault took effect, by kind": {kind.value: self.kinds[kind] for kind in FaultKind},
             "runs that were wrong": len(self.failed),
-            "seeds that were wrong": list(self.failed)[:_TOLD],
+            "seeds that were wrong": sorted(self.failed)[:_TOLD],
             "commands and functions": len(coverage.sites),
             "commands and functions that were not played": sorted(set(SCENARIOS) - set(coverage.sites)),
             "operations": len(operations),
@@ -66,19 +129,34 @@ class Proof:
         }
 
 
+def _groups(first_seed: int, runs: int) -> Iterator[list[int]]:
+    """Give seeds, all of them once, in groups of one scenario: small groups first, then larger ones."""
+    end, turn, size = first_seed + runs, first_seed, 1
+    while turn < end:
+        for first in range(turn, min(turn + len(SCENARIOS), end)):
+            yield list(range(first, min(turn + size * len(SCENARIOS), end), len(SCENARIOS)))
+        turn += size * len(SCENARIOS)
+        size = min(2 * size, _MOST_SEEDS)
+
+
+def _processor_s() -> float:
+    """Return what this process and those that it waited for took."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Play, and write figures."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.prove", description=__doc__)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args(arguments)
-    proof, began, played = Proof(), time.monotonic(), 0
-    while played < options.runs and time.monotonic() - began < options.hours * 3600:
-        proof.play(options.seed + played)
-        played += 1
-    figures = proof.figures(time.monotonic() - began, options.seed, played)
+    proof, began = Proof(), time.monotonic()
+    proof.play(options.seed, options.runs, began + options.hours * 3600, options.processes)
+    figures = proof.figures(time.monotonic() - began, options.seed)
     proof.worlds.close()
     text = json.dumps(figures, indent=2) + "\n"
     sys.stdout.write(text)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from coldstream.cli.shards_options import ShardBrokers
@@ -29,8 +26,8 @@ def with_broker(act: CommandAct) -> Act:
     return on_broker
 
 
-def _definition(_: FaultyWorld) -> tuple[str]:
-    path = Path(tempfile.gettempdir()) / "coldstream-faults-shards.toml"
+def _definition(world: FaultyWorld) -> tuple[str]:
+    path = world.scratch / "shards.toml"
     path.write_text(_DEFINITION)
     return (str(path),)
 

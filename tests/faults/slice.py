@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from tests.faults.call_sites import CallSites
 from tests.faults.fault_kinds import FaultKind
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.fault_scenarios import SCENARIOS
-from tests.faults.judge import FaultJudge, Faults
+from tests.faults.judge import Faults
 
 SLICE = (
     "read from a time",
@@ -29,12 +30,12 @@ SLICE = (
 """The scenarios whose call sites together are all operations; `prove` tells if there is another."""
 
 
-def runs_of_slice(judge: FaultJudge) -> Iterator[tuple[FaultScenario, Faults]]:
+def runs_of_slice(sites_of: Callable[[FaultScenario], CallSites]) -> Iterator[tuple[FaultScenario, Faults]]:
     """Give the runs, always the same ones: of the kinds that take effect at a call site, the one that had fewest."""
     had, seen = Counter[FaultKind](), set[str]()
     for name in SLICE:
         scenario = SCENARIOS[name]
-        sites = judge.expected(scenario).sites
+        sites = sites_of(scenario)
         for site in sites.kinds:
             if site not in seen:
                 seen.add(site)

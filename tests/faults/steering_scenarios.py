@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-from tempfile import gettempdir
-
 import pytest
 
 from coldstream.lifecycle import classes
@@ -41,18 +37,14 @@ _SHARDED = "readings-of-7f3a"
 _LETTERS = ("--queue", DEAD_LETTERS)
 
 
-_REPLAYED = Path(gettempdir()) / "coldstream-faults-replay"
-_REPLAY = command("replay", "orders", "--to-jsonl", str(_REPLAYED))
+_REPLAY = command("replay", "orders", more=lambda world: ("--to-jsonl", str(world.scratch / "replay")))
 
 
-def _forget_replay(_: FaultyWorld) -> Outcome:
-    shutil.rmtree(_REPLAYED, ignore_errors=True)
-    return Outcome(b"")
-
-
-def _find_replayed(_: FaultyWorld) -> Outcome:
+def _find_replayed(world: FaultyWorld) -> Outcome:
     """Find each message once."""
-    lines = [line for path in sorted(_REPLAYED.rglob("*.jsonl")) for line in path.read_text().splitlines()]
+    lines = [
+        line for path in sorted((world.scratch / "replay").rglob("*.jsonl")) for line in path.read_text().splitlines()
+    ]
     return Outcome(b"", None if len(set(lines)) == len(lines) > 0 else f"replayed {len(lines)} lines")
 
 
@@ -148,5 +140,5 @@ STEERING = (
     FaultScenario("shards show", command("shards", "show", _SHARDED), prepared=(APPLY,)),
     FaultScenario("shards history", command("shards", "history", _SHARDED), prepared=(APPLY,)),
     FaultScenario("shards groups", command("shards", "groups", _SHARDED), prepared=(APPLY,), is_exact=True),
-    FaultScenario("replay into files", _REPLAY, prepared=(_forget_replay,), after=(_find_replayed,)),
+    FaultScenario("replay into files", _REPLAY, after=(_find_replayed,)),
 )

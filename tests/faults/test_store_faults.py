@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import pytest
 
@@ -33,9 +35,13 @@ def judge() -> Iterator[FaultJudge]:
 @pytest.mark.timeout(0)
 def test_no_run_shows_a_wrong_byte_or_loses_an_offset_and_errors_name_the_place(judge):
     kinds = set()
-    for scenario, faults in runs_of_slice(judge):
-        assert judge.play(scenario, faults), f"{faults} struck nothing"
-        kinds.add(faults.kind)
+    for scenario, all_faults in groupby(
+        runs_of_slice(lambda scenario: judge.expected(scenario).sites), key=itemgetter(0)
+    ):
+        for end in judge.play_all(scenario, [faults for _, faults in all_faults]):
+            assert end.wrong is None
+            assert end.struck, f"{end.faults} struck nothing"
+            kinds.add(end.faults.kind)
     assert kinds == set(FaultKind)
 
 
@@ -93,6 +99,15 @@ def test_wrong_bytes_that_nobody_checks_are_found(judge, monkeypatch):
 @pytest.mark.parametrize(("name", "site"), [("read", "GET data"), ("read", "GET /ranges"), ("compact", "GetItem")])
 def test_a_request_that_is_sent_elsewhere_may_be_made_again_later(judge, name, site):
     assert judge.play(SCENARIOS[name], Faults(FaultKind.REDIRECT, site, 0, lasts=True))
+
+
+def test_a_job_whose_run_failed_goes_on_once_its_pause_is_over(judge):
+    never = Faults(FaultKind.TIMEOUT_BEFORE, "POST data uploadId", 0, lasts=True)
+    assert judge.play(SCENARIOS["worker with a compaction"], never)
+
+
+def test_a_callers_500_is_right_where_aws_does_not_permit_it(judge):
+    assert judge.play(SCENARIOS["API of messages"], Faults(FaultKind.DENIED, "GET data", 0, lasts=False))
 
 
 def test_an_offset_that_an_upload_loses_is_found(judge, monkeypatch):

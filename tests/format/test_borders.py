@@ -22,7 +22,7 @@ def test_a_chunk_past_the_last_offset_is_told_as_that() -> None:
     header, _ = make_chunk([b"x"] * 3, chunk_id=ChunkId(0), timestamp=TimestampMs(0), epoch=Epoch(1))
     last = replace(header, chunk_id=ChunkId(MAX_OFFSET - 3))
     assert ChunkHeader.from_bytes(last.to_bytes(), source="x", position=8) == last
-    past = replace(header, chunk_id=ChunkId(MAX_OFFSET - 2))
+    past = replace(header, chunk_id=ChunkId(MAX_OFFSET - 2), data_bytes=12)  # the least that three entries have
     with pytest.raises(BadLengthError, match="next offset of a chunk") as caught:
         ChunkHeader.from_bytes(past.to_bytes(), source="x", position=8)
     assert (caught.value.position, caught.value.found) == (8, MAX_OFFSET + 1)

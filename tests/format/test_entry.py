@@ -57,6 +57,13 @@ def test_simple_entry_is_a_31_bit_length_and_the_message():
     assert simple_entry(b"abc") == b"\0\0\0\x03abc"
 
 
+def test_a_message_too_long_for_a_simple_entry_is_refused(monkeypatch):
+    monkeypatch.setattr("coldstream.format.entry.MAX_MESSAGE_BYTES", 3)
+    assert simple_entry(b"abc") == b"\0\0\0\x03abc"
+    with pytest.raises(OverflowError, match="at most 3 bytes, not 4"):
+        simple_entry(b"abcd")
+
+
 def test_sub_batch_header_is_laid_out_as_the_field_table_says():
     batch = SubBatch(Compression.LZ4, 0x0102, 0x03040506, memoryview(b"xyz"), 0)
     assert batch.to_bytes() == bytes.fromhex("b0 0102 03040506 00000003") + b"xyz"

@@ -190,6 +190,11 @@ def test_every_flipped_bit_is_noticed_but_those_that_nothing_covers():
         (segment(chunk(100, b"a", trailer=b"\3\0" + bytes(8))), BadVersionError, 8 + 53),
         (segment(chunk(100, b"a", trailer=bytes(9))), BadLengthError, 8 + 53),
         (segment(chunk(100, b"a", trailer=b"\0")), BadLengthError, 8 + 53),
+        (
+            segment(chunk(100, b"a", trailer=b"\0\0" + bytes(8)), chunk(101, b"b", trailer=bytes(9))),
+            BadLengthError,
+            8 + 53 + 10 + 53,
+        ),
         (segment(changed(chunk(100, make_sub_batch([b"a"])), type=ChunkType.TRACKING_DELTA)), BadCountError, 8),
     ],
 )

@@ -196,6 +196,16 @@ def test_a_snapshot_says_everything_and_leaves_nothing_for_a_delta():
     assert state.flush() == b""
 
 
+def test_a_snapshot_has_each_kind_from_the_last_name_to_the_first():
+    state = TrackingState()
+    for kind in TrackingType:
+        for name in (b"b", b"c", b"a"):
+            state.add(TrackingRecord(kind, name, 1), ChunkId(7))
+    found = parse(state.snapshot(Offset(0), TimestampMs(0)), is_snapshot=True)
+    kinds = (TrackingType.TIMESTAMP, TrackingType.OFFSET, TrackingType.SEQUENCE)
+    assert [(one.type, one.id) for one in found] == [(kind, name) for kind in kinds for name in (b"c", b"b", b"a")]
+
+
 def test_a_snapshot_forgets_what_lies_before_the_stream():
     state = TrackingState()
     state.add(TrackingRecord(TrackingType.OFFSET, b"old", 9), ChunkId(0))

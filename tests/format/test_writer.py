@@ -10,6 +10,7 @@ import pytest
 
 from coldstream.format.chunk import ChunkHeader, ChunkType, iter_chunks
 from coldstream.format.compression import Compression
+from coldstream.format.entry import SubBatch
 from coldstream.format.index import INDEX_HEADER, IndexRecord, iter_index
 from coldstream.format.scanner import ChunkEnd, SegmentScanner
 from coldstream.format.segment import SEGMENT_HEADER, first_offset_of
@@ -44,6 +45,11 @@ def chunks(path: Path) -> list[ChunkHeader]:
 
 def types(directory: Path) -> list[list[ChunkType]]:
     return [[header.type for header in chunks(path)] for path in segments(directory)]
+
+
+def test_messages_are_packed_as_a_publisher_packs_them_at_the_beginning_of_a_source_of_their_own():
+    packed = memoryview(b"\0\0\0\x01a\0\0\0\x02bc")
+    assert make_sub_batch([b"a", b"bc"]) == SubBatch(Compression.NONE, 2, len(packed), packed, 0)
 
 
 def test_files_are_laid_out_by_hand(tmp_path):

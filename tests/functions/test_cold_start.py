@@ -20,7 +20,16 @@ ROOT = Path(__file__).parents[2]
 SDK = {"boto3", "botocore.exceptions", "botocore.session", "pynamodb", "urllib3"}
 """Not `botocore` itself: Powertools loads it, at almost no cost, to name itself to the SDK."""
 
-NOT_FOR_AN_ANSWER = SDK | {"pydantic", "aws_lambda_powertools.event_handler", "asyncio", "multiprocessing"}
+NOT_FOR_AN_ANSWER = SDK | {
+    "aws_lambda_powertools.event_handler",
+    "awscrt",
+    "asyncio",
+    "coldstream.manifest.appender",
+    "coldstream.manifest.policy",
+    "coldstream.store.ports",
+    "multiprocessing",
+    "pydantic",
+}
 NOT_FOR_UPKEEP = {
     "aws_lambda_powertools.event_handler",
     "pydantic",
@@ -29,8 +38,16 @@ NOT_FOR_UPKEEP = {
     "coldstream.runtime",
 }
 NOT_TO_IMPORT = {
-    "resolver": NOT_FOR_AN_ANSWER | {"awscrt", "ssl", "http.client", "concurrent.futures"},
-    "upload": {"aws_lambda_powertools.event_handler", "coldstream.resolve", "coldstream.runtime.resolver_api"},
+    "resolver": NOT_FOR_AN_ANSWER | {"ssl", "http.client", "concurrent.futures"},
+    "upload": {
+        "aws_lambda_powertools.event_handler",
+        "aws_lambda_powertools.utilities.batch",
+        "asyncio",
+        "boto3",
+        "coldstream.resolve",
+        "coldstream.runtime.resolver_api",
+        "s3transfer",
+    },
     **dict.fromkeys(("retention", "sweep", "garbage", "scrub", "erase"), NOT_FOR_UPKEEP),
     **dict.fromkeys(("job_runner", "job_tick"), NOT_FOR_UPKEEP - {"pydantic"}),
     "api": {"coldstream.cli", "starlette", "jinja2", "pyarrow", "rstream"},

@@ -337,7 +337,7 @@ class RefusingTable(MemoryTable):
 
 def test_the_end_of_a_run_is_written_as_long_as_the_lease_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else another worker would count a death, which is one too many of a job that is tried once."""
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr("coldstream.retry.time", SimpleNamespace(sleep=lambda _: None))
     table = RefusingTable()
     store = JobStore(table)
     job = taken(store, store.create(SPEC.model_copy(update={"max_attempts": 1})))
@@ -353,7 +353,9 @@ def test_the_end_of_a_run_is_written_as_long_as_the_lease_holds(monkeypatch: pyt
 
 def test_the_end_of_a_run_that_no_table_takes_is_left_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda delay: seconds.append(seconds.pop() + delay)))
+    monkeypatch.setattr(
+        "coldstream.retry.time", SimpleNamespace(sleep=lambda delay: seconds.append(seconds.pop() + delay))
+    )
     monkeypatch.setitem(JobRun.__init__.__kwdefaults__, "clock", lambda: seconds[0])
     table = RefusingTable()
     store = JobStore(table)

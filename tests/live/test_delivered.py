@@ -76,3 +76,10 @@ def test_trailers_and_bloom_filters_make_no_other_chunk() -> None:
 def test_whatever_else_differs_makes_another_chunk(field: str) -> None:
     header = header_of(ENCODED)
     assert not is_same(header, replace(header, **{field: getattr(header, field) + 1}))
+
+
+@pytest.mark.parametrize("field", ["type", "entries", "records", "timestamp", "epoch", "chunk_id"])
+def test_of_an_erased_chunk_only_the_size_and_the_crc_of_its_data_may_differ(field: str) -> None:
+    header = header_of(ENCODED)
+    assert is_same(header, replace(header, crc=header.crc + 1, data_bytes=header.data_bytes - 1), is_erased=True)
+    assert not is_same(header, replace(header, **{field: getattr(header, field) + 1}), is_erased=True)

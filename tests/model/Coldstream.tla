@@ -22,8 +22,8 @@ CONSTANTS
     Copies,     \* What agents hold and announce: [f, n, h]
     Cuts,       \* The spans that an upload or a compaction makes: <<f, n>>
     Does,       \* Which actions there are: names in Doing
-    Fences,     \* The greatest generation that the head reaches
-    Spare,      \* How many more an object may have
+    Fences,     \* The greatest generation that the head reaches: what would raise it further is not looked at
+    Spare,      \* How many more an object may have: enough that a copy whose keys are taken still finds a free one
     Overwrites, \* How often a copy may be staged over another, or once more after its end, or dropped too late
     Ids,        \* Of claims and holds
     Stale,      \* By how many generations the plan of who puts an object may be behind
@@ -304,7 +304,6 @@ Spans == {span \in {[f |-> f, n |-> n] : f \in 0 .. (Chunks - 1), n \in 1 .. Chu
 Due == {Bare(t) : t \in {x \in tombs : x.due}}
 Hull(D) == [f |-> Min({d.f : d \in D}), n |-> Max({d.n : d \in D})]
 NewId == Ids \ ({c.id : c \in claims} \union {h.id : h \in holds})
-MayFence == gen < Fences
 MayCommit == objects \union dead
 
 \* Some say first what stays as it is, so that a step of the code is soon seen to be none of theirs.
@@ -313,18 +312,18 @@ Doing(action) ==
     \/ action = "Unstage" /\ \E s \in Copies : Unstage(s)
     \/ action = "Put" /\ UNCHANGED <<entries, tombs, staged>> /\ \E o \in Fragments : Put(o)
     \/ action = "Commit" /\ \E o \in MayCommit : Commit(o)
-    \/ action = "Discard" /\ UNCHANGED <<entries, objects>> /\ MayFence /\ \E a, b \in MayCommit : Discard({a, b})
+    \/ action = "Discard" /\ UNCHANGED <<entries, objects>> /\ \E a, b \in MayCommit : Discard({a, b})
     \/ action = "Keep" /\ \E s \in Copies : Keep(s)
     \/ action = "Record" /\ \E s \in Copies : Record(s)
     \/ action = "Unkeep" /\ \E s \in Copies : Unkeep(s)
     \/ action = "Lose" /\ \E span \in Spans \ losses : Lose(span)
-    \/ action = "Replace" /\ \E o \in MayCommit, raises \in {FALSE, MayFence} : Replace(o, raises)
-    \/ action = "Remove" /\ UNCHANGED <<objects, claims>> /\ MayFence /\ \E P \in SUBSET entries, due \in BOOLEAN : Remove(P, due)
-    \/ action = "Delete" /\ MayFence /\ Delete
-    \/ action = "Undelete" /\ MayFence /\ Undelete
+    \/ action = "Replace" /\ \E o \in MayCommit, raises \in BOOLEAN : Replace(o, raises)
+    \/ action = "Remove" /\ UNCHANGED <<objects, claims>> /\ \E P \in SUBSET entries, due \in BOOLEAN : Remove(P, due)
+    \/ action = "Delete" /\ Delete
+    \/ action = "Undelete" /\ Undelete
     \/ action = "BeginPurge" /\ BeginPurge
     \/ action = "Forget" /\ UNCHANGED <<log, objects>> /\ \E R \in SUBSET records, L \in SUBSET losses : Forget(R, L)
-    \/ action = "EndPurge" /\ MayFence /\ EndPurge
+    \/ action = "EndPurge" /\ EndPurge
     \/ action = "Hold" /\ UNCHANGED <<log, objects>> /\ \E span \in Spans, id \in NewId :
         Hold([id |-> id, f |-> span.f, n |-> span.n, waits |-> {c.id : c \in {x \in claims : Meet(x, span)}}])
     \/ action = "Tell" /\ \E h \in holds : Tell(h)
@@ -341,8 +340,10 @@ Doing(action) ==
     \/ action = "Fence" /\ \E g \in (gen + 1) .. Fences : Fence(g)
     \/ action = "Collect" /\ UNCHANGED <<log, graves>> /\ \E K \in SUBSET objects : Collect(K)
 
-\* What follows from the rest: the items of gaps, who may still commit what is gone, which URLs may be out.
+\* What follows from the rest: the items of gaps, who may still commit what is gone, which URLs may be out. The world
+\* ends at the last fence. A head that went past the last key would leave copies waiting that in truth have a next one.
 Follows ==
+    /\ gen' <= Fences
     /\ gaps' = Holes(entries')
     /\ regretted' = (regretted \/ (life = "deleted" /\ life' = "there"))
     /\ dead' = {o \in dead \union (objects \ objects') : Without \in {"generation", "fence"} \/ o.g >= gen'}
@@ -363,14 +364,18 @@ Init ==
     /\ staged = {} /\ kept = {} /\ dead = {} /\ asleep = {} /\ left = Overwrites
     /\ urls = Keys(Archived) /\ regretted = FALSE
 
-\* Agents stage again what is pinned, and each event comes again until its copy has ended. Nobody else needs to act.
+\* Agents stage again what is pinned, and each event comes again until its copy has ended; then it does what is left to
+\* do, with the copy's own bytes. Nobody else needs to act. An upload that comes again reads the head anew
+\* (Uploader.upload), so it puts at no generation below the head's. Each of the six is needed: see tests/model.
 Progress(s) ==
-    /\ IF Settled(s) THEN Unstage(s)
-       ELSE \/ Stage(s)
-            \/ s \in staged /\ (\/ Keep(s)
-                                \/ Record(s)
-                                \/ s.h /= 0 /\ \E o \in Fragments : o.h = s.h /\ Within(o, s) /\ o.g >= gen /\ Put(o)
-                                \/ s.h /= 0 /\ \E o \in objects : Within(o, s) /\ Commit(o))
+    /\ \/ Settled(s) /\ Without /= "again: Unstage" /\ Unstage(s)
+       \/ ~Settled(s) /\ Without /= "again: Stage" /\ Stage(s)
+       \/ ~Settled(s) /\ s \in staged /\
+            \/ Without /= "again: Keep" /\ Keep(s)
+            \/ Without /= "again: Record" /\ Record(s)
+            \/ /\ Without /= "again: Put"
+               /\ s.h /= 0 /\ \E o \in Fragments : o.h = s.h /\ Within(o, s) /\ o.g >= gen /\ Put(o)
+            \/ Without /= "again: Commit" /\ \E o \in objects : o.h = s.h /\ Within(o, s) /\ Commit(o)
     /\ Follows
 
 Spec == Init /\ [][Next]_vars
@@ -386,6 +391,11 @@ Inv5_UrlsWork == urls \subseteq Keys(objects)
 Inv1_QuarantineHasCopies == life = "there" => \A r \in records : \E s \in kept : Span(s) = r
 Inv10_NothingBelowFloor == \A e \in entries : e.f >= floor
 Inv10_BuriedStayBuried == Keys(tombs) \intersect Keys(entries) = {}
+
+\* Of a world in which all that is staged has to end. An upload tries the keys from the head's generation on
+\* (FragmentWriter.put), and there is always a next one; where a world has none left, a copy would wait for it alone.
+Edge_KeysAreLeft == \A s \in staged : s.h = 0 \/ Settled(s) \/
+    \E o \in Fragments : Within(o, s) /\ o.h = s.h /\ o.g >= gen /\ (o \in objects \/ Key(o) \notin Keys(objects))
 
 \* Of each step.
 Inv1_ArchivedStays == [][Covered(entries) \ Covered(entries') \subseteq 0 .. (floor' - 1)]_vars

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.tlc import MODELS, REMEDY, check, find_tlc
-from tests.model.worlds import WORLDS
+from tests.model.tlc import LIVENESS, MODELS, REMEDY, check, find_tlc, verdict_of
+from tests.model.worlds import AGAIN, EDGE, WORLDS
 from tests.support.fixtures import do_without
 
 SHOWN = {
@@ -65,8 +65,27 @@ def test_each_guard_of_the_model_is_shown() -> None:
     assert {*re.findall(r'On\("([^"]+)"', text), *re.findall(r'Without = "([^"]+)"', text)} == SHOWN.keys()
 
 
-def test_what_is_announced_may_never_end_if_events_do_not_come_again(tmp_path: Path) -> None:
-    world = WORLDS["announced"]
-    config = world.config().replace("LiveSpec", "Spec")
-    found = check(tmp_path, "Small", config, {"Small": world.module("Small")})
-    assert found.broken == "liveness", found.text
+@pytest.mark.parametrize("part", AGAIN)
+def test_what_is_announced_may_never_end_if_a_part_of_its_upload_does_not_come_again(part: str, tmp_path: Path) -> None:
+    world = WORLDS["losses"]
+    found = check(tmp_path, "Small", world.config(without=f"again: {part}"), {"Small": world.module("Small")})
+    assert found.broken == LIVENESS, found.text
+
+
+def test_each_part_of_fairness_is_shown() -> None:
+    assert sorted(re.findall(r'Without /= "again: (\w+)"', (MODELS / "Coldstream.tla").read_text())) == sorted(AGAIN)
+
+
+def test_a_world_that_has_too_few_keys_is_not_taken_for_a_copy_that_waits(tmp_path: Path) -> None:
+    world = replace(WORLDS["announced"], spare=1)
+    found = check(tmp_path, "Small", world.config(), {"Small": world.module("Small")})
+    assert found.broken == EDGE, found.text
+
+
+def test_a_copy_that_waits_is_told_though_not_all_was_seen() -> None:
+    told = (
+        "Error: Temporal properties were violated.\nState 1: <Initial predicate>\nState 2: Stuttering\n"
+        "130726 states generated, 29319 distinct states found, 10393 states left on queue.\n"
+    )
+    found = verdict_of(told)
+    assert (found.broken, found.is_whole, found.distinct_states) == (LIVENESS, False, 29319)

@@ -85,7 +85,11 @@ PARTS: tuple[ProofPart, ...] = (
         "model", "the model in TLA+, and the explorer's steps held against it", 2, "tests.model.prove", seed_option=None
     ),
     OwnPart(
-        "simulation", "agents, consumers, gateway, jobs and appenders on virtual time", 3, "tests.simulation.prove"
+        "simulation",
+        "agents, consumers, gateway, jobs and appenders on virtual time",
+        3,
+        "tests.simulation.prove",
+        seed_option="--first",
     ),
     OwnPart("faults", "stores that misbehave, under every command and function", 3, "tests.faults.prove"),
     TestPart(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.__main__ import run
+from tests.prove.__main__ import ROOT, run
 from tests.prove.figures import BEGIN, END, PAGE, Outcome, table, written
-from tests.prove.parts import PARTS, ProofPart, Task
+from tests.prove.parts import PARTS, OwnPart, ProofPart, Task
 
 
 class Scripted(ProofPart):
@@ -68,3 +68,11 @@ def test_each_part_can_be_asked_for_by_time(part: ProofPart):
     command = part.command(task)
     assert part.planned(task) or "--figures" in command
     assert not part.environment(task) or part.environment(task)["COLDSTREAM_FIRST_SEED"] == "3"
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if isinstance(part, OwnPart)], ids=lambda part: part.name)
+def test_each_part_has_an_option_of_just_the_name_that_its_seed_is_given_by(part: OwnPart):
+    # argparse takes the beginning of another option's name for it: --seed was --seeds, a number of them.
+    source = (ROOT / f"{part.module.replace('.', '/')}.py").read_text()
+    options = [one for one in ("--hours", "--figures", part.seed_option) if one is not None]
+    assert [one for one in options if f'add_argument("{one}"' not in source] == []

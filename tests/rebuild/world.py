@@ -61,7 +61,10 @@ class RandomArchive(MemoryArchive):
 
     def __init__(self, seed: int, directory: Path, *, versioned: bool = False) -> None:
         self.rng = random.Random(seed)
-        super().__init__(fragment_bytes=self.rng.choice([3_000, 10_000, 30_000]))
+        super().__init__(
+            fragment_bytes=self.rng.choice([3_000, 10_000, 30_000]),
+            zstd_level=random.Random(f"encoding {seed}").choice([None, 1]),
+        )
         self.now = TimestampMs(START + DAY_MS)
         self.past: list[tuple[TimestampMs, Head]] = []
         self.use(objects=MemoryObjects(versioned=versioned, clock=lambda: self.now))

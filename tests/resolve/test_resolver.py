@@ -11,6 +11,7 @@ from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.resolve.answer import Bounds, Continue, RangesQuery
 from coldstream.resolve.resolver import NAMES_KEPT_S, Resolver
+from coldstream.store.ports import LogPage
 from coldstream.units import Offset
 from tests.support.archive import NOW, STREAM, ChunkArchive, steady
 
@@ -182,3 +183,44 @@ def test_bounds_that_mean_nothing_are_refused_by_name(bounds: dict[str, int]) ->
     with pytest.raises(InvalidQueryError) as raised:
         Bounds(**bounds)
     assert raised.value.field in bounds
+
+
+def test_no_more_entries_are_read_than_an_answer_of_the_size_before_holds(
+    archive: ChunkArchive, resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in range(30, 130, 10):
+        archive.add(first, steady(5, first, first + 1))
+    limits = []
+    read = archive.table.log_from_offset
+
+    def reading(incarnation: Incarnation, offset: Offset, limit: int) -> LogPage:
+        limits.append(limit)
+        return read(incarnation, offset, limit)
+
+    monkeypatch.setattr(archive.table, "log_from_offset", reading)
+    whole = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30))))
+    fragment_bytes = whole.ranges[0].data_bytes
+    bounds = Bounds(max_bytes=3 * fragment_bytes)
+    answer = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30)), bounds=bounds))
+    assert answer.ranges == resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30)), bounds=bounds)).ranges
+    assert len(answer.ranges) == 3
+    assert limits == [17, 6, 6]
+    split = Bounds(max_ranges=2, range_bytes=fragment_bytes // 2)
+    resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30)), bounds=split))
+    assert limits[-1] == 3
+
+
+def test_entries_smaller_than_those_before_end_one_answer_early_and_no_offset_is_left_out(
+    archive: ChunkArchive, resolver: Resolver
+) -> None:
+    archive.add(30, steady(500, 5, 6))
+    for first in range(1030, 1090, 10):
+        archive.add(first, steady(5, first, first + 1))
+    large = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(30)), bounds=Bounds(max_ranges=1)))
+    bounds = Bounds(max_bytes=large.ranges[0].data_bytes)
+    answer = resolver.ranges(RangesQuery("/", "orders", AtOffset(Offset(1030)), bounds=bounds))
+    assert [part.first_offset for part in answer.ranges] == [1030, 1040, 1050, 1060]
+    assert answer.cursor is not None
+    rest = resolver.ranges(RangesQuery("/", "orders", Continue(answer.cursor), bounds=bounds))
+    assert [part.first_offset for part in rest.ranges] == [1070, 1080]
+    assert rest.tail == 1090

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from rstream._pyamqp.message import Properties
 
-from coldstream.replay.tables.lines import json_line
-from coldstream.replay.tables.row_transform import Row, to_dicts
+from coldstream.replay.tables.lines import json_lines
+from coldstream.replay.tables.row_transform import Row, iter_dicts
 from coldstream.rows.schema import SCHEMA
 from coldstream.units import MAX_TIMESTAMP_MS
 from tests.support.amqp_samples import MESSAGES, encode, typed
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("decoding")
 def rows(*published: bytes) -> list[Row]:
     found = as_rows(*published)
     assert found.schema == SCHEMA
-    return to_dicts(found)
+    return list(iter_dicts(found))
 
 
 def test_a_plain_message_is_a_value_with_its_stream_offset_and_time() -> None:
@@ -87,8 +87,7 @@ def test_a_message_that_is_damaged_or_not_amqp_is_only_a_value(published: bytes)
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_every_kind_of_message_is_a_row_and_a_line(name: str) -> None:
-    (row,) = rows(MESSAGES[name])
-    line = json_line(row)
+    (line,) = json_lines(as_rows(MESSAGES[name]))
     assert line.endswith(b"\n")
     assert json.loads(line)["offset"] == 40
 
@@ -98,7 +97,7 @@ def test_a_time_outside_of_calendars_is_null(message: bytes) -> None:
     for timestamp in (MAX_TIMESTAMP_MS, 253_402_300_800_000, -62_135_596_800_001):
         assert as_rows(message, message, timestamp=timestamp).column("chunk_timestamp").to_pylist() == [None] * 2
     for timestamp, year in ((253_402_300_799_999, 9999), (-62_135_596_800_000, 1)):
-        (row,) = to_dicts(as_rows(message, timestamp=timestamp))
+        (row,) = iter_dicts(as_rows(message, timestamp=timestamp))
         assert row["chunk_timestamp"].year == year
     absurd = Properties(creation_time=typed("TIMESTAMP", MAX_TIMESTAMP_MS))
     assert rows(encode(body=b"x", properties=absurd))[0]["creation_time"] is None

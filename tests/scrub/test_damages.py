@@ -199,12 +199,12 @@ def bytes_differ(archive: ChunkArchive) -> None:
 
 def sparse_index(archive: ChunkArchive) -> None:
     points = entry_of(archive, 2).sparse.points
-    edit_entry(archive, 2, sparse=SparseIndex((replace(points[0], timestamp=TimestampMs(7)), *points[1:])))
+    edit_entry(archive, 2, sparse=SparseIndex((points[0]._replace(timestamp=TimestampMs(7)), *points[1:])))
 
 
 def sparse_index_past_the_end(archive: ChunkArchive) -> None:
     points = entry_of(archive, 2).sparse.points
-    edit_entry(archive, 2, sparse=SparseIndex((*points, replace(points[-1], ordinal=9, position=9_999))))
+    edit_entry(archive, 2, sparse=SparseIndex((*points, points[-1]._replace(ordinal=9, position=9_999))))
 
 
 def frames(archive: ChunkArchive) -> None:

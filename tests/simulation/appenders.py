@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import Any
 
 from coldstream.errors import ColdstreamError, ExpiredEpochError, StreamClosedError
 from coldstream.streams.archive import DirectArchive
@@ -21,8 +20,9 @@ from coldstream.streams.options import StreamOptions
 from coldstream.streams.wal.options import WalOptions
 from coldstream.units import MIB, Offset, TimestampMs
 from tests.explore.base import KEYS
+from tests.simulation.restartable import Restartable
 from tests.simulation.stores import Trouble, Troubled
-from tests.simulation.virtual import SimulatedProcess, SimulationLoop
+from tests.simulation.virtual import SimulationLoop
 from tests.simulation.watched import SimulatedStores
 
 NAME = "ledger"
@@ -58,12 +58,13 @@ class AppendLedger:
             assert mine == sorted(mine), f"messages of {name!r} are not in their order: {mine}"
 
 
-class SimulatedAppender:
+class SimulatedAppender(Restartable):
     """One of the processes. `ahead_ms` is how wrong its host's clock is."""
 
     def __init__(
         self, name: str, loop: SimulationLoop, rng: random.Random, stores: SimulatedStores, ledger: AppendLedger
     ) -> None:
+        super().__init__(self._run)
         self.name = name
         self.trouble = Trouble(rng)
         self.ledger = ledger
@@ -73,25 +74,6 @@ class SimulatedAppender:
             Troubled(stores.table, self.trouble), Troubled(stores.objects, self.trouble), KEYS, self._now
         )
         self._loop = loop
-        self._process: SimulatedProcess | None = None
-        self._task: asyncio.Task[Any] | None = None
-
-    def start(self) -> None:
-        """Start, if it is not there."""
-        if self._task is None:
-            self._process = SimulatedProcess()
-            self._task = self._process.start(self._run())
-
-    async def kill(self) -> None:
-        """Die."""
-        process, self._task = self._process, None
-        if process is not None:
-            await process.kill()
-
-    def check(self) -> None:
-        """Raise what ended it, if anything did."""
-        if self._task is not None and self._task.done():
-            self._task.result()
 
     async def read_all(self) -> list[tuple[Offset, bytes]]:
         """Open the stream, append, close it, and return all that it has."""

@@ -67,6 +67,22 @@ class ClusterReplica(Replica):
                 return delivered(chunk)
         return None
 
+    def attach(self, spec: OffsetSpec) -> int:
+        """Return the number of the chunk that a consumer begins with; past the end, of the one that comes next."""
+        here = self.confirmed
+        match spec:
+            case AtOffset(offset):
+                at = max(here.start, bisect_left(self.ids, offset + 1) - 1)
+                if at < here.stop and self.log[at].header.next_offset <= offset:
+                    at += 1  # past the end
+                return min(at, here.stop)
+            case AtEnd("first"):
+                return here.start
+            case AtEnd("next"):
+                return here.stop
+            case _:
+                raise NotImplementedError(spec)
+
     def take(self, chunk: Written) -> None:
         """Write a chunk that is not confirmed yet."""
         self.alone.append(chunk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from coldstream.consumer.catchup import GAP_WAIT_S
+from coldstream.consumer.catchup import ARCHIVE_WAIT_S, GAP_WAIT_S
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.state import ManifestState
 from coldstream.resolve.answer import Answer, RangesQuery
@@ -15,10 +15,14 @@ from coldstream.units import Offset
 from tests.simulation.watched import WatchedTable
 
 if TYPE_CHECKING:
-    from tests.simulation.readers import NodeSource
+    from tests.simulation.node_source import NodeSource
 
 CLOCK_S = 1.0
 """By so much a wait may seem shorter: it is measured from when its consumer was given something, or left a node."""
+
+
+DELETED_S = 2 * ARCHIVE_WAIT_S
+"""So long a deletion counts as what may have ended a consumer."""
 
 
 class AskedResolver:
@@ -28,6 +32,10 @@ class AskedResolver:
         self.seen: ManifestState | None = None
         self._resolver = resolver
         self._watched = table
+
+    def was_deleted(self) -> bool:
+        """Tell whether the stream was deleted since a consumer that is at its end by now began to wait for it."""
+        return self._watched.was_deleted_since(time.monotonic() - DELETED_S)
 
     def ranges(self, query: RangesQuery) -> Answer:
         """Answer as the resolver does."""
@@ -69,6 +77,7 @@ def problem_of_beginning(passed_by: list[Offset], seen: ManifestState | None, so
     had = [] if first is None else [offset for offset in passed_by if offset >= first]
     if had:
         return f"its node had {had[0]} and what follows"
-    entries = () if seen is None else seen.entries.values()
+    is_there = seen is not None and seen.head is not None and not seen.head.is_deleted
+    entries = seen.entries.values() if seen is not None and is_there else ()
     archived = [one for one in passed_by if any(entry.first_offset <= one < entry.next_offset for entry in entries)]
     return f"{archived[0]} was archived" if archived else ""

@@ -23,8 +23,9 @@ from coldstream.jobs.run import Finished, Interrupted, JobRun, RunEnd
 from coldstream.jobs.specs import parse_spec
 from coldstream.jobs.store import JobStore
 from coldstream.units import TimestampMs
+from tests.simulation.restartable import Restartable
 from tests.simulation.stores import Trouble, Troubled
-from tests.simulation.virtual import SimulatedProcess, SimulationLoop
+from tests.simulation.virtual import SimulationLoop
 from tests.simulation.watched import SimulatedStores
 
 POLL_S = 10.0
@@ -80,12 +81,13 @@ class JobLedger:
         assert known.issuperset(keys), "a key is left of a job that is gone"
 
 
-class SimulatedWorker:
+class SimulatedWorker(Restartable):
     """One worker. `maintain` is what some steps do."""
 
     def __init__(
         self, name: str, loop: SimulationLoop, rng: random.Random, stores: SimulatedStores, ledger: JobLedger
     ) -> None:
+        super().__init__(self._run)
         self.name = name
         self.trouble = Trouble(rng)
         self.stalled_until = 0.0
@@ -97,25 +99,6 @@ class SimulatedWorker:
         self._ahead_ms = rng.choice([0, 0, -600_000, 600_000])
         self._uptime_s = rng.uniform(0, 1e6)
         self._store = JobStore(Troubled(stores.table, self.trouble), self._now)
-        self._process: SimulatedProcess | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Start, if it is not there."""
-        if self._task is None:
-            self._process = SimulatedProcess()
-            self._task = self._process.start(self._run())
-
-    async def kill(self) -> None:
-        """Die."""
-        process, self._task = self._process, None
-        if process is not None:
-            await process.kill()
-
-    def check(self) -> None:
-        """Raise what ended it, if anything did."""
-        if self._task is not None and self._task.done():
-            self._task.result()
 
     def stall(self, seconds: float) -> None:
         """Stand still, as a process that is stopped does."""

@@ -58,7 +58,7 @@ def unsettled(world: SimulatedWorld) -> str:
     for reader in world.readers:
         if reader.lacks:
             return f"{reader.name} is at {reader.position} of {world.stream.next_offset}"
-    return world.others.unsettled()
+    return world.front.unsettled() or world.others.unsettled()
 
 
 def judge(world: SimulatedWorld) -> None:
@@ -73,7 +73,7 @@ def judge(world: SimulatedWorld) -> None:
     confirmed = {chunk.header.chunk_id: chunk for chunk in world.stream.log}
     for chunk_id, raw in found.items():
         assert chunk_id in confirmed, f"{chunk_id} is archived, and nobody confirmed it"
-        assert confirmed[chunk_id].raw == raw, f"{chunk_id} is archived with other bytes"
+        assert world.stores.erased.form_of(confirmed[chunk_id]) == raw, f"{chunk_id} is archived with other bytes"
     end = head.next_offset
     assert end is not None
     for chunk_id, chunk in confirmed.items():
@@ -82,5 +82,6 @@ def judge(world: SimulatedWorld) -> None:
         told = f"{chunk_id} to {chunk.header.next_offset}, epoch {chunk.header.epoch}, is not archived"
         assert world.loses, told
         assert missing.issuperset(range(chunk_id, chunk.header.next_offset)), f"{told}, untold"
+    world.stores.erased.check_bucket()
     for reader in world.readers:
         assert world.loses or not reader.skipped, f"{reader.name} skipped {reader.skipped}"

@@ -10,9 +10,10 @@ import inspect
 import logging
 import sys
 import textwrap
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -20,19 +21,31 @@ from coldstream.agent.proof.broker import Proof, ProofVerdict
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.archive import missing
-from coldstream.consumer import catchup
+from coldstream.compact import commit as compact_commit
+from coldstream.compact import plan as compact_plan
+from coldstream.consumer import catchup, incarnations
 from coldstream.consumer.brokerlog import BrokerLog
 from coldstream.consumer.catchup import CatchUp
 from coldstream.consumer.live import LiveReader
 from coldstream.consumer.position import ReadPosition
 from coldstream.consumer.start import StartFinder
+from coldstream.erase.run import Eraser
 from coldstream.errors import ColdstreamError
+from coldstream.gateway.takeover.flow import ChunkFlow
+from coldstream.gateway.takeover.plan import ArchiveStart
+from coldstream.gateway.takeover.serving import ArchiveServer
+from coldstream.gateway.takeover.settling import Settler
 from coldstream.jobs.attempt import LeaseWatch
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
+from coldstream.lifecycle import purge
 from coldstream.lifecycle.stores import LifecycleStores
-from coldstream.manifest.spec import FIRST, NEXT
-from coldstream.units import Offset
+from coldstream.live.delivered import is_same
+from coldstream.manifest import deletion
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset
+from coldstream.resolve import attach
+from coldstream.units import Offset, TimestampMs
+from tests.explore.base import DAY_MS
 from tests.linearizability.mutations import MUTATIONS
 
 _deliver = SliceDelivery.deliver
@@ -84,13 +97,26 @@ def _instead(seed: int, target: Any, name: str, made: Any) -> Mistake:
     return Mistake(seed, lambda: patch.object(target, name, made))
 
 
-def _without(seed: int, owner: type, name: str, old: str, new: str) -> Mistake:
-    """Have a method of the shipped code with one text in place of another."""
+def _blind_to_holds(seed: int, *modules: ModuleType) -> Mistake:
+    """Have no module of these see a hold."""
+
+    @contextmanager
+    def make() -> Iterator[None]:
+        with ExitStack() as patches:
+            for module in modules:
+                patches.enter_context(patch.object(module, "held", lambda *_: None))
+            yield
+
+    return Mistake(seed, make)
+
+
+def _without(seed: int, owner: type | ModuleType, name: str, old: str, new: str) -> Mistake:
+    """Have a method or function of the shipped code with one text in place of another."""
 
     def make() -> AbstractContextManager[Any]:
         source = textwrap.dedent(inspect.getsource(getattr(owner, name)))
         assert source.count(old) == 1, f"{owner.__name__}.{name} has no {old!r} any more"
-        module = vars(sys.modules[owner.__module__])
+        module = vars(owner if inspect.ismodule(owner) else sys.modules[owner.__module__])
         made: dict[str, Any] = {}
         exec(f"from __future__ import annotations\n{source.replace(old, new)}", module, made)
         return patch.object(owner, name, made[name])
@@ -129,6 +155,30 @@ PLANTED: dict[str, Mistake] = {
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
+    "a gateway takes what is not archived yet for lost": _instead(18, ArchiveServer, "_is_lasting", _yes),
+    "a gateway takes what a node delivers for what comes next": _instead(11, Settler, "_reaches_back_to", _yes),
+    "a gateway has the node go on too late": _instead(
+        0, ArchiveStart, "attachment", property(lambda start: AtOffset(Offset(start.end + 5)))
+    ),
+    "a gateway does not count the chunks that it sends": _without(
+        0, ChunkFlow, "sent", "self.ledger.client -= 1", "pass"
+    ),
+    "a consumer takes an erased chunk for another stream's": _instead(
+        27, incarnations, "is_same", lambda one, other, **_: is_same(one, other)
+    ),
+    "an erasure leaves fragments out": _without(
+        0, Eraser, "_erase", "if found.after is None:", "if found.after is None or entry.first_offset % 3:"
+    ),
+    "what an erasure replaced is not deleted": _instead(
+        0, LifecycleStores, "due_at", lambda _, at: TimestampMs(at + 30 * DAY_MS)
+    ),
+    "compaction does not look at holds": _blind_to_holds(0, compact_plan, compact_commit),
+    "a stream with a hold is deleted": _instead(0, deletion, "check_no_holds", lambda *_: None),
+    "a deleted stream is read": _without(0, attach, "_check_head", " or head.is_deleted", ""),
+    "a purge does not wait for the grace": _without(
+        0, purge, "_state_of", "if stream.head.purge_at > stores.now():", "if False:"
+    ),
+    "a purge leaves what is staged": _without(0, purge, "_prefixes", "keys.all_staging, ", ""),
     **{name: Mistake(0, MUTATIONS[name][0]) for name in APPENDERS},
 }
 

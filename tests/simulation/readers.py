@@ -1,7 +1,6 @@
 """Consumers: shipped code that reads the archive, then a node, and the archive again; killed, and sent to other nodes.
 
-The archive is the shipped resolver and reader; a range is read from the bucket without HTTP. What a consumer gives is
-held against what was confirmed as it comes.
+What a consumer gives is held against what was confirmed as it comes.
 """
 
 from __future__ import annotations
@@ -10,198 +9,21 @@ import asyncio
 import random
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 from coldstream.consumer.batch import BatchItem, ChunkBatch, SkippedGap
 from coldstream.consumer.follower import StreamFollower
-from coldstream.errors import GapError, UnavailableError
+from coldstream.errors import GapError, IncarnationError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, OffsetSpec
-from coldstream.manifest.stream import Incarnation
-from coldstream.read.aio import AsyncReader
-from coldstream.read.chunkrange import chunks_in
-from coldstream.read.fetch import RangeBatch
+from coldstream.manifest.spec import FIRST, AtOffset
 from coldstream.units import Offset
-from tests.simulation.cluster import ClusterReplica, ReplicatedStream, delivered
-from tests.simulation.gaps import AskedResolver, problem_of, problem_of_beginning
-from tests.support.compacting import Inline
-
-NAME = "orders"
-LOOK_S = 20.0
-"""How long a node lets a consumer wait that has all of it."""
-
-MOVED = 0.1
-"""How often a node is lost just as it is asked where its log begins, and the next one answers."""
-
-
-class InlinePool:
-    """What a reader fetches with: at once, from the bucket."""
-
-    def __init__(self, objects: Any) -> None:
-        self.fetcher = self
-        self._objects = objects
-
-    def fetch(self, part: Any, good_until: float | None) -> RangeBatch:
-        return RangeBatch(part, chunks_in(part, self._objects.get_range(part.key, part.byte_range).data))
-
-    def share(self) -> Inline:
-        return Inline()
-
-
-@dataclass
-class SimulatedArchive:
-    """Implements `ArchiveSource` by the shipped resolver and reader."""
-
-    resolver: AskedResolver
-    pool: InlinePool
-    range_bytes: int
-
-    def read(self, start: OffsetSpec, incarnation: Incarnation | None, *, chunk: bool = False) -> AsyncReader:
-        return AsyncReader(
-            self.resolver,  # type: ignore[arg-type]  # a client's `ranges` is a resolver's
-            "/",
-            NAME,
-            start,
-            incarnation=incarnation,
-            prefetch_bytes=1 if chunk else 4 * self.range_bytes,
-            range_bytes=self.range_bytes,
-            fetch_pool=self.pool,  # type: ignore[arg-type]
-        )
-
-
-class NodeFeed:
-    """The chunks that one node delivers, until it is down, or the consumer is sent to another node.
-
-    `first_here` is where the node's log began as it delivered the first one.
-    """
-
-    def __init__(self, replica: ClusterReplica, at: int) -> None:
-        self._replica = replica
-        self._at = at
-        self.first_here: Offset | None = None
-        self.next_offset = Offset(0)
-        self.is_left = False
-
-    @property
-    def is_over(self) -> bool:
-        return self._replica.is_down or self.is_left
-
-    def __aiter__(self) -> NodeFeed:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        while True:
-            if self.is_over:
-                raise UnavailableError("the connection is lost")
-            here = self._replica.confirmed
-            self._at = max(self._at, here.start)  # in silence, as the broker does
-            while self._at < here.stop:
-                chunk = self._replica.log[self._at]
-                self._at += 1
-                if chunk.header.type is ChunkType.USER:
-                    if self.first_here is None:
-                        self.first_here = first_user_chunk(self._replica)
-                    self.next_offset = Offset(chunk.header.next_offset)
-                    return delivered(chunk)
-            await asyncio.sleep(LOOK_S)
-
-
-class NodeSource:
-    """Implements `BrokerSource` by one node at a time, which `renew` changes.
-
-    `begins_at` is what a node said last of where its log begins, `left_at` when the last feed ended, `stored` what the
-    consumer has stored.
-    """
-
-    def __init__(self, stream: ReplicatedStream, rng: random.Random) -> None:
-        self.begins_at: Offset | None = None
-        self.stored: Offset | None = None
-        self.left_at = time.monotonic()
-        self._probed: Offset | None = None
-        self._feed: NodeFeed | None = None
-        self._stream = stream
-        self._rng = rng
-        self._replica = rng.choice(stream.replicas)
-        self._feeds: list[NodeFeed] = []
-
-    @property
-    def first_here(self) -> Offset | None:
-        """Where the log of the node began that delivered last, or if none has, of the one that was asked last."""
-        delivered_first = self._feed.first_here if self._feed is not None else None
-        return self._probed if delivered_first is None else delivered_first
-
-    def hop(self) -> None:
-        """Lose the connection, and be sent to another node."""
-        self._replica = self._rng.choice(self._stream.replicas)
-        for feed in self._feeds:
-            feed.is_left = True
-
-    @asynccontextmanager
-    async def subscribe(self, stream: str, spec: OffsetSpec) -> AsyncIterator[NodeFeed]:
-        await self._answer()
-        feed = NodeFeed(self._replica, self._attach(spec))
-        self._feed = feed
-        self._feeds.append(feed)
-        try:
-            yield feed
-        finally:
-            self._feeds.remove(feed)
-            self.left_at = time.monotonic()
-
-    async def probe(self, stream: str, spec: OffsetSpec) -> Chunk | None:
-        await self._answer()
-        self._probed = first_user_chunk(self._replica)
-        at, here = self._attach(spec), self._replica.confirmed
-        users = (one for one in self._replica.log[at : here.stop] if one.header.type is ChunkType.USER)
-        found = next(users, None)
-        return None if found is None else delivered(found)
-
-    async def first_offset(self, stream: str) -> Offset | None:
-        if self._rng.random() < MOVED:
-            self.hop()
-        await self._answer()
-        here = self._replica.confirmed
-        self.begins_at = Offset(self._replica.log[here.start].header.chunk_id) if here else None
-        return self.begins_at
-
-    async def query_offset(self, stream: str, reference: str) -> Offset | None:
-        await self._answer()
-        return self.stored
-
-    async def renew(self) -> None:
-        self.hop()
-
-    async def _answer(self) -> None:
-        await asyncio.sleep(self._rng.uniform(0.001, 0.1))
-        if self._replica.is_down:
-            raise UnavailableError("no broker to connect to")
-
-    def _attach(self, spec: OffsetSpec) -> int:
-        here = self._replica.confirmed
-        match spec:
-            case AtOffset(offset):
-                at = max(here.start, bisect_left(self._replica.ids, offset + 1) - 1)
-                if at < here.stop and self._replica.log[at].header.next_offset <= offset:
-                    at += 1  # past the end
-                return min(at, here.stop)
-            case AtEnd("first"):
-                return here.start
-            case AtEnd("next"):
-                return here.stop
-            case _:
-                raise NotImplementedError(spec)
-
-
-def first_user_chunk(replica: ClusterReplica) -> Offset | None:
-    """Return where the first chunk begins that a node has and delivers."""
-    here = replica.confirmed
-    users = (one for one in replica.log[here.start : here.stop] if one.header.type is ChunkType.USER)
-    first = next(users, None)
-    return None if first is None else Offset(first.header.chunk_id)
+from tests.simulation.archive_source import NAME, SimulatedArchive
+from tests.simulation.cluster import ReplicatedStream
+from tests.simulation.erased import ErasedMessages
+from tests.simulation.gaps import problem_of, problem_of_beginning
+from tests.simulation.node_source import NodeSource
 
 
 class SimulatedReader:
@@ -221,6 +43,7 @@ class SimulatedReader:
         stream: ReplicatedStream,
         archive: SimulatedArchive,
         rng: random.Random,
+        erased: ErasedMessages,
         *,
         may_skip: bool,
     ) -> None:
@@ -233,8 +56,9 @@ class SimulatedReader:
         self._stores_offsets = rng.random() < 0.5
         self.source = NodeSource(stream, rng)
         self._stream = stream
-        self._archive = archive
+        self.archive = archive
         self._rng = rng
+        self._erased = erased
         self._may_skip = may_skip
         self._moved_at = time.monotonic()
         self._task: asyncio.Task[Any] | None = None
@@ -248,7 +72,7 @@ class SimulatedReader:
                 NAME,
                 AtOffset(self.position) if self.position else FIRST,
                 broker=self.source,
-                archive=self._archive,
+                archive=self.archive,
                 give=self._take,
                 reference="progress",
                 on_gap="skip" if self._may_skip else "raise",
@@ -280,6 +104,11 @@ class SimulatedReader:
                 self._start_again()
             except UnavailableError:
                 self._start_again()
+            except (IncarnationError, StreamNotFoundError):
+                # A deleted stream is as one that never was: who had read it, and needs more, ends.
+                if not self.archive.resolver.was_deleted():
+                    raise
+                self._start_again()
 
     def _start_again(self) -> None:
         self.ended += 1
@@ -297,7 +126,7 @@ class SimulatedReader:
             await asyncio.sleep(self._rng.choice([0.1, 5, 600]))
         if isinstance(item, SkippedGap):
             assert self._may_skip
-            problem = problem_of(item.gap, self._archive.resolver.seen, self.source, self._moved_at)
+            problem = problem_of(item.gap, self.archive.resolver.seen, self.source, self._moved_at)
             assert not problem, f"{self.name} is told of {item.gap}, but {problem}"
             self._is_first = False
             self.skipped.append(item.gap)
@@ -314,10 +143,11 @@ class SimulatedReader:
 
     def _begin(self, chunk: Chunk) -> None:
         """Take the first chunk since the start: one that begins later, if it may."""
-        first_offset, seen = Offset(chunk.header.chunk_id), self._archive.resolver.seen
+        first_offset, seen = Offset(chunk.header.chunk_id), self.archive.resolver.seen
         begin, end = bisect_left(self._stream.ids, self.position), bisect_left(self._stream.ids, first_offset)
         passed_by = [one for one in self._stream.log[begin:end] if one.header.type is ChunkType.USER]
-        archived_from = seen.head.first_offset if seen is not None and seen.head is not None else None
+        head = None if seen is None else seen.head
+        archived_from = None if head is None or head.is_deleted else head.first_offset
         is_before_all = not self.position if archived_from is None else self.position < archived_from
         if passed_by and is_before_all and self.source.stored is None:
             problem = problem_of_beginning([Offset(one.header.chunk_id) for one in passed_by], seen, self.source)
@@ -337,7 +167,8 @@ class SimulatedReader:
         told = (
             f"{self.name} is given {chunk.header.chunk_id} of epoch {chunk.header.epoch} in place of {expected.header}"
         )
-        assert chunk.header == expected.header, told
-        assert expected.raw.endswith(bytes(chunk.data)), f"{self.name}: other bytes at {chunk.header.chunk_id}"
+        assert chunk.header.chunk_id == expected.header.chunk_id, told
+        problem = self._erased.problem_of(expected, chunk.header.to_bytes() + bytes(chunk.data))
+        assert not problem, f"{told}, {problem}"
         self.position = Offset(chunk.header.next_offset)
         self.chunks += 1

@@ -18,6 +18,8 @@ FIRST = int(os.environ.get("COLDSTREAM_FIRST_SEED", "0"))
 HAPPENS = (
     *("losses", "throttled", "the answer was lost", "before a request", "compact done", "remove done"),
     *("gaps told", "consumers that began later", "consumers that ended and started again"),
+    *("gateway: takeovers_total", "gateway: handovers_total", "gateway: returns_total", "lives of gateways"),
+    *("messages erased", "erase died", "hold done", "delete done", "undelete done", "streams purged"),
     *("batches acknowledged to appenders", "batches refused", "jobs deleted", "steps of jobs", "steps done again"),
 )
 

@@ -14,7 +14,7 @@ from coldstream.lifecycle.sweep import sweep
 from coldstream.lifecycle.truncation import truncate, up_to_offset
 from coldstream.manifest.entry import Encoding
 from coldstream.units import Offset
-from tests.explore.base import INCARNATION, KEYS, STREAM
+from tests.explore.base import GRACE_MS, INCARNATION, KEYS, STREAM
 from tests.simulation.stores import Trouble, Troubled
 from tests.simulation.watched import SimulatedStores
 from tests.support.compacting import Killed
@@ -36,7 +36,7 @@ class Upkeep:
     def compact(self) -> None:
         """Compact what is there, and sweep."""
         target = self.rng.choice([3_000, 10_000])
-        options = CompactOptions(0, target, self.rng.choice(list(Encoding)), 1)
+        options = CompactOptions(0, target, self.rng.choice(list(Encoding)), 1, grace_ms=GRACE_MS)
 
         def run() -> None:
             stores = self._stores.lifecycle(self._table, self._objects)

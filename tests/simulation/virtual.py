@@ -22,8 +22,9 @@ from weakref import WeakSet
 
 from coldstream.agent.losses import Losses
 from coldstream.archive import staged_segment, upload
-from coldstream.compact import blocks, frame_sink, merge, part_upload, run
+from coldstream.compact import blocks, merge, part_upload, run
 from coldstream.errors import UnavailableError
+from coldstream.flow import frame_sink
 from coldstream.ingest import multipart
 from coldstream.lifecycle import deletes
 from coldstream.streams.wal import reader, seal
@@ -49,11 +50,15 @@ class SimulatedProcess:
         self.is_dead = False
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
 
-    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin to run a coroutine as this process."""
+    def context(self) -> Context:
+        """Return what callbacks of this process run in."""
         context = copy_context()
         context.run(_PROCESS.set, self)
-        return asyncio.get_running_loop().create_task(main, context=context)
+        return context
+
+    def start(self, main: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin to run a coroutine as this process."""
+        return asyncio.get_running_loop().create_task(main, context=self.context())
 
     async def kill(self) -> None:
         """End all that it has begun. None of it sends anything any more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -17,20 +19,24 @@ from coldstream.store.grace import grace_ms
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.memory.table import MemoryTable
 from coldstream.units import TimestampMs
-from tests.explore import invariants, removals
+from tests.explore import invariants, marks, removals
 from tests.explore.base import INCARNATION, KEYS, URL_EXPIRY_S
+from tests.simulation.cluster import ReplicatedStream
+from tests.simulation.erased import ErasedMessages
 from tests.support.compaction import identity_of
 
 
 class WatchedTable(MemoryTable):
     """The table. `past` is what invariants need to know of earlier states."""
 
-    def __init__(self, now: Callable[[], TimestampMs], is_deleted: Callable[[], frozenset[str]]) -> None:
+    def __init__(self, now: Callable[[], TimestampMs], objects: WatchedObjects, erased: ErasedMessages) -> None:
         super().__init__()
         self._now = now
-        self._is_deleted = is_deleted
+        self._objects = objects
+        self._erased = erased
         self.past = removals.Past()
         self.changes = 0
+        self._moments: list[tuple[float, ManifestState]] = [(0.0, ManifestState())]
 
     @property
     def state(self) -> ManifestState:
@@ -45,38 +51,54 @@ class WatchedTable(MemoryTable):
         super().apply(change)
         after = self.state
         self.changes += 1
-        invariants.nothing_lost(before, after)
+        invariants.nothing_lost(before, after, change.event)
         invariants.no_silent_gap(after)
-        removals.removed_stays_removed(before, after, self.past, self._is_deleted())
+        removals.removed_stays_removed(before, after, self.past, frozenset(self._objects.deleted))
+        marks.deleted_stays_as_it_was(before, after)
+        marks.held_stays_as_it_is(before, after)
+        self._erased.changed(before, after)
         invariants.journal_is_enough(before, change, after)
         self.past = self.past.after(before, change, after, self._now())
+        self._moments.append((time.monotonic(), after))
+
+    def was_deleted_since(self, at: float) -> bool:
+        """Tell whether the stream was deleted at any moment since one."""
+        return any(state.head is not None and state.head.is_deleted for state in self.states_since(at))
+
+    def states_since(self, at: float) -> list[ManifestState]:
+        """Return what it has held since a moment of the loop's clock."""
+        begin = bisect_right(self._moments, at, key=lambda one: one[0])
+        return [state for _, state in self._moments[max(0, begin - 1) :]]
 
 
 class WatchedObjects(MemoryObjects):
-    """The bucket."""
+    """The bucket. `answered_holds` are the ids of holds of which somebody was told that they are there."""
 
     def __init__(self, now: Callable[[], TimestampMs]) -> None:
         super().__init__(clock=now)
         self.table: WatchedTable | None = None
         self.deleted: set[str] = set()
+        self.answered_holds: set[str] = set()
 
     def _remove(self, key: str, *arguments: Any, **named: Any) -> Any:
         table = self.table
         assert table is not None
         if key in self.objects and key.endswith(".fragment") and INCARNATION in key:
             note = ControlObjects(self, KEYS).latest_floor(INCARNATION)
-            removals.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset())
+            removals.no_object_goes_too_soon(key, table.state, table.past, self.clock(), frozenset(self.answered_holds))
             removals.bucket_knows_first(key, table.state, table.past, note)
             self.deleted.add(key)
         return super()._remove(key, *arguments, **named)
 
 
 class SimulatedStores:
-    """The archive. `fragment_bytes` is the size of fragments."""
+    """The archive of a stream. `fragment_bytes` is the size of fragments."""
 
-    def __init__(self, now: Callable[[], TimestampMs], fragment_bytes: int) -> None:
+    def __init__(self, now: Callable[[], TimestampMs], stream: ReplicatedStream, fragment_bytes: int) -> None:
         self.objects = WatchedObjects(now)
-        self.table = WatchedTable(now, lambda: frozenset(self.objects.deleted))
+        self.erased = ErasedMessages(stream, self.objects)
+        self.table = WatchedTable(now, self.objects, self.erased)
+        self.answered_holds = self.objects.answered_holds
         self.objects.table = self.table
         self.fragment_bytes = fragment_bytes
         self.now = now

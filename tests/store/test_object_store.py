@@ -18,6 +18,7 @@ from coldstream.errors import (
     ConflictError,
     ObjectExistsError,
     ObjectNotFoundError,
+    ReplacedError,
 )
 from coldstream.store.object_values import SIGNATURE_MS
 from coldstream.store.ports import ObjectStore, UploadedPart
@@ -78,6 +79,38 @@ def test_a_range_of_another_object_than_expected_is_a_conflict(objects: ObjectSt
     with pytest.raises(ConflictError):
         objects.get_range(KEY, ByteRange(0, 1), if_match='"0123456789abcdef0123456789abcdef"')
     assert objects.get_range(KEY, ByteRange(0, 1), if_match=etag_of(objects)).data == DATA[:1]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, len(DATA)), (100, 356), (len(DATA) - 7, len(DATA) + 1000)])
+def test_a_stream_is_a_range_piece_by_piece(objects: ObjectStore, start: int, end: int) -> None:
+    put(objects)
+    stream = objects.open_range(KEY, ByteRange(start, end), if_match=etag_of(objects))
+    pieces = list(iter(lambda: stream.read(300), b""))
+    assert b"".join(pieces) == DATA[start:end]
+    assert {len(piece) for piece in pieces[:-1]} <= {300}
+    assert (stream.object_bytes, stream.etag) == (len(DATA), etag_of(objects))
+
+
+def test_a_stream_past_the_end_is_no_bytes(objects: ObjectStore) -> None:
+    put(objects, data=b"")
+    stream = objects.open_range(KEY, ByteRange(0, 100))
+    assert (stream.read(9), stream.object_bytes, stream.etag) == (b"", 0, etag_of(objects))
+
+
+def test_a_stream_of_nothing_or_of_another_object_is_refused(objects: ObjectStore) -> None:
+    with pytest.raises(ObjectNotFoundError):
+        objects.open_range(KEY, ByteRange(0, 1))
+    put(objects)
+    with pytest.raises(ReplacedError):
+        objects.open_range(KEY, ByteRange(0, 1), if_match='"0123456789abcdef0123456789abcdef"')
+
+
+def test_a_stream_that_is_closed_early_leaves_the_store_usable(objects: ObjectStore) -> None:
+    put(objects)
+    stream = objects.open_range(KEY, ByteRange(0, len(DATA)))
+    stream.read(10)
+    stream.close()
+    assert objects.get_range(KEY, ByteRange(0, 10)).data == DATA[:10]
 
 
 def test_a_taken_key_keeps_its_bytes(objects: ObjectStore) -> None:

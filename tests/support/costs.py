@@ -39,7 +39,7 @@ def counted() -> Iterator[Counter[str]]:
     the index by time. What the emulator reports of a transaction is that of its largest item.
     """
     counts: Counter[str] = Counter()
-    original = BaseClient._make_api_call
+    original = BaseClient._make_api_call  # type: ignore[attr-defined]  # botocore has no hook that gets the answer
 
     def call(client: BaseClient, operation: str, parameters: dict[str, Any]) -> Any:
         counts[operation] += 1

@@ -319,7 +319,7 @@ class JobWorld:
 def play(seed: int, monkeypatch: pytest.MonkeyPatch) -> JobWorld:
     """Play one seed."""
     world = JobWorld(seed)
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr("coldstream.retry.time", SimpleNamespace(sleep=lambda _: None))
     monkeypatch.setattr("coldstream.jobs.log_lines.KEPT_LINES", RING)
     monkeypatch.setattr("coldstream.jobs.attempt._kept", _nobody_keeps)
     monkeypatch.setitem(JobRun.__init__.__kwdefaults__, "clock", world.clock)

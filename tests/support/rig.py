@@ -14,8 +14,10 @@ import pytest
 from coldstream.agent import archiver, losses, slice_delivery
 from coldstream.agent.archive import ArchiveClient
 from coldstream.agent.archiver import StreamArchiver
+from coldstream.agent.disk import file_marks
 from coldstream.agent.disk.pins import StreamPins, segment_files
 from coldstream.agent.disk.stream_disk import StreamDisk
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.proof.stream_listing import StreamListing
 from coldstream.agent.rules import Rules
@@ -37,6 +39,7 @@ from tests.support.segments import MemoryArchive
 
 FRAGMENT_BYTES = 8_000
 DEADLINE_S = 10
+SCAN_S = 0.05
 
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +49,8 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value_s in zip(names, (0.01, 0.04), strict=True):
             monkeypatch.setattr(module, name, value_s)
     monkeypatch.setattr(losses, "SUSPICION_S", 0.1)
+    # Several ticks of the kernel's clock: streams grow quiet while a test looks at them.
+    monkeypatch.setattr(file_marks, "UNSURE_NS", 50_000_000)
 
 
 class Bus:
@@ -101,6 +106,10 @@ class Rig:
         self.agents_table: Any = None
         self.agents_objects: Any = None
 
+    def scrape(self) -> bytes:
+        """Return the metrics as Prometheus gets them."""
+        return self.metrics.text(ExpositionFormat.wanted(""))
+
     @property
     def pins(self) -> list[int]:
         return [int(offset) for offset in segment_files(self.tmp_path / "state/pins" / self.stream.incarnation)]
@@ -129,7 +138,7 @@ class Rig:
             UploadSlots(2),
             self.rules,
             self.metrics,
-            0.05,
+            SCAN_S,
             self.every_ms,
             "here",
         )
@@ -141,7 +150,7 @@ class Rig:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StreamArchiver]:
         archiver = self.new_archiver()
-        tasks = [asyncio.create_task(archiver.run()), asyncio.create_task(self._functions())]
+        tasks = [asyncio.create_task(work) for work in (archiver.run(), self._functions(), self._turns(archiver))]
         try:
             yield archiver
         finally:
@@ -154,6 +163,12 @@ class Rig:
             await asyncio.sleep(0.005)
             if self.functions_run:
                 self.bus.handle()
+
+    async def _turns(self, archiver: StreamArchiver) -> None:
+        """Do what the agent does beside its archivers."""
+        while True:
+            await asyncio.sleep(0.02)
+            archiver.wake_if_changed()
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(DEADLINE_S):

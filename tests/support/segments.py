@@ -57,12 +57,16 @@ def write_stream(
 class MemoryArchive:
     """An archive in memory, of one stream."""
 
-    def __init__(self, fragment_bytes: int = 20_000, stream: StreamId = STREAM) -> None:
+    def __init__(
+        self, fragment_bytes: int = 20_000, stream: StreamId = STREAM, *, zstd_level: int | None = None
+    ) -> None:
         self.table = MemoryTable()
         self.objects = MemoryObjects()
         self.keys = Keys("archive/")
         self.stream = stream
-        self.uploader = Uploader(self.table, self.objects, self.keys, fragment_bytes, now=lambda: START)
+        self.uploader = Uploader(
+            self.table, self.objects, self.keys, fragment_bytes, zstd_level=zstd_level, now=lambda: START
+        )
 
     def stage(self, directory: Path) -> list[SegmentRolled]:
         """Stage every rolled segment of a stream directory; return what to announce."""

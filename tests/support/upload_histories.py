@@ -98,6 +98,8 @@ class UploadHistory(History):
         self.uploader = Uploader(
             self.table, self.objects, self.keys, self.rng.choice([300, 700, 1500]), now=lambda: NOW
         )
+        # Of its own, so that the rest of a history does not depend on it.
+        self._encodings = random.Random(f"encodings {seed}")
         self.is_over = False
         self.busy = self.rng.choice([1, 2, 30])  # segments that copies come of
         self.fork = self.rng.randrange(0, 24)
@@ -178,7 +180,9 @@ class UploadHistory(History):
             return
         event = self.queue.pop(self.rng.randrange(len(self.queue)))
         try:
-            done = self.uploader.upload(event)
+            # The setting may have been changed since the copy was delivered before, and function by function.
+            level = self._encodings.choice([None, 1])
+            done = replace(self.uploader, zstd_level=level).upload(event)
         except (Killed, ConflictError, OutcomeUnknownError):
             self.queue.append(event)
             return

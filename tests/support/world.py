@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
 from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.format.erased import ERASED_MESSAGE
 from coldstream.format.writer import make_chunk
 from coldstream.manifest.spec import FIRST, AtEnd, AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import Incarnation, StreamId
@@ -79,6 +80,8 @@ class World:
         self.archived: dict[int, list[Chunk]] = {}
         self.floors: dict[int, Offset] = {}
         """Of each incarnation, the offset below which the archive had everything removed."""
+        self.erased: set[ChunkId] = set()
+        """Archived chunks of which messages were erased. What a range has of them says so."""
         self.reasons: dict[int, str] = {}
         self.lost: dict[int, tuple[int, str]] = {}
         """What is reported as lost from a tail on: up to which offset, and why."""
@@ -130,6 +133,20 @@ class World:
             if hole and done and reason is not None:
                 self.reasons[done[-1].header.next_offset] = reason
             self.archived.setdefault(self.incarnation, []).extend(new)
+
+    def erase(self, *numbers: int) -> None:
+        """Erase the messages of chunks in the archive."""
+        archived = self.archived[self.incarnation]
+        for number in numbers:
+            before = archived[number].header
+            header, data = make_chunk(
+                [ERASED_MESSAGE] * before.records,
+                chunk_id=before.chunk_id,
+                timestamp=before.timestamp,
+                epoch=before.epoch,
+            )
+            archived[number] = Chunk(header, 0, NOTHING, memoryview(data)[48:], NOTHING)
+            self.erased.add(header.chunk_id)
 
     def remove(self, chunks: int) -> None:
         """Have the archive's own retention remove so many chunks."""
@@ -363,7 +380,8 @@ class FakeReading:
             ):
                 end += 1
             assert expected is None or first == expected
-            yield RangeBatch(SimpleNamespace(key="fragment"), chunks[at:end])  # type: ignore[arg-type]
+            erased = any(one.header.chunk_id in world.erased for one in chunks[at:end])
+            yield RangeBatch(SimpleNamespace(key="fragment", erased=erased), chunks[at:end])  # type: ignore[arg-type]
             expected = chunks[end - 1].header.next_offset
             spec = AtOffset(Offset(expected))
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from coldstream.archive.staged_segment import RANGE_BYTES, RANGES_AHEAD
+from coldstream.archive.upload import PUTS_AT_ONCE
+from coldstream.manifest.entry import Encoding
 from coldstream.store import settings
 from coldstream.units import MIB
 from tests.support.cloudformation import TEMPLATE, Stack, references
@@ -71,14 +74,19 @@ def test_parameters_have_the_defaults_and_bounds_of_the_settings(stack: Stack) -
     assert fragment["MaxValue"] <= settings.MAX_FRAGMENT_BYTES
     assert (expiry["Default"], expiry["MaxValue"]) == (settings.DEFAULT_URL_EXPIRY_S, settings.MAX_URL_EXPIRY_S)
     default = settings.Settings("bucket", "table")
+    encoding, level = parameters["Encoding"], parameters["CompressionLevel"]
+    assert (encoding["Default"], encoding["AllowedValues"]) == (default.encoding, list(Encoding))
+    assert (level["Default"], level["MaxValue"]) == (default.compression_level, settings.MAX_COMPRESSION_LEVEL)
     assert parameters["Prefix"]["Default"] == default.prefix
     assert parameters["IamPermissions"]["Default"] == str(default.iam_permissions).lower()
     assert parameters["JwtPermissions"]["Default"] == str(default.token_permissions).lower()
     assert parameters["JwtScopeClaim"]["Default"] == default.scope_claim
 
 
-def test_three_fragments_of_the_greatest_size_fit_into_the_temporary_storage_that_a_function_has(stack: Stack) -> None:
-    assert 3 * stack.document["Parameters"]["FragmentBytes"]["MaxValue"] < 512 * MIB
+def test_what_an_upload_spools_fits_into_its_temporary_storage(stack: Stack) -> None:
+    fragments = (PUTS_AT_ONCE + 1) * stack.document["Parameters"]["FragmentBytes"]["MaxValue"]
+    ranges = (RANGES_AHEAD + 1) * RANGE_BYTES
+    assert fragments + ranges < stack.properties("UploadFunction")["EphemeralStorage"]["Size"] * MIB
 
 
 @pytest.mark.parametrize("parameters", [{}, {"Prefix": "a/", "JwtIssuer": "https://x", "WithSpark": "true"}])

@@ -3,9 +3,9 @@ from __future__ import annotations
 import errno
 
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics, Service, failure_kind
 from coldstream.errors import (
     AccessDeniedError,
@@ -24,13 +24,15 @@ STREAM = StreamId("/", "orders", ORDERS)
 LATER = StreamId("/", "orders", Incarnation("__orders_1763800000000000000"))
 LABELS = {"vhost": "/", "stream": "orders"}
 
+PLAIN = ExpositionFormat.wanted("")
+
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def scrape(metrics: AgentMetrics) -> Samples:
     """Read back what Prometheus would be given; no series may be there twice."""
     samples: Samples = {}
-    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+    for family in text_string_to_metric_families(metrics.text(PLAIN).decode()):
         for sample in family.samples:
             key = (sample.name.removeprefix("coldstream_agent_"), frozenset(sample.labels.items()))
             assert key not in samples

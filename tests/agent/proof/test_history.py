@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 
 from coldstream.agent.proof.history import HistoryCheck
 from tests.support.node import Node, NodeStream
@@ -56,7 +55,7 @@ async def test_what_contradicts_the_archive_goes_to_quarantine_and_is_told(rig, 
     assert len(rig.bus.quarantined) == len(contradicting)
     assert rig.archived[: len(before)] == before
     assert rig.bus.lost == []
-    assert b'failures_total{kind="corruption",stream="orders",vhost="/"} 1.0' in generate_latest(rig.metrics.registry)
+    assert b'failures_total{kind="corruption",stream="orders",vhost="/"} 1.0' in rig.scrape()
 
 
 async def test_pins_of_the_same_history_are_released_without_a_word(rig, monkeypatch):

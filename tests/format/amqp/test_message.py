@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coldstream.errors import (
@@ -110,6 +110,8 @@ def test_a_message_is_the_same_by_the_fast_way_and_by_its_sections(raw):
     assert (message.body_kind == "data") == (body_section(sections, source=SOURCE) == DATA)
 
 
+@example(bytes(300), data32, b"\0")
+@example(b"\0x", data32, data32(bytes(502)))  # from its second byte on, its size would be that of all that follows
 @given(st.binary(max_size=300), st.sampled_from([data8, data32]), st.binary(max_size=3))
 def test_nearly_a_data_section_is_the_same_by_the_fast_way_and_by_its_sections(body, encode, behind):
     body = body[:255] if encode is data8 else body

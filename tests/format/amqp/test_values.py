@@ -185,6 +185,20 @@ def test_values_may_be_nested_as_deep_as_the_bound_says():
 
 
 @pytest.mark.parametrize(
+    "nested",
+    [lambda depth: b"\x00\x44" * depth + b"\x40", lambda depth: b"\x00" * depth + b"\x44" + b"\x40" * depth],
+    ids=["values", "descriptors"],
+)
+def test_described_values_may_be_nested_as_deep_either_way(nested):
+    def depth(value):
+        return 1 + max(depth(value.descriptor), depth(value.value)) if isinstance(value, Described) else 0
+
+    assert depth(value_of(nested(MAX_DEPTH))) == MAX_DEPTH
+    with pytest.raises(BadLengthError):
+        value_of(nested(MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize(
     "data",
     [
         nested_lists(MAX_DEPTH + 1),

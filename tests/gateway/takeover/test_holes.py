@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -17,15 +18,22 @@ from tests.support.takeover_rig import TakeoverRig, user_chunks
 CHUNKS = made_chunks(20)
 
 
-def options(policy: GapAction) -> TakeoverOptions:
-    return TakeoverOptions(GapRules(otherwise=policy), archive_wait_s=0.05, archive_poll_s=0.01, question_s=0.2)
+NEVER_S = 1_000.0
+"""A wait whose end no test comes to."""
+
+
+def options(policy: GapAction, wait_s: float) -> TakeoverOptions:
+    return TakeoverOptions(GapRules(otherwise=policy), archive_wait_s=wait_s, archive_poll_s=0.01, question_s=0.2)
 
 
 def run(
-    scenario: Callable[[TakeoverRig], Awaitable[None]], policy: GapAction = GapAction.ERROR, version: int = 1
+    scenario: Callable[[TakeoverRig], Awaitable[None]],
+    policy: GapAction = GapAction.ERROR,
+    version: int = 1,
+    wait_s: float = 0.05,
 ) -> None:
     async def play() -> None:
-        rig = TakeoverRig(options=options(policy), version=version)
+        rig = TakeoverRig(options=options(policy, wait_s), version=version)
         await scenario(rig)
         rig.close()
         await rig.turn()
@@ -91,6 +99,70 @@ def test_a_gap_is_skipped_no_further_than_to_what_the_broker_has() -> None:
         assert rig.figures.gaps_total == {"skip": 1}
 
     run(scenario, GapAction.SKIP)
+
+
+@pytest.mark.parametrize("policy", GapAction)
+def test_what_is_archived_in_another_order_is_no_gap(policy: GapAction) -> None:
+    """Uploads run side by side: a later segment may be archived before an earlier one."""
+
+    async def scenario(rig: TakeoverRig) -> None:
+        rig.across(CHUNKS)
+        chunks = rig.history.archives["/", "s"].chunks
+        late = chunks[4:8]
+        del chunks[4:8]
+        rig.subscribe(1, "s", FIRST, 50)
+        await rig.run()
+        assert rig.client.chunks[1] == user_chunks(CHUNKS[:4])
+        chunks[4:4] = late
+        await rig.run(seconds=0.1)
+        assert rig.client.chunks[1] == user_chunks(CHUNKS)
+        assert not rig.figures.gaps_total
+
+    run(scenario, policy, wait_s=NEVER_S)
+
+
+@pytest.mark.parametrize(
+    ("reason", "wait_s", "is_skipped"),
+    [(None, NEVER_S, False), (None, 0.05, True), ("lost", NEVER_S, True)],
+)
+def test_a_gap_without_a_reason_is_waited_for(reason: str | None, wait_s: float, is_skipped: bool) -> None:  # noqa: FBT001
+    async def scenario(rig: TakeoverRig) -> None:
+        rig.across(CHUNKS)
+        archive = rig.history.archives["/", "s"]
+        archive.reasons = {} if reason is None else {CHUNKS[4].header.chunk_id: reason}
+        del archive.chunks[4:8]
+        rig.subscribe(1, "s", FIRST, 50)
+        await rig.run(seconds=0.2)
+        assert rig.client.chunks[1] == user_chunks(CHUNKS[:4] + (CHUNKS[8:] if is_skipped else []))
+        assert rig.figures.gaps_total == ({"skip": 1} if is_skipped else {})
+
+    run(scenario, GapAction.SKIP, wait_s=wait_s)
+
+
+def test_a_gap_that_was_filled_since_the_reading_was_planned_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(rig: TakeoverRig) -> None:
+        rig.across(CHUNKS)
+        archive = rig.history.archives["/", "s"]
+        archive.reasons = {CHUNKS[4].header.chunk_id: "lost"}
+        late = archive.chunks[4:8]
+        del archive.chunks[4:8]
+        real = rig.history.read
+        plans = []
+
+        def read(*arguments: Any) -> Any:
+            reading = real(*arguments)
+            if len(plans) == 1:  # another node's agent had it after all
+                archive.chunks[4:4] = late
+            plans.append(arguments)
+            return reading
+
+        monkeypatch.setattr(rig.history, "read", read)
+        rig.subscribe(1, "s", FIRST, 50)
+        await rig.run(seconds=0.1)
+        assert rig.client.chunks[1] == user_chunks(CHUNKS)
+        assert len(plans) == 2
+
+    run(scenario, GapAction.SKIP, wait_s=NEVER_S)
 
 
 def test_credits_that_come_before_the_answer_count_if_the_subscription_has_none() -> None:

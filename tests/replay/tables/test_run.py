@@ -6,9 +6,11 @@ import gzip
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -19,13 +21,15 @@ from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import CompactionPolicy, plan_groups
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.replay.request import ReplayRequest
+from coldstream.replay.tables import span_files, write
 from coldstream.replay.tables.directory import BucketDirectory, LocalDirectory, TableDirectory
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.row_transform import Row
+from coldstream.replay.tables.row_transform import Row, RowTransform
 from coldstream.replay.tables.run import claim_table, replay_to_table
-from coldstream.replay.tables.write import Table
+from coldstream.replay.tables.table import Table
+from coldstream.rows.batches import batches
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.objects import S3Objects
 from coldstream.units import MAX_TIMESTAMP_MS, Offset, TimestampMs
@@ -350,7 +354,7 @@ def test_two_lives_of_a_stream_are_both_in_the_table(tmp_path: Path) -> None:
 def test_progress_is_told_in_offsets(tmp_path: Path) -> None:
     told: list[int] = []
     run(archive_of(), LocalDirectory(tmp_path), on_offsets=told.append)
-    assert told == [2] * 18
+    assert told == [6] * 6  # a slice at a time
     run(archive_of(), LocalDirectory(tmp_path), on_offsets=told.append)
     assert sum(told) == 72
 
@@ -363,12 +367,54 @@ def test_the_same_rows_make_the_same_files(tmp_path: Path) -> None:
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
+def test_files_are_the_same_however_the_stream_was_cut_into_fragments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(span_files, "ROW_GROUP_BYTES", 2000)
+    specs = steady(1, *range(300))
+
+    def content(root: Path, *, fragments: int, form: FileFormat, transform: RowTransform | None) -> Counter[bytes]:
+        archive = ChunkArchive(sparse_bytes=1)
+        size = len(specs) // fragments
+        for first in range(0, len(specs), size):
+            archive.add(first, specs[first : first + size])
+        run(archive, LocalDirectory(root), form=form, file_bytes=9000, span_bytes=1 << 20, transform=transform)
+        return Counter(path.read_bytes() for path in data_files(root))
+
+    def odd(row: Row) -> Row | None:
+        return row if row["offset"] % 2 else None
+
+    for form in (FileFormat.PARQUET, FileFormat.JSONL):
+        for transform in (None, odd):
+            name = f"{form}-{transform is None}"
+            whole = content(tmp_path / f"{name}-whole", fragments=1, form=form, transform=transform)
+            assert len(whole) == (5 if transform is None else 3)
+            for fragments in (3, 100):
+                found = content(tmp_path / f"{name}-{fragments}", fragments=fragments, form=form, transform=transform)
+                assert found == whole
+
+
+def test_chunks_of_one_message_become_rows_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = ChunkArchive(sparse_bytes=1 << 20)
+    archive.add(0, steady(1, *range(1000)))
+    made: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        for rows in batches(*arguments, **options):
+            made.append(rows.num_rows)
+            yield rows
+
+    monkeypatch.setattr(write, "batches", counted)
+    run(archive, LocalDirectory(tmp_path), span_bytes=1 << 20)
+    assert made == [1000]
+
+
 def test_memory_is_that_of_a_file_not_of_a_stream(tmp_path: Path) -> None:
     archive = ChunkArchive(sparse_bytes=1, message_bytes=1000)
     archive.add(0, steady(10, *range(40)))
     run(archive, LocalDirectory(tmp_path), partitioning=Partitioning(()), file_bytes=100_000, span_bytes=1 << 20)
     sizes = [pq.ParquetFile(path).read().nbytes for path in data_files(tmp_path)]
-    assert len(sizes) == 5
+    assert len(sizes) == 4
     assert max(sizes) < 130_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from coldstream.replay.tables.row_transform import Row, to_dicts, transform_rows
+from coldstream.replay.tables.row_transform import Row, iter_dicts, transform_rows
 from coldstream.rows.schema import SCHEMA
 from tests.support.amqp_samples import encode
 from tests.support.rows import as_rows
@@ -21,7 +21,7 @@ def test_a_transformation_changes_rows_and_leaves_some_out() -> None:
 
     made = transform_rows(found, second)
     assert made.schema == SCHEMA
-    (row,) = to_dicts(made)
+    (row,) = iter_dicts(made)
     assert (row["value"], row["application_properties"]) == (b"TWO", {"n": "1"})
     assert (row["stream"], row["offset"]) == ("orders", 41)
     assert transform_rows(found, lambda _: None).num_rows == 0

@@ -37,7 +37,7 @@ ROUTE = Callable[[Callable[[str, str], Fate | None]], S3WalStore]
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = time.sleep
     hurried = SimpleNamespace(sleep=lambda seconds: sleep(seconds / 100))
-    for module in ("botocore.endpoint", "tenacity.nap", "coldstream.streams.wal.seal"):
+    for module in ("botocore.endpoint", "coldstream.retry", "coldstream.streams.wal.seal"):
         monkeypatch.setattr(f"{module}.time", hurried)
 
 

@@ -1,43 +1,72 @@
-"""Retries, with growing delays, jitter, and a bound.
+"""Retries with jitter: random, growing delays.
 
-`retrying` repeats one call, by tenacity. `Backoff` paces a loop that has no single call to repeat: one that polls, or
-one that reconnects for as long as its process runs.
+`retrying` repeats one call. `Backoff` paces a loop that has no single call to repeat: one that polls, or one that
+reconnects for as long as its process runs.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_random_exponential,
-)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
-Retryable = type[Exception] | tuple[type[Exception], ...] | Callable[[BaseException], bool]
+Retryable = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """The errors after which a call is repeated: one type, several, or those that a predicate accepts."""
 
 
-def retrying(on: Retryable, *, attempts: int, first_delay_s: float, max_delay_s: float) -> Retrying:
+class Retrying:
+    """Repeats calls, each at most `attempts` times in all."""
+
+    def __init__(
+        self,
+        on: Retryable,
+        attempts: int,
+        first_delay_s: float,
+        max_delay_s: float,
+        sleep: Callable[[float], object] | None,
+    ) -> None:
+        self._on = on
+        self._attempts = attempts
+        self._first_delay_s = first_delay_s
+        self._max_delay_s = max_delay_s
+        self._sleep = sleep
+
+    def __call__(self, call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Make a call, and again after each of the errors, up to the last attempt, whose error is raised."""
+        for attempt in range(1, self._attempts):
+            try:
+                return call(*args, **kwargs)
+            except Exception as err:
+                if not self._is_retryable(err):
+                    raise
+            bound_s = min(self._max_delay_s, self._first_delay_s * 2.0 ** (attempt - 1))
+            (self._sleep or time.sleep)(random.uniform(0, bound_s))  # noqa: S311  jitter, not a secret
+        return call(*args, **kwargs)
+
+    def _is_retryable(self, err: Exception) -> bool:
+        return isinstance(err, self._on) if isinstance(self._on, type | tuple) else self._on(err)
+
+
+def retrying(
+    on: Retryable,
+    *,
+    attempts: int,
+    first_delay_s: float,
+    max_delay_s: float,
+    sleep: Callable[[float], object] | None = None,
+) -> Retrying:
     """Return a caller that repeats a function, at most `attempts` times in all, while it raises an error of `on`.
 
     It raises the last error. The delay before each further attempt is random, between 0 and a bound that starts at
-    `first_delay_s` and doubles up to `max_delay_s`: writers that collided once must not collide again in step.
+    `first_delay_s` and doubles up to `max_delay_s`: writers that collided once must not collide again in step. `sleep`
+    takes the place of `time.sleep` for a caller who may be woken.
     """
-    return Retrying(
-        retry=_condition(on),
-        stop=stop_after_attempt(attempts),
-        wait=wait_random_exponential(multiplier=first_delay_s, max=max_delay_s),
-        reraise=True,
-    )
-
-
-def _condition(on: Retryable) -> retry_if_exception:
-    return retry_if_exception_type(on) if isinstance(on, type | tuple) else retry_if_exception(on)
+    return Retrying(on, attempts, first_delay_s, max_delay_s, sleep)
 
 
 @dataclass(slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from typing import Protocol
 
 from coldstream.agent.archive import ArchiveClient
-from coldstream.agent.archiver_pool import ArchiverPool
+from coldstream.agent.archiver_pool import WAKING_TURNS, ArchiverPool
 from coldstream.agent.disk_guard import DiskGuard
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.problems import AgentProblems
@@ -83,6 +84,9 @@ class Agent:
         self._problems = AgentProblems()
         self._reporter = StatusReporter(options, services, self.archivers, self._problems)
         self._is_login_refused = False
+        every_ms = options.cut_every_ms
+        # Half a span: with a whole one, the end of a quiet time could be noticed almost a span late.
+        self._waking_s = min(options.scan_s, options.scan_s if every_ms is None else every_ms / 2000)
 
     async def run(self, discovery: StreamDiscovery) -> None:
         """Run until cancelled. Raises InvalidSettingError when it cannot begin."""
@@ -94,12 +98,18 @@ class Agent:
                 is_login_refused=self._is_login_refused,
             )
 
+        turns = count()
+
+        async def wake_changed() -> None:
+            self.archivers.wake_changed(next(turns))
+
         with self.state.lock():
             # After `lock`, which creates the directory whose disk is measured here.
             self.disk_guard.check_limit()
             periodic = [
                 asyncio.create_task(self._repeat("disk", GUARD_S, self.disk_guard.release_pins)),
                 asyncio.create_task(self._repeat("broker", LOGIN_S, self._log_in)),
+                asyncio.create_task(self._repeat("quiet streams", self._waking_s / WAKING_TURNS, wake_changed)),
                 asyncio.create_task(self._repeat("status", SHOW_S, report)),
             ]
             try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 
 from coldstream.agent.disk.disk_access import DiskAccess
-from coldstream.agent.disk.stream_disk import StreamDisk
+from coldstream.agent.disk.stream_disk import DiskLook, StreamDisk
 from coldstream.agent.failure_log import FailureLog
 from coldstream.agent.losses import UNSEEN, Losses
 from coldstream.agent.monitor.snapshot import snapshot
@@ -27,6 +28,7 @@ from coldstream.agent.stream_state import StreamState
 from coldstream.errors import BrokerRefusedError
 from coldstream.manifest.stream import Incarnation, StreamId
 from coldstream.retry import Backoff
+from coldstream.units import Offset
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 60.0
@@ -38,6 +40,15 @@ MAX_LOOK_AGAIN_S = 1.0
 LOOK_BACK_SCANS = 40
 """So many scans, 20 minutes unless set otherwise, the agent looks what the archive gave up as damaged."""
 """Of the pauses after a file was gone, which is usual; a pause longer than the greatest makes it a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownOf:
+    """What the status of a quiet stream follows from; whatever else it shows does not change while it is quiet."""
+
+    look: DiskLook
+    known: BrokerStream | None
+    complete_from: Offset
 
 
 class StreamArchiver:
@@ -58,6 +69,7 @@ class StreamArchiver:
         self.losses = Losses(self.identity, archive, metrics, broker, services.host, unseen=services.unseen or UNSEEN)
         self.failures = FailureLog(self.identity, archive, metrics)
         self._services = services
+        self._shown: tuple[_ShownOf, StreamStatus] | None = None
         self._search = NameSearch(
             PinnedDirectory(self.identity, access), broker, services.naming, services.rules, services.namesakes
         )
@@ -93,6 +105,11 @@ class StreamArchiver:
         """Look at the broker's directory at once."""
         self._pinning.wake()
 
+    def wake_if_changed(self) -> None:
+        """Wake it if the files of a quiet stream are not as they were. Cost: two stats for a quiet one."""
+        if not self.progress.check_quiet():
+            self.wake()
+
     async def run(self) -> None:
         """Archive until the stream is gone. Whatever fails is reported and tried again: nothing here gives up."""
         pinning = asyncio.create_task(self._pinning.run(), name=f"pins of {self.incarnation}")
@@ -123,10 +140,20 @@ class StreamArchiver:
         await self._pinning.give_up_oldest(why)
 
     async def status(self, known: BrokerStream | None) -> StreamStatus:
-        """Take a snapshot; `known` is what the broker says of the stream's retention."""
-        return await self.progress.disk.call(
+        """Take a snapshot; `known` is what the broker says of the stream's retention.
+
+        Of a quiet stream it is the last one, for as long as nothing has changed.
+        """
+        look = self.progress.quiet_look if self.progress.is_quiet else None
+        shown_of = None if look is None else _ShownOf(look, known, self.losses.complete_from)
+        if self._shown is not None and self._shown[0] == shown_of:
+            return self._shown[1]
+        status = await self.progress.disk.call(
             snapshot, self.disk, self.progress, self.losses, known, last_failure=self.last_failure
         )
+        # By the look from before: what has changed since makes another one.
+        self._shown = None if shown_of is None else (shown_of, status)
+        return status
 
     async def _deliver(self) -> None:
         failure_pauses = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
@@ -134,6 +161,8 @@ class StreamArchiver:
         while not self.state.is_final:
             # Cleared before the step: what is pinned while the step is under way makes another one.
             self.progress.changed.clear()
+            was_quiet, self.progress.is_quiet = self.progress.is_quiet, False
+            self.progress.quiet_look = None  # of before whatever made this step
             try:
                 goes_on = await self._step()
             except FileNotFoundError as err:  # a pin was released, or the broker truncated: look again
@@ -146,6 +175,8 @@ class StreamArchiver:
                 continue
             except Exception as err:  # noqa: BLE001  one stream's trouble, even a bug, must not stop the others
                 self.failures.report(err)
+                if was_quiet:
+                    self.wake()
                 if isinstance(err, BrokerRefusedError):
                     self.progress.state = StreamState.REFUSED
                 await asyncio.sleep(failure_pauses.next_delay_s())
@@ -153,6 +184,10 @@ class StreamArchiver:
             failure_pauses.reset()
             gone_pauses.reset()
             self.failures.clear()
+            # What is known to fail is tried again by time, whatever the files do.
+            self.progress.is_quiet = self.progress.is_quiet and self.last_failure is None
+            if was_quiet and not self.progress.is_quiet:
+                self.wake()  # the pinning may be in a long pause, and from now on has to look at each scan
             if not goes_on and not self.state.is_final:
                 self._delivery.is_backfill = False
                 await wait_for_event(self.progress.changed, self._pause_s())
@@ -186,6 +221,8 @@ class StreamArchiver:
         """Return how long to wait for something new. With a max-lag, time spans end without an event."""
         if self.stream is None:
             return self._search.pause_s(self._services.scan_s)
+        if self.progress.is_quiet:
+            return self._delivery.look_back_in_s
         every_ms = self._services.every_ms
         # Half a span: with a whole one, the end of a span could be noticed almost a span late.
         return self._services.scan_s if every_ms is None else min(self._services.scan_s, every_ms / 2000)

@@ -14,6 +14,8 @@ from coldstream.agent.state_directory import StateDirectory
 from coldstream.agent.stream_state import StreamState
 from coldstream.manifest.stream import Incarnation
 
+WAKING_TURNS = 10
+
 
 class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
     """Starts archivers and drops those that have ended. As a mapping: those that run, by incarnation.
@@ -76,6 +78,17 @@ class ArchiverPool(Mapping[Incarnation, StreamArchiver]):
             self._archivers[incarnation] = archiver
             self._tasks[incarnation] = asyncio.create_task(archiver.run(), name=f"archiver of {incarnation}")
         return self._archivers[incarnation]
+
+    def wake_changed(self, turn: int) -> None:
+        """Wake the archivers of quiet streams whose files have changed; each of WAKING_TURNS turns asks a part of them.
+
+        In parts, because busy streams are woken, too: thousands of looks at once would hold up everything else. Cost:
+        two stats a quiet stream.
+        """
+        for incarnation, archiver in self._archivers.items():
+            # By the name, not by the place, which changes as streams come and go.
+            if hash(incarnation) % WAKING_TURNS == turn % WAKING_TURNS:
+                archiver.wake_if_changed()
 
     def end_stream(self, vhost: str, name: str, *, but: Incarnation | None = None) -> None:
         """Tell the archivers of a stream's incarnations, `but` one, that nothing more comes.

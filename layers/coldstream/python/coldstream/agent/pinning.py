@@ -11,9 +11,15 @@ from coldstream.agent.stream_file import PendingLoss
 from coldstream.agent.stream_progress import ArchivingProgress
 from coldstream.retry import Backoff
 
+QUIET_SCANS = 40
+"""So many scans pass between two looks at a quiet stream. None is needed: its files are watched by their marks."""
+
 
 class StreamPinning:
-    """Looks at the broker's directory every `scan_s`, and at once after `wake`."""
+    """Looks at the broker's directory every `scan_s`, and at once after `wake`.
+
+    At that of a quiet stream it looks seldom, as `StreamArchiver.wake_if_changed` wakes it.
+    """
 
     def __init__(self, progress: ArchivingProgress, losses: Losses, failures: FailureLog, scan_s: float) -> None:
         self._progress = progress
@@ -22,6 +28,7 @@ class StreamPinning:
         # The bound does not grow: it only spreads the looks of thousands of streams, which would otherwise come in
         # step.
         self._pauses = Backoff(scan_s, scan_s)
+        self._quiet_pauses = Backoff(QUIET_SCANS * scan_s, QUIET_SCANS * scan_s)
         self._awake = asyncio.Event()
 
     def wake(self) -> None:
@@ -46,7 +53,8 @@ class StreamPinning:
             # After a failure, too: what was pinned before it can still be proven and archived.
             progress.changed.set()
             progress.pinned.set()
-            await wait_for_event(self._awake, self._pauses.next_delay_s())
+            pauses = self._quiet_pauses if progress.is_quiet else self._pauses
+            await wait_for_event(self._awake, pauses.next_delay_s())
 
     async def give_up_oldest(self, why: str) -> None:
         """Release the oldest pin although it is not archived, unless the broker still has its offsets.

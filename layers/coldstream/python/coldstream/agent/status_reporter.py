@@ -48,7 +48,8 @@ class StatusReporter:
         streams: list[StreamStatus] = []
         # A copy: archivers may end, and leave the mapping, while the next line waits for the disk.
         for archiver in list(self._archivers.values()):
-            names = ("", "") if archiver.stream is None else (archiver.stream.vhost, archiver.stream.name)
+            stream = archiver.stream
+            names = ("", "") if stream is None else (stream.vhost, stream.name)
             streams.append(await archiver.status(broker_streams.get(names)))
         refused_streams = self._report_refused(streams, refused, is_login_refused=is_login_refused)
         space = os.statvfs(self._options.state)

@@ -11,7 +11,13 @@ import time
 
 from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.disk.disk_segment import Hole
-from coldstream.agent.disk.slices import ProvableSlice, next_slices, proven_slice, unproven_offsets
+from coldstream.agent.disk.slices import (
+    ProvableSlice,
+    next_slices,
+    proven_slice,
+    unproven_offsets,
+    waits_for_files,
+)
 from coldstream.agent.losses import Losses
 from coldstream.agent.proof.broker import ProofVerdict
 from coldstream.agent.proof.history import HistoryCheck
@@ -57,6 +63,11 @@ class StreamDelivery:
         self._look_back_s = look_back_s
         self._look_back_at = time.monotonic() + look_back_s
         self._taken_again: set[Offset] = set()
+
+    @property
+    def look_back_in_s(self) -> float:
+        """Seconds until it looks for such a damage again."""
+        return max(0.0, self._look_back_at - time.monotonic())
 
     async def begin(self) -> bool:
         """Find out how far the archive covers what is on this disk; return False if there is nothing yet."""
@@ -112,7 +123,15 @@ class StreamDelivery:
             self._look_back_at = time.monotonic() + self._look_back_s
             await self._take_again()
         progress.state = StreamState.FOLLOWING
+        progress.is_quiet = not slices and await self._is_quiet()
         return False
+
+    async def _is_quiet(self) -> bool:
+        """Tell whether only a change of the files makes something to archive or to announce, if nothing failed."""
+        progress = self._progress
+        if self._losses.are_suspected or progress.identity.lost:
+            return False
+        return await progress.disk.on_log(waits_for_files, progress.archived_to)
 
     async def _take_again(self) -> None:
         """Archive again what a scrub gave up because its object was damaged, if the broker still has it.

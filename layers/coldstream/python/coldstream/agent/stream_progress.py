@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from coldstream.agent.disk.disk_access import DiskAccess
+from coldstream.agent.disk.stream_disk import DiskLook
 from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.stream_state import StreamState
 from coldstream.units import Offset
@@ -20,7 +21,9 @@ class ArchivingProgress:
 
     Offsets below `archived_to` are archived, or known to be missing. It is 0, and says nothing, until `has_begun`: then
     the manifest has been asked. `pinned` is set after each look at the disk, and `changed` whenever there may be more
-    to archive. Only `go_back` takes `archived_to` back, for a while.
+    to archive. Only `go_back` takes `archived_to` back, for a while. `is_quiet` says that nothing is to be done until
+    files change: everything that can be archived is, nothing has failed, and no loss is suspected or to be announced.
+    `quiet_look` is then the last look at the disk if another one would find the same, as of the last check.
     """
 
     def __init__(self, identity: StreamIdentity, disk: DiskAccess) -> None:
@@ -29,6 +32,8 @@ class ArchivingProgress:
         self.state = StreamState.STARTING
         self.archived_to = Offset(0)
         self.has_begun = False
+        self.is_quiet = False
+        self.quiet_look: DiskLook | None = None
         self.pinned = asyncio.Event()
         self.changed = asyncio.Event()
 
@@ -36,6 +41,16 @@ class ArchivingProgress:
     def is_live(self) -> bool:
         """Whether the broker has files of the stream here. Raises UnavailableError when that cannot be told."""
         return self.disk.disk.pins.is_live
+
+    def check_quiet(self) -> bool:
+        """Return False if the files of a quiet stream are not as they were at the last look.
+
+        The stats are made here, in the event loop: a thread for them would cost a hundred times as much.
+        """
+        if not self.is_quiet:
+            return True
+        self.quiet_look = self.disk.disk.unchanged_look(self.archived_to, self.identity.committed_to)
+        return self.quiet_look is not None
 
     def record(self, archived_to: Offset) -> None:
         """Record how far the archive reaches; this never takes it back, whichever task is late."""

@@ -72,9 +72,7 @@ def _find_doubtful(segment: SegmentRolled, staged: StagedSegment, coverage: Cove
         entry.next_offset
         for entry in coverage.entries
         if entry.next_offset in crcs
-        and (
-            entry.erased or (sizes[entry.next_offset], crcs[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
-        )
+        and (sizes[entry.next_offset], crcs[entry.next_offset]) != (entry.data_bytes, entry.data_crc32)
     }
 
 

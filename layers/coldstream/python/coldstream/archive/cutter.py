@@ -41,11 +41,19 @@ class SegmentCutter:
     memory until a later chunk decides, HELD_BYTES of them at most.
     """
 
-    def __init__(self, segment: SegmentRolled, coverage: Coverage, fragment_bytes: int, spool_dir: Path | None) -> None:
+    def __init__(
+        self,
+        segment: SegmentRolled,
+        coverage: Coverage,
+        fragment_bytes: int,
+        spool_dir: Path | None,
+        zstd_level: int | None = None,
+    ) -> None:
         self._segment = segment
         self._coverage = coverage
         self._fragment_bytes = fragment_bytes
         self._spool_dir = spool_dir
+        self._zstd_level = zstd_level
         self._scanner = SegmentScanner(segment.staged_key, first_offset=segment.first_offset)
         self._borders = TimeBorders(segment.cut_every_ms)
         self._holds = False  # whether the chunk being scanned is held
@@ -144,6 +152,7 @@ class SegmentCutter:
             chunks_before=span.chunks,
             data_position=SEGMENT_HEADER_BYTES + position - span.position,
             spool_dir=self._spool_dir,
+            zstd_level=self._zstd_level,
         )
 
     def _end_fragment(self) -> CutFragment | None:

@@ -1,30 +1,26 @@
 """`FragmentDraft`: a fragment under construction.
 
-It is spooled to an unlinked temporary file, so that its size costs disk space and not memory. Its checksum is combined
+It is spooled to disk as the object that it becomes (`archive.spool`). The checksum of its identity encoding is combined
 from those of its chunks, so that its bytes are not read again.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Self
 from zlib import crc32
 
-from coldstream.errors import UnavailableError
+from coldstream.archive.spool import FrameSpool, PlainSpool
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.chunk import ChunkHeader, ChunkType
 from coldstream.format.fragment import FragmentIndexRecord, FragmentTrailer, build_footer
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
-from coldstream.manifest.entry import FragmentEntry, LastUserChunk
+from coldstream.manifest.entry import Encoding, FragmentEntry, LastUserChunk
 from coldstream.manifest.sparse import STEP_BYTES, SparseIndex, SparsePoint
 from coldstream.units import Epoch, Offset, TimestampMs
-
-SPOOL_BUFFER_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +55,15 @@ class FragmentDraft:
         chunks_before: int,
         data_position: int,
         spool_dir: Path | None,
+        zstd_level: int | None = None,
     ) -> None:
+        """Begin a fragment, of encoding `zstd-seekable` if there is a level. Raises UnavailableError without a disk."""
         self._source = source
         self._segment_offset = segment_offset
         self._sequence_number = sequence_number
         self._chunks_before = chunks_before
         self._data_position = data_position
-        self._body = _open_spool(spool_dir)
+        self._spool = PlainSpool(spool_dir) if zstd_level is None else FrameSpool(spool_dir, zstd_level)
         self._data_crc32 = 0
         self._position = SEGMENT_HEADER_BYTES
         self._index = bytearray()
@@ -77,7 +75,8 @@ class FragmentDraft:
         self._greatest = TimestampMs(0)
         self.chunks = 0
         self._messages = 0
-        self.write(SEGMENT_HEADER)
+        self._spool.write(SEGMENT_HEADER)
+        self._is_between_chunks = True
 
     @property
     def data_bytes(self) -> int:
@@ -85,19 +84,21 @@ class FragmentDraft:
         return self._position - SEGMENT_HEADER_BYTES
 
     def write(self, view: bytes | memoryview) -> None:
-        """Take the next bytes of a chunk."""
-        try:
-            self._body.write(view)
-        except OSError as err:
-            raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
+        """Take the next bytes of a chunk. A view has to stay as it is until the fragment is finished."""
+        if self._is_between_chunks:
+            self._is_between_chunks = False
+            if self._is_at_point:
+                # Before the chunk's bytes come: a range may begin at any point, so a frame has to begin there.
+                self._spool.cut()
+        self._spool.write(view)
 
     def add(self, header: ChunkHeader, chunk_crc32: int) -> None:
         """Add the chunk whose bytes were just written; `chunk_crc32` is that of all of these bytes."""
+        is_at_point = self._is_at_point
         if self._first is None:
             self._first = header
             self._greatest = header.timestamp
-            self._points.append(self._point(header))
-        elif self._position - self._points[-1].position >= STEP_BYTES:
+        if is_at_point:
             self._points.append(self._point(header))
         if header.type is ChunkType.USER:
             self._first_epoch = header.epoch if self._first_epoch is None else self._first_epoch
@@ -111,6 +112,7 @@ class FragmentDraft:
         self._position += header.total_bytes
         self._last = header
         self.chunks += 1
+        self._is_between_chunks = True
 
     def finish(self, like: FragmentTrailer | None = None) -> CutFragment:
         """Complete the fragment, which must have at least one chunk.
@@ -131,13 +133,9 @@ class FragmentDraft:
             chunks_before=self._chunks_before,
             data_position=self._data_position,
         )
-        self.write(footer)
-        try:
-            self._body.seek(0)
-        except OSError as err:
-            raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
-        object_bytes = self._position + len(footer)
-        object_crc32 = crc32(footer, combine_crc32(crc32(SEGMENT_HEADER), self._data_crc32, self.data_bytes))
+        identity_bytes = self._position + len(footer)
+        identity_crc32 = crc32(footer, combine_crc32(crc32(SEGMENT_HEADER), self._data_crc32, self.data_bytes))
+        spooled = self._spool.finish(footer, identity_bytes, identity_crc32, points=len(self._points))
 
         entry = partial(
             FragmentEntry,
@@ -151,8 +149,10 @@ class FragmentDraft:
             records=self._last.next_offset - self._first.chunk_id,
             messages=self._messages,
             data_bytes=self.data_bytes,
-            object_bytes=object_bytes,
-            crc32=object_crc32,
+            object_bytes=spooled.size_bytes,
+            crc32=spooled.crc32,
+            encoding=Encoding.IDENTITY if spooled.frames is None else Encoding.ZSTD_SEEKABLE,
+            frames=spooled.frames,
             sparse=SparseIndex(tuple(self._points)),
             last_user_chunk=self._last_user,
             segment_offset=self._segment_offset,
@@ -160,26 +160,23 @@ class FragmentDraft:
             data_crc32=self._data_crc32,
         )
         return CutFragment(
-            self._body,
+            spooled.body,
             Offset(self._first.chunk_id),
             self._last.next_offset,
             self.chunks,
-            object_bytes,
-            object_crc32,
+            spooled.size_bytes,
+            spooled.crc32,
             lambda key, generation: entry(key=key, generation=generation),
         )
 
     def discard(self) -> None:
         """Discard the fragment and free its disk space."""
-        with suppress(OSError):  # closing flushes the buffer, and the disk may be full
-            self._body.close()
+        self._spool.discard()
+
+    @property
+    def _is_at_point(self) -> bool:
+        """Whether the next chunk is one of the sparse index."""
+        return not self._points or self._position - self._points[-1].position >= STEP_BYTES
 
     def _point(self, header: ChunkHeader) -> SparsePoint:
         return SparsePoint(header.chunk_id, self.chunks, self._position, header.timestamp, self._greatest)
-
-
-def _open_spool(spool_dir: Path | None) -> BinaryIO:
-    try:
-        return cast("BinaryIO", tempfile.TemporaryFile(dir=spool_dir, buffering=SPOOL_BUFFER_BYTES))
-    except OSError as err:
-        raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err

@@ -48,7 +48,7 @@ from coldstream.store.keys import Keys
 from coldstream.store.ports import ManifestTable, ObjectStore
 from coldstream.units import TimestampMs, now_ms
 
-PUTS_AT_ONCE = 2
+PUTS_AT_ONCE = 3
 """Fragments that are written while the next one is cut. Each holds its size in spool space."""
 
 MAX_PLANS = 8
@@ -76,8 +76,9 @@ class UploadResult:
 class Uploader:
     """Archives announced segments into one bucket and one table.
 
-    A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to three fragments at a time wait in
-    `spool_dir`, by default the system's temporary directory.
+    A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to four fragments at a time wait in
+    `spool_dir`, by default the system's temporary directory, and four ranges of the staged copy (`staged_segment`).
+    With a `zstd_level` new fragments are of encoding `zstd-seekable`; where they are cut does not depend on that.
     """
 
     table: ManifestTable
@@ -85,6 +86,7 @@ class Uploader:
     keys: Keys
     fragment_bytes: int
     spool_dir: Path | None = None
+    zstd_level: int | None = None
     now: Callable[[], TimestampMs] = now_ms
 
     def upload(self, segment: SegmentRolled) -> UploadResult:
@@ -152,12 +154,13 @@ class Uploader:
             writer.discard_orphans()
             self._delete(segment, etag)
             return UploadResult(fragments_present=len(coverage.entries))
-        staged = StagedSegment(self.objects, segment.staged_key, segment.etag)
+        staged = StagedSegment(self.objects, segment.staged_key, segment.etag, self.spool_dir)
         try:
-            # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
-            # histories.
-            check_history(self.objects, segment, staged, coverage)
-            result = self._archive(segment, staged, coverage, writer)
+            with staged:
+                # The whole copy is compared before its first chunk is archived: an archive must never hold parts of two
+                # histories.
+                check_history(self.objects, segment, staged, coverage)
+                result = self._archive(segment, staged, coverage, writer)
         except (CorruptionError, ContradictionError) as err:
             if isinstance(err, CorruptionError) and err.source != segment.staged_key:
                 raise  # the archive is corrupt; this copy may be the only sound one, and stays staged
@@ -222,7 +225,7 @@ class Uploader:
         """Write and commit, in the order of their offsets, the fragments that the manifest does not hold."""
         committed: list[FragmentEntry] = []
         present = len(coverage.entries)
-        cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir)
+        cutter = SegmentCutter(segment, coverage, self.fragment_bytes, self.spool_dir, self.zstd_level)
         # `fragments` is closed here because it reads ahead in threads. Left to the garbage collector, it would wait for
         # these wherever that runs, which may be inside of a lock that they need to end: a deadlock.
         with (
@@ -230,7 +233,7 @@ class Uploader:
             closing(cutter),
             closing(_cut(cutter, staged)) as fragments,
         ):
-            puts: Window[FragmentEntry] = Window(pool, max_calls=PUTS_AT_ONCE + 1)
+            puts: Window[FragmentEntry] = Window(pool)  # `commit_until` bounds it
 
             def commit_until(puts_left: int) -> None:
                 """Commit the oldest fragments until `puts_left` are still being written: spool space stays bounded."""

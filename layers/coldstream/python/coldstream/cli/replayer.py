@@ -73,7 +73,7 @@ class Replayer:
         from coldstream.replay.tables.layout import Partitioning
         from coldstream.replay.tables.report import TableReport, table_summary
         from coldstream.replay.tables.run import claim_table, replay_to_table
-        from coldstream.replay.tables.write import Table
+        from coldstream.replay.tables.table import Table
 
         partitioning = Partitioning.parse(self.arguments.partition_by)
         table = Table(open_directory(path), form, partitioning, _function(self.arguments.transform))

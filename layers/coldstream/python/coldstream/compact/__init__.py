@@ -4,7 +4,7 @@
     read     blocks.py, verifier.py       the objects of a group, read ahead and verified to the last byte
     write    write.py                     the merged object at a fresh key:
              merge.py, merge_plan.py        identity fragments, whose bytes S3 copies by itself
-             rewrite.py, frame_sink.py      any fragments, compressed on the way
+             rewrite.py, frame_parts.py     any fragments, compressed on the way (flow.frame_sink)
              footer.py, part_upload.py      what both need
     commit   commit.py                    the merged entry takes the place of the group's, whose objects get tombstones
     sweep    lifecycle.sweep              objects whose tombstones are due go

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
+from enum import Enum, auto
 from itertools import pairwise
 
 from coldstream.errors import ColdstreamError, LostRaceError, StaleGenerationError, StreamDeletedError
@@ -28,11 +28,11 @@ from coldstream.store.races import retry_lost_races
 from coldstream.units import TimestampMs
 
 
-class CommitOutcome(StrEnum):
+class CommitOutcome(Enum):
     """What became of a merged fragment."""
 
-    COMMITTED = "committed"
-    SUPERSEDED = "superseded"
+    COMMITTED = auto()
+    SUPERSEDED = auto()
     """Others changed, removed or held the entries of its group first."""
 
 

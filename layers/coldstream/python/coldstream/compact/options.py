@@ -12,11 +12,11 @@ from coldstream.format.seekable import DEFAULT_LEVEL
 from coldstream.manifest.entry import Encoding
 from coldstream.manifest.groups import MAX_TARGET_BYTES, MIN_TARGET_BYTES, CompactionPolicy
 from coldstream.store.grace import LONGEST_GRACE_MS, read_grace_ms
+from coldstream.store.settings import MAX_COMPRESSION_LEVEL
 from coldstream.units import TimestampMs, parse_duration, parse_size
 
 MAX_OLDER_THAN_S = 100 * 365 * 24 * 3600
-MAX_LEVEL = 19
-"""At higher levels of zstd readers, too, would need 128 MiB."""
+MAX_LEVEL = MAX_COMPRESSION_LEVEL
 
 _Number = TypeVar("_Number", int, float)
 

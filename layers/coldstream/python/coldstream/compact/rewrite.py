@@ -14,11 +14,12 @@ from contextlib import closing
 from zlib import crc32
 
 from coldstream.compact.footer import Footer, join_footers
-from coldstream.compact.frame_sink import FrameSink
+from coldstream.compact.frame_parts import FrameParts
 from coldstream.compact.merged_object import MergedObject
 from coldstream.compact.part_upload import PartUpload
 from coldstream.compact.verifier import read_verified
 from coldstream.errors import UnavailableError
+from coldstream.flow.frame_sink import FrameSink
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.scanner import ChunkBegin, ChunkBytes, ChunkEnd
 from coldstream.format.seekable import frame_positions
@@ -45,10 +46,12 @@ def rewrite(
     points = [point.position for point in group.sparse().points]
     cuts = iter(points)
     cut = next(cuts)
+    upload = PartUpload(objects, key, lambda _: None, note=note)
+    parts_of_frames = FrameParts(upload)
     with (
         closing(read_verified(objects, group, should_stop)) as events,
-        PartUpload(objects, key, lambda _: None, note=note) as upload,
-        FrameSink(upload, level, on_bytes) as sink,
+        upload,
+        FrameSink(parts_of_frames.add, level, on_bytes) as sink,
     ):
         sink.write(SEGMENT_HEADER)
         read_crc32 = crc32(SEGMENT_HEADER)
@@ -69,6 +72,7 @@ def rewrite(
         footer = join_footers(footers, group)
         sink.write(footer)
         frames = sink.finish()
+        parts_of_frames.flush()
         if (frames.content_bytes, frames.content_crc32) != (group.identity_bytes, crc32(footer, read_crc32)):
             raise UnavailableError(f"{key} was given up: its frames do not decompress to what was compressed")
         parts = upload.settle()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coldstream.compact.blocks import plan_blocks
-from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.frame_parts import PART_BYTES
 from coldstream.compact.merge_plan import RequestCounts, count_requests
 from coldstream.compact.options import CompactOptions
 from coldstream.compact.plan import find_groups

@@ -35,10 +35,10 @@ class GroupFailure:
 
     kind: type[ColdstreamError]
     message: str
-    first_offset: Offset | None = None
-    next_offset: Offset | None = None
-    key: str | None = None
-    position: int | None = None
+    first_offset: Offset | None
+    next_offset: Offset | None
+    key: str | None
+    position: int | None
 
     def __str__(self) -> str:
         what = f"{self.kind.__name__}: {self.message}"

@@ -8,10 +8,11 @@ from coldstream.consumer.batch import ChunkBatch, Give, ReachedOffset
 from coldstream.consumer.ports import ArchiveSource
 from coldstream.consumer.position import ReadPosition
 from coldstream.errors import GapError, StreamNotFoundError, UnavailableError
-from coldstream.format.chunk import Chunk, ChunkHeader, ChunkType
+from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.live.delivered import is_same
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
+from coldstream.read.fetch import RangeBatch
 from coldstream.resolve.attach import REMOVED
 from coldstream.units import Offset
 
@@ -50,14 +51,14 @@ class ArchiveHistory:
             async with self._archive.read(start, position.incarnation) as reading:
                 is_first = True
                 async for batch in reading.batches():
-                    if is_first and (end := self._mismatch(batch.chunks[0].header, reading.floor)) is not None:
+                    if is_first and (end := self._mismatch(batch, reading.floor)) is not None:
                         return end
                     is_first = False
                     # Only now: before the first chunk is compared, nothing proves that the incarnation is the one
                     # that is being read, and the position would be bound to it.
                     assert reading.stream is not None
                     position.incarnation = reading.stream.incarnation
-                    await self._take(batch.chunks, batch.range.key)
+                    await self._take(batch)
                 tail, floor = reading.tail, reading.floor
         except StreamNotFoundError:
             return ArchiveEnd.ABSENT
@@ -98,21 +99,22 @@ class ArchiveHistory:
         assert self._position.expected is not None
         return await self._read(AtOffset(self._position.expected))
 
-    def _mismatch(self, header: ChunkHeader, floor: Offset | None) -> ArchiveEnd | Gap | None:
+    def _mismatch(self, batch: RangeBatch, floor: Offset | None) -> ArchiveEnd | Gap | None:
         """Return how reading ends if its first chunk is not what follows the position; None if it is.
 
         A position below the `floor` has a gap before that chunk, as it has if the broker's retention is faster. Raises
         IncarnationError if the archive holds another chunk than it held before.
         """
         position = self._position
+        header, is_erased = batch.chunks[0].header, batch.range.erased
         chunk_id = Offset(header.chunk_id)
         if position.expected is None:
             return self._earlier_at_broker(chunk_id)
         if position.witness is not None and position.incarnation is None:
             # All was read live so far. What is not proven to be of the same incarnation counts as not archived.
-            return None if is_same(position.witness, header) else ArchiveEnd.ABSENT
+            return None if is_same(position.witness, header, is_erased=is_erased) else ArchiveEnd.ABSENT
         if position.witness is not None and header.type is ChunkType.USER:
-            position.relation(header)
+            position.relation(header, is_erased=is_erased)
         if chunk_id <= position.expected:
             return None
         return Gap(position.expected, chunk_id, None if floor is None or position.expected >= floor else REMOVED)
@@ -131,16 +133,16 @@ class ArchiveHistory:
         position.move(max(position.from_offset, Offset(first.chunk_id)), is_border=is_border)
         return ArchiveEnd.EARLIER_AT_BROKER
 
-    async def _take(self, chunks: list[Chunk], source: str) -> None:
+    async def _take(self, batch: RangeBatch) -> None:
         """Go through chunks that have no hole between them, and give those that were asked for."""
         position = self._position
         given: list[Chunk] = []
-        for chunk in chunks:
+        for chunk in batch.chunks:
             header = chunk.header
             if position.expected is not None and header.next_offset <= position.expected:
                 continue  # up to the witness, which reading attached at
             if header.type is ChunkType.USER:
-                position.advance(header)
+                position.advance(header, is_erased=batch.range.erased)
             else:
                 # The broker does not deliver tracking chunks, so they are no witness. The one before stays.
                 position.expected = header.next_offset
@@ -148,6 +150,6 @@ class ArchiveHistory:
             if position.reaches_start_time(header) and header.type is ChunkType.USER:
                 given.append(chunk)
         if given:
-            await self._give(ChunkBatch(position.stream, tuple(given), source, position.from_offset))
+            await self._give(ChunkBatch(position.stream, tuple(given), batch.range.key, position.from_offset))
         if position.expected is not None and (not given or given[-1].header.next_offset < position.expected):
             await self._give(ReachedOffset(position.stream, position.expected))

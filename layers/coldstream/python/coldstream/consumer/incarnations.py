@@ -45,7 +45,9 @@ async def has_other_chunk(archive: ArchiveSource, header: ChunkHeader, incarnati
         async with archive.read(AtOffset(Offset(header.chunk_id)), incarnation, chunk=True) as reading:
             async for batch in reading.batches():
                 archived = batch.chunks[0].header
-                return archived.chunk_id < header.next_offset and not is_same(archived, header)
+                return archived.chunk_id < header.next_offset and not is_same(
+                    archived, header, is_erased=batch.range.erased
+                )
     except (StreamNotFoundError, GapError):
         return False
     except UnavailableError as err:

@@ -41,8 +41,9 @@ class ReadPosition:
 
     `expected` is None until a start is found; until then reading attaches by the spec `start`. `is_border` says whether
     a chunk begins at `expected`, which is known once a chunk was read. `witness` is the last user chunk before it, with
-    only tracking chunks between. `incarnation` is the one that was read out of the archive, None until anything was:
-    no other is read after that. `broker_first` is the broker's first chunk as seen before reading began.
+    only tracking chunks between; with `is_erased`, messages of it may have been erased. `incarnation` is the one that
+    was read out of the archive, None until anything was: no other is read after that. `broker_first` is the broker's
+    first chunk as seen before reading began.
 
     Messages before `from_offset` are left out, and so are all chunks before the first one at or after `not_before`.
     """
@@ -52,19 +53,23 @@ class ReadPosition:
     expected: Offset | None = None
     is_border: bool = False
     witness: ChunkHeader | None = None
+    is_erased: bool = False
     incarnation: Incarnation | None = None
     broker_first: ChunkHeader | None = None
     from_offset: Offset = Offset(0)  # noqa: RUF009  a NewType is its value
     not_before: TimestampMs | None = None
 
-    def relation(self, header: ChunkHeader) -> Relation:
-        """Return how a user chunk relates to the position. Raises IncarnationError if it contradicts what was read."""
+    def relation(self, header: ChunkHeader, *, is_erased: bool = False) -> Relation:
+        """Return how a user chunk relates to the position. Raises IncarnationError if it contradicts what was read.
+
+        With `is_erased`, messages of it may have been erased.
+        """
         if self.expected is None:
             return Relation.NEXT
         # Only tracking chunks lie between the witness and `expected`, so a user chunk there is the witness or proof of
         # another log. This has to come before the comparison of offsets: another log's chunk may just look older.
         if self.witness is not None and header.next_offset > self.witness.chunk_id:
-            if is_same(self.witness, header):
+            if is_same(self.witness, header, is_erased=is_erased or self.is_erased):
                 return Relation.WITNESS
             if header.chunk_id < self.expected:
                 raise self._incarnation_error(header)
@@ -90,11 +95,12 @@ class ReadPosition:
         if (is_later and header.epoch < witness.epoch) or (not is_later and header.timestamp > witness.timestamp):
             raise self._incarnation_error(header)
 
-    def advance(self, header: ChunkHeader) -> None:
+    def advance(self, header: ChunkHeader, *, is_erased: bool = False) -> None:
         """Move to the end of a user chunk, which becomes the witness."""
         self.expected = header.next_offset
         self.is_border = True
         self.witness = header
+        self.is_erased = is_erased
 
     def reaches_start_time(self, header: ChunkHeader) -> bool:
         """Tell whether a chunk is at or after the start time, or comes after one that was."""

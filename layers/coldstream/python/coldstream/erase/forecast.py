@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coldstream.compact.blocks import plan_blocks
-from coldstream.compact.frame_sink import PART_BYTES
+from coldstream.compact.frame_parts import PART_BYTES
 from coldstream.erase.chunk import Doubts
 from coldstream.erase.copies import FoundCopies, find_copies
 from coldstream.erase.fragment import erase_fragment

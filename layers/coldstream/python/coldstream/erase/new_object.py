@@ -12,10 +12,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import BinaryIO
 
-from coldstream.compact.frame_sink import FrameSink
+from coldstream.compact.frame_parts import FrameParts
 from coldstream.compact.part_upload import PartUpload
 from coldstream.erase.fragment import ErasedFragment, erased_entry
 from coldstream.errors import ObjectExistsError, StoppedError, UnavailableError
+from coldstream.flow.frame_sink import FrameSink
 from coldstream.format.checksum import combine_crc32
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES
 from coldstream.format.seekable import DEFAULT_LEVEL, frame_positions
@@ -73,10 +74,9 @@ def _compress(
     """Send the file as a compressed object, whose frames begin at the points of the sparse index."""
     points = [point.position for point in entry.sparse.points]
     cuts = [0, *points, FRAGMENT_HEADER_BYTES + entry.data_bytes, entry.object_bytes]
-    with (
-        PartUpload(objects, entry.key, lambda _: None, note=EntryNote.of(entry).to_text()) as upload,
-        FrameSink(upload, DEFAULT_LEVEL, lambda _: None) as sink,
-    ):
+    upload = PartUpload(objects, entry.key, lambda _: None, note=EntryNote.of(entry).to_text())
+    parts_of_frames = FrameParts(upload)
+    with upload, FrameSink(parts_of_frames.add, DEFAULT_LEVEL) as sink:
         body.seek(0, os.SEEK_SET)
         for start, end in pairwise(cuts):
             if should_stop():
@@ -86,6 +86,7 @@ def _compress(
             if end != cuts[-1]:
                 sink.cut()
         frames = sink.finish()
+        parts_of_frames.flush()
         if (frames.content_bytes, frames.content_crc32) != (entry.object_bytes, entry.crc32):
             raise UnavailableError(f"{entry.key} was given up: its frames do not decompress to what was compressed")
         parts = upload.settle()

@@ -36,11 +36,9 @@ class EntryCounter:
             header_bytes = SIMPLE_HEADER_BYTES if self._cut_header[0] < SUB_BATCH_KIND else SUB_BATCH_HEADER_BYTES
             missing = header_bytes - len(self._cut_header)
             joined = self._cut_header + piece[:missing]
-            if len(joined) < header_bytes:
-                self._cut_header = joined
-                return
             self._cut_header = b""
-            # A whole header ends the piece exactly, so this sets `_rest` to the entry's bytes in the pieces to come.
+            # A whole header ends that piece exactly, so this sets `_rest` to the entry's bytes in the pieces to come. A
+            # header that is still cut is kept again, and nothing of `piece` is left.
             self.feed(memoryview(joined))
             piece = piece[missing:]
         unpack = SIMPLE_HEADER.unpack_from

@@ -75,7 +75,7 @@ class SegmentScanner:
         self._taken = 0  # bytes of it that were fed
         self._head_crc = self._data_crc = self._trailer_crc = 0
         self._entries = EntryCounter()
-        self._trailer = TrackingCheck()
+        self._trailer = TrackingCheck()  # one for all: a trailer that passes leaves nothing in it
 
     def feed(self, block: bytes | bytearray | memoryview) -> Iterator[ScanEvent]:
         """Yield the events of the next block. Exhaust the iterator before the next call: it holds the scanner's state.
@@ -155,8 +155,6 @@ class SegmentScanner:
         self._end = self._data_end + header.trailer_bytes
         self._taken = self._head_crc = self._data_crc = self._trailer_crc = 0
         self._entries = EntryCounter()
-        if header.trailer_bytes:
-            self._trailer = TrackingCheck()
         return header
 
     def _take(self, piece: memoryview) -> None:

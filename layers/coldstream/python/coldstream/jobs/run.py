@@ -231,7 +231,7 @@ class JobRun:
         with self._writing:
             return calls(lambda: self._write(change))
 
-    def _may_finish(self, err: BaseException) -> bool:
+    def _may_finish(self, err: Exception) -> bool:
         return isinstance(err, UnavailableError | OutcomeUnknownError | LostRaceError) and self.is_leased()
 
     def restart(self) -> None:

@@ -42,19 +42,15 @@ def chunk_of(delivered: memoryview | bytes, *, source: str) -> Chunk:
     return Chunk(header, 0, _NOTHING, data, trailer)
 
 
-def is_same(one: ChunkHeader, other: ChunkHeader) -> bool:
-    """Tell whether two headers are of the same chunk, whatever they say about trailers and bloom filters."""
-    return _identity(one) == _identity(other)
+def is_same(one: ChunkHeader, other: ChunkHeader, *, is_erased: bool = False) -> bool:
+    """Tell whether two headers are of the same chunk, whatever they say about trailers and bloom filters.
+
+    With `is_erased`, messages of either may have been erased: then its data's size and CRC say nothing.
+    """
+    if _place(one) != _place(other):
+        return False
+    return is_erased or (one.crc, one.data_bytes) == (other.crc, other.data_bytes)
 
 
-def _identity(header: ChunkHeader) -> tuple[int, ...]:
-    return (
-        header.type,
-        header.entries,
-        header.records,
-        header.timestamp,
-        header.epoch,
-        header.chunk_id,
-        header.crc,
-        header.data_bytes,
-    )
+def _place(header: ChunkHeader) -> tuple[int, ...]:
+    return (header.type, header.entries, header.records, header.timestamp, header.epoch, header.chunk_id)

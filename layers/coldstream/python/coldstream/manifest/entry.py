@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from coldstream.manifest.appender import Appender
 from coldstream.manifest.frames import Frames
 from coldstream.manifest.sparse import SparseIndex
 from coldstream.manifest.stream import StreamId
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.manifest.appender import Appender  # only direct streams have one
 
 
 class Encoding(StrEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from coldstream.errors import BadSequenceError, BadVersionError
-from coldstream.manifest.varints import iter_varints, put_varint
+from coldstream.manifest.varints import put_varint, read_varints
 from coldstream.units import ByteRange
 
 VERSION = 1
@@ -45,7 +45,7 @@ class Frames:
         if data[:1] != bytes((VERSION,)):
             found = data[:1].hex() or "nothing"
             raise BadVersionError(source, 0, "version of frame positions", expected=VERSION, found=found)
-        numbers = iter_varints(data[1:], source=source, position=1, what="frame positions")
+        numbers = read_varints(data[1:], source=source, position=1, what="frame positions")
         try:
             return cls(tuple(accumulate(numbers)))
         except ValueError as err:

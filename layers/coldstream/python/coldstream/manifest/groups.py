@@ -140,8 +140,7 @@ class Group:
             for point in entry.sparse.points:
                 # An entry's first point has its own timestamp there, as no chunk of the entry comes before it.
                 before = greatest((latest, point.greatest_before if point.ordinal else None))
-                yield replace(
-                    point,
+                yield point._replace(
                     ordinal=point.ordinal + ordinal,
                     position=point.position + shift,
                     greatest_before=point.timestamp if before is None else before,

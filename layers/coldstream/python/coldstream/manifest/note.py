@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from coldstream.errors import BadVersionError, CorruptionError
 from coldstream.manifest.entry import FragmentEntry, LastUserChunk
-from coldstream.manifest.varints import iter_varints, put_varint
+from coldstream.manifest.varints import put_varint, read_varints
 from coldstream.plain_json import read_json
 from coldstream.units import ChunkId, Epoch, Offset, TimestampMs
 
@@ -121,4 +121,4 @@ def _points(text: str, source: str) -> tuple[int, ...]:
         data = b64decode(text, validate=True)
     except Base64Error as err:
         raise ValueError(text) from err
-    return tuple(accumulate(iter_varints(data, source=source, position=0, what="points of a note")))
+    return tuple(accumulate(read_varints(data, source=source, position=0, what="points of a note")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from coldstream.errors import TruncatedError
 
@@ -15,19 +15,22 @@ def put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def iter_varints(data: Iterable[int], *, source: str, position: int, what: str) -> Iterator[int]:
-    """Yield the numbers of `data`, bytes from `position` on. Raises TruncatedError if `what` ends inside one."""
+def read_varints(data: Iterable[int], *, source: str, position: int, what: str) -> list[int]:
+    """Return the numbers of `data`, bytes from `position` on. Raises TruncatedError if `what` ends inside one."""
+    # A list, for a lookup reads thousands of them: a generator would be resumed for each.
+    numbers: list[int] = []
     value = shift = 0
     for byte in data:
         position += 1
-        value |= (byte & 0x7F) << shift
         if byte & 0x80:
+            value |= (byte & 0x7F) << shift
             shift += 7
         else:
-            yield value
+            numbers.append(value | byte << shift)
             value = shift = 0
     if shift:
         raise TruncatedError(source, position, f"{what} ends inside a number")
+    return numbers
 
 
 def zigzag(value: int) -> int:

@@ -8,6 +8,7 @@ of the same bytes goes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from zlib import crc32
@@ -141,8 +142,9 @@ def _stage(objects: ObjectStore, key: str, source: ObjectInfo, staged_key: str) 
 
 def _crc32_of(objects: ObjectStore, key: str, source: ObjectInfo) -> int:
     checksum = 0
-    for block in StagedSegment(objects, key, source.etag).blocks():
-        checksum = crc32(block, checksum)
+    with StagedSegment(objects, key, source.etag) as copy, closing(copy.blocks()) as blocks:
+        for block in blocks:
+            checksum = crc32(block, checksum)
     return checksum
 
 

@@ -138,7 +138,7 @@ def _reason(objects: ObjectStore, key: str) -> str | None:
 def _damage(objects: ObjectStore, record: Quarantine) -> str | None:
     scanner = SegmentScanner(record.key, first_offset=record.first_offset)
     try:
-        with closing(StagedSegment(objects, record.key, None).blocks()) as blocks:
+        with StagedSegment(objects, record.key, None) as copy, closing(copy.blocks()) as blocks:
             for block in blocks:
                 for _ in scanner.feed(block):
                     pass
@@ -150,12 +150,12 @@ def _damage(objects: ObjectStore, record: Quarantine) -> str | None:
 
 def _contradiction(objects: ObjectStore, segment: QuarantinedSegment, coverage: Coverage) -> str | None:
     record = segment.record
-    staged = StagedSegment(objects, record.key, None)
-    rolled = SegmentRolled(
-        segment.stream, record.first_offset, record.next_offset, staged.size_bytes, objects.bucket, record.key
-    )
-    try:
-        check_history(objects, rolled, staged, coverage)
-    except ContradictionError as err:
-        return str(err)
+    with StagedSegment(objects, record.key, None) as staged:
+        rolled = SegmentRolled(
+            segment.stream, record.first_offset, record.next_offset, staged.size_bytes, objects.bucket, record.key
+        )
+        try:
+            check_history(objects, rolled, staged, coverage)
+        except ContradictionError as err:
+            return str(err)
     return None

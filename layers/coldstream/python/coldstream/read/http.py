@@ -95,9 +95,13 @@ class HttpClient:
                 self._check_open()
                 raise
 
-        retry = retrying(_is_transient, attempts=self._attempts, first_delay_s=FIRST_DELAY_S, max_delay_s=MAX_DELAY_S)
-        # Not `time.sleep`: `close` has to end the wait, too.
-        return retry.copy(sleep=self._sleep)(attempt)
+        return retrying(
+            _is_transient,
+            attempts=self._attempts,
+            first_delay_s=FIRST_DELAY_S,
+            max_delay_s=MAX_DELAY_S,
+            sleep=self._sleep,  # not `time.sleep`: `close` has to end the wait, too
+        )(attempt)
 
     def close(self) -> None:
         """End every request under way, in whatever thread, and refuse new ones."""
@@ -151,7 +155,7 @@ class HttpClient:
         self._check_open()
 
 
-def _is_transient(err: BaseException) -> bool:
+def _is_transient(err: Exception) -> bool:
     return isinstance(err, UnavailableError) and err.retryable
 
 

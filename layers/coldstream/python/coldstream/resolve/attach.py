@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from coldstream.errors import StreamNotFoundError, UnavailableError
 from coldstream.manifest.entry import FragmentEntry, Gap, Head
@@ -28,8 +29,11 @@ from coldstream.manifest.stream import StreamId
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import Place, rough_place
 from coldstream.resolve.tail import Tail, past_tail
-from coldstream.store.ports import LogPage, ManifestReads
+from coldstream.store.manifest_values import LogPage
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads
 
 READS = 3
 """How often a view that shows half of a change is read."""

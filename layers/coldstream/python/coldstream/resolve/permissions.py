@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from coldstream.errors import NotPermittedError
 from coldstream.manifest.access import SCOPE_CLAIM, Grant, names_of_principal, patterns_in
 from coldstream.resolve.caller import Authentication, Caller
-from coldstream.store.ports import ManifestReads
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads
 
 GRANTS_KEPT_S = 10.0
 """How long a new or revoked grant may go unnoticed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coldstream.errors import BadSequenceError, TruncatedError
 from coldstream.format.fragment import (
@@ -20,8 +21,10 @@ from coldstream.format.index import INDEX_HEADER_BYTES
 from coldstream.manifest.entry import FragmentEntry
 from coldstream.manifest.sparse import SparsePoint
 from coldstream.manifest.spec import AtOffset, AtTimestamp
-from coldstream.store.ports import ObjectReads
 from coldstream.units import ByteRange, Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ObjectReads
 
 Place = FragmentIndexRecord
 """Where a chunk begins: its id, its timestamp, and its position in the identity encoding."""

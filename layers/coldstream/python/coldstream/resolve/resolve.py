@@ -8,27 +8,31 @@ at or before the next offset.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from coldstream.manifest.entry import FragmentEntry, Gap
 from coldstream.manifest.spec import AtOffset, AtTimestamp, OffsetSpec
 from coldstream.manifest.stream import StreamId
-from coldstream.resolve.answer import Answer, Bounds, Range
+from coldstream.resolve.answer import MAX_RANGES, Answer, Bounds, Range
 from coldstream.resolve.attach import Attachment, attach
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.places import EntrySlice, Place, exact_place, rough_place, split
 from coldstream.resolve.tail import Tail, past_tail
-from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads, ObjectReads
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveRequest:
-    """A `RangesQuery` whose incarnation is known."""
+    """A `RangesQuery` whose incarnation is known. The answer has ranges of `most_entries` at most, 2 or more."""
 
     stream: StreamId
     start: OffsetSpec | Cursor
     bounds: Bounds
     precise: bool = False
+    most_entries: int = MAX_RANGES
 
 
 def resolve(
@@ -40,7 +44,8 @@ def resolve(
     the stream is archived.
     """
     # One entry more than ranges, to see what follows the last range.
-    found = attach(table, request.stream, request.start, request.bounds.max_ranges + 1)
+    limit = min(request.bounds.max_ranges, request.most_entries) + 1
+    found = attach(table, request.stream, request.start, limit)
     match found:
         case Gap():
             return Answer(request.stream, gap=found)

@@ -12,19 +12,21 @@ from coldstream.manifest.entry import Gap, Head
 from coldstream.manifest.missing import with_reason
 from coldstream.manifest.stream import Incarnation, StreamId, check_name
 from coldstream.manifest.stream import incarnation as check_incarnation
-from coldstream.resolve.answer import Answer, Continue, Description, RangesQuery
+from coldstream.resolve.answer import Answer, Bounds, Continue, Description, RangesQuery
 from coldstream.resolve.cursor import Cursor
 from coldstream.resolve.permissions import Permissions
 from coldstream.resolve.resolve import ResolveRequest, resolve
 from coldstream.resolve.tail import past_tail
-from coldstream.store.ports import ManifestReads, ObjectReads, StreamPage
+from coldstream.store.manifest_values import StreamPage
 from coldstream.store.sortkeys import registry_key
 from coldstream.store.streams import newest
 from coldstream.units import TimestampMs, now_ms
 
 if TYPE_CHECKING:
     from coldstream.manifest.shard_map import ShardMap
+    from coldstream.manifest.spec import OffsetSpec
     from coldstream.resolve.super_answer import SuperAnswer, SuperQuery
+    from coldstream.store.ports import ManifestReads, ObjectReads
 
 NAMES_KEPT_S = 10.0
 """How long it may go unnoticed that a stream was deleted, or undeleted, or that a name has a newer incarnation."""
@@ -45,6 +47,8 @@ HEADS_AT_ONCE = 16
 class Resolver:
     """Answers from one table, with URLs into one bucket. Caches for ten seconds what a name means, and what exists.
 
+    It remembers how large the entries of a stream are, and reads no more of them than an answer holds.
+
     A deleted stream is as one that never was, unless the caller asks for deleted ones. The resolver does not know who
     calls. Its users check callers against `permissions` before they ask it anything.
     """
@@ -57,6 +61,7 @@ class Resolver:
     clock: Callable[[], float] = time.monotonic
     _newest: dict[tuple[str, str], tuple[Incarnation, float]] = field(default_factory=dict, init=False, repr=False)
     _known_streams: dict[StreamId, float] = field(default_factory=dict, init=False, repr=False)
+    _entry_bytes: dict[StreamId, int] = field(default_factory=dict, init=False, repr=False)
 
     def ranges(self, query: RangesQuery) -> Answer:
         """Resolve a query. Cost: that of `resolve`; for a stream that no query had lately, a GetItem.
@@ -69,13 +74,16 @@ class Resolver:
                 raise InvalidQueryError("cursor", "belongs to another incarnation")
             stream = self._stream(query.vhost, query.name, cursor.incarnation)
             self._check_known(stream)
-            request = ResolveRequest(stream, cursor, query.bounds, query.precise)
+            start: OffsetSpec | Cursor = cursor
         else:
             stream = self._stream(query.vhost, query.name, query.incarnation)
             if query.incarnation is not None:
                 self._check_known(stream)
-            request = ResolveRequest(stream, query.start, query.bounds, query.precise)
-        return resolve(request, self.table, self.objects, now=self.now(), url_expiry_s=self.url_expiry_s)
+            start = query.start
+        request = ResolveRequest(stream, start, query.bounds, query.precise, self._most_entries(stream, query.bounds))
+        answer = resolve(request, self.table, self.objects, now=self.now(), url_expiry_s=self.url_expiry_s)
+        self._remember_size(answer)
+        return answer
 
     def describe(self, vhost: str, name: str, incarnation: str | None = None, *, deleted: bool = False) -> Description:
         """Describe a stream, even an empty one; with `deleted` and its incarnation, also a deleted one.
@@ -202,6 +210,27 @@ class Resolver:
             if head is None or head.stream != stream or head.is_deleted:
                 raise _not_found(stream)
             self._remember(stream, now)
+
+    def _most_entries(self, stream: StreamId, bounds: Bounds) -> int:
+        """Return how many entries fill an answer, if they are as large as those of the last one: no more are read.
+
+        If they turn out smaller, the answer ends early, with a cursor, and the next one knows.
+        """
+        entry_bytes = self._entry_bytes.get(stream)
+        if entry_bytes is None:
+            return bounds.max_ranges
+        most_bytes = bounds.max_bytes
+        if bounds.range_bytes is not None:
+            most_bytes = min(most_bytes, bounds.max_ranges * bounds.range_bytes)
+        return most_bytes // entry_bytes + 2  # the first and the last may be there in part
+
+    def _remember_size(self, answer: Answer) -> None:
+        entries = {part.key for part in answer.ranges}
+        if not entries:
+            return
+        if len(self._entry_bytes) >= MAX_NAMES_KEPT:
+            self._entry_bytes.clear()
+        self._entry_bytes[answer.stream] = max(1, sum(part.data_bytes for part in answer.ranges) // len(entries))
 
     def _remember(self, stream: StreamId, now: float) -> None:
         if len(self._known_streams) >= MAX_NAMES_KEPT:

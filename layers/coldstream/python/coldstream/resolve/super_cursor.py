@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from coldstream.errors import InvalidQueryError, TruncatedError
 from coldstream.manifest.shard_map import MAX_PARTITIONS
 from coldstream.manifest.spec import AtEnd, AtTimestamp
-from coldstream.manifest.varints import iter_varints, put_varint, unzigzag, zigzag
+from coldstream.manifest.varints import put_varint, read_varints, unzigzag, zigzag
 from coldstream.resolve.super_answer import SuperOrder
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
@@ -77,7 +77,7 @@ class SuperCursor:
             data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
             if _NUMBER_TOO_LONG.search(data):
                 raise ValueError("a number past 64 bits")
-            values = list(iter_varints(data, source="cursor", position=0, what="a cursor"))
+            values = read_varints(data, source="cursor", position=0, what="a cursor")
             _, _, order, kind, timestamp, version, revision, turn, quiet = values[:_FIELDS]
             offsets = values[_FIELDS:]
             if len(offsets) > 4 * MAX_PARTITIONS or max(offsets, default=0) > MAX_OFFSET + 1 or not version:

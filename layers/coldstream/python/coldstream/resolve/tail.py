@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from coldstream.manifest.entry import Gap, Head, Loss, Missing, Quarantine
 from coldstream.manifest.missing import with_reason
-from coldstream.store.ports import ManifestReads
 from coldstream.units import Offset
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads
 
 NEAREST = 8
 """Missing items read that begin at or before an offset. If none of them covers it, it is not known to be missing."""

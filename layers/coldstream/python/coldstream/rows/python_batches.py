@@ -78,6 +78,12 @@ class _RowRun:
 
 def _plain_runs(bounds: Bounds, first: int, limits: BatchLimits) -> Iterator[_RowRun]:
     """Cut the values of a chunk into runs that fit into a batch."""
+    if not len(bounds):
+        return
+    size_bytes = int(bounds[-1, 1] - bounds[0, 0])  # and the few bytes between them
+    if size_bytes <= limits.size_bytes and len(bounds) <= limits.rows:
+        yield _RowRun(first, len(bounds), bounds, size_bytes=size_bytes)
+        return
     ends = np.cumsum(bounds[:, 1] - bounds[:, 0], dtype=np.int64)
     at, bytes_before = 0, 0
     while at < len(bounds):

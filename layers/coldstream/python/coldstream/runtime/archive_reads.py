@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.store.settings import Settings
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads, ObjectReads
 
 
 def archive_reads(settings: Settings) -> tuple[ManifestReads, ObjectReads]:

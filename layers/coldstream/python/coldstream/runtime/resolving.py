@@ -18,12 +18,12 @@ from coldstream.resolve.problem import UNAVAILABLE, Problem, instance_of, proble
 from coldstream.resolve.resolver import Resolver
 from coldstream.runtime.archive_reads import archive_reads
 from coldstream.runtime.audit import audited, start_text, super_start_text
-from coldstream.store.ports import StreamPage
 from coldstream.store.settings import METRICS_NAMESPACE, Settings
 
 if TYPE_CHECKING:
     from coldstream.manifest.shard_map import ShardMap
     from coldstream.resolve.super_answer import SuperAnswer, SuperQuery
+    from coldstream.store.ports import StreamPage
 
 RETRY_AFTER_S = 1
 

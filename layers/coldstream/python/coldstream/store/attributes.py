@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from coldstream.errors import BadVersionError, CorruptionError, InvalidInputError, InvalidNameError
 from coldstream.manifest.access import Grant
-from coldstream.manifest.appender_text import appender_of
 from coldstream.manifest.cluster import Cluster, cluster
 from coldstream.manifest.entry import (
     DeletionClaim,
@@ -35,12 +34,15 @@ from coldstream.manifest.entry import (
     Tombstone,
 )
 from coldstream.manifest.frames import Frames
-from coldstream.manifest.policy import Policy
 from coldstream.manifest.sparse import SparseIndex
-from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import StreamId
 from coldstream.store.sortkeys import LOG_HEAD, MISSING
 from coldstream.units import Offset, TimestampMs
+
+if TYPE_CHECKING:
+    from coldstream.manifest.appender import Appender
+    from coldstream.manifest.policy import Policy
+    from coldstream.manifest.state_item import StateItem
 
 _Value = TypeVar("_Value")
 _Named = TypeVar("_Named", bound=StrEnum)
@@ -181,8 +183,15 @@ def head_of(item: Attributes) -> Head:
         stream=stream,
         journal_from=item.get("journal_from", 0),
         claims=_claims_of(item),
-        appender=appender_of(item["appender"], source=_source(item)) if "appender" in item else None,
+        appender=_appender_of(item) if "appender" in item else None,
     )
+
+
+def _appender_of(item: Attributes) -> Appender:
+    # Imported here, as in the functions below, because a resolver's first answer does without.
+    from coldstream.manifest.appender_text import appender_of  # noqa: PLC0415
+
+    return appender_of(item["appender"], source=_source(item))
 
 
 def claims_text(head: Head) -> str | None:
@@ -259,12 +268,16 @@ def grant_of(item: Attributes) -> Grant:
 
 def policy_of(item: Attributes) -> Policy:
     """Read the policy of an item. Raises CorruptionError."""
+    from coldstream.manifest.policy import Policy  # noqa: PLC0415
+
     storage_class = _one_of(StorageClass, item, "storage_class") if "storage_class" in item else None
     return _value(Policy, item, name=item["item"], storage_class=storage_class)
 
 
 def state_of(item: Attributes) -> StateItem:
     """Read a state item. Raises CorruptionError."""
+    from coldstream.manifest.state_item import StateItem  # noqa: PLC0415
+
     return _value(StateItem, item, partition=item["stream"], key=item["item"], data=item.get("data", b""))
 
 

@@ -1,4 +1,4 @@
-"""One bucket in S3 by boto3: its client, and the border at which the SDK's errors become ours."""
+"""One bucket in S3 by botocore: its client, and the border at which the SDK's errors become ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
 from urllib3.exceptions import HTTPError
@@ -25,6 +25,7 @@ from coldstream.retry import retrying
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, error_code, from_aws
 from coldstream.store.clock import AwsClock
+from coldstream.store.models import share_models
 from coldstream.store.presigning import presign_by_heard_time
 from coldstream.store.signing import sign_deletions_by_claim
 
@@ -75,11 +76,13 @@ class S3Bucket:
 
 
 def _client(connections: int) -> S3Client:
-    # Not boto3's default session: the whole process shares that one, and threads must not make clients from it at once.
-    session = boto3.session.Session()
+    # Not boto3, whose transfers and resources nobody here needs: they take a tenth of a cold start to load. A session
+    # of our own, for threads must not make clients from one at once.
+    session = botocore.session.get_session()
+    share_models(session)
 
     def client(addressing_style: Literal["auto", "virtual"]) -> S3Client:
-        s3 = session.client(
+        s3: S3Client = session.create_client(  # type: ignore[assignment]  # the stubs of boto3 know which client it is
             "s3",
             config=Config(
                 signature_version="s3v4",
@@ -107,14 +110,14 @@ def _client(connections: int) -> S3Client:
     return client("virtual")
 
 
-def _may_pass(err: BaseException) -> bool:
+def may_pass(err: Exception) -> bool:
     """Tell whether an error that the SDK does not retry is worth another attempt."""
     if isinstance(err, ClientError):
         return error_code(err) == "ConditionalRequestConflict"
     return isinstance(err, HTTPError | IncompleteReadError | ResponseStreamingError)
 
 
-repeat = retrying(_may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
+repeat = retrying(may_pass, attempts=MORE_ATTEMPTS, first_delay_s=0.2, max_delay_s=1)
 
 
 def base64_of(crc32: int) -> str:

@@ -1,7 +1,7 @@
 """Fast reads: the manifest and the bucket by signed HTTP, for a resolver that must not wait until an SDK is loaded.
 
 AWS's SDK for Python, with PynamoDB on top, takes longer to load than everything else in a resolver's first answer. That
-answer needs only one Query and some signatures from AWS, and AWS's C library makes the signatures.
+answer needs only one Query and some signatures, which `sigv4` makes.
 """
 
 from __future__ import annotations
@@ -15,33 +15,23 @@ import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cached_property
-from hashlib import sha256
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from awscrt.auth import (
-    AwsCredentialsProvider,
-    AwsSignatureType,
-    AwsSignedBodyValue,
-    AwsSigningConfig,
-    aws_sign_request,
-)
-from awscrt.http import HttpHeaders, HttpRequest
-
 from coldstream.errors import ColdstreamError, UnavailableError
 from coldstream.retry import retrying
 from coldstream.store.clock import HEARD, AwsClock
 from coldstream.store.environment import AwsEnvironment
-from coldstream.store.ports import RangeRead
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
-from coldstream.units import ByteRange, TimestampMs
+from coldstream.store.sigv4 import SigV4Signer
+from coldstream.units import ByteRange, now_ms
 
 if TYPE_CHECKING:
     from coldstream.store.objects import S3Objects
+    from coldstream.store.ports import RangeRead
 
 _API = "DynamoDB_20120810"
 
@@ -62,7 +52,7 @@ class FastTable(DynamoReads):
         super().__init__(name)
         self._aws = aws
         self._url = urlsplit(aws.dynamodb_url)
-        self._signer = _Signer(aws, "dynamodb")
+        self._signer = SigV4Signer(aws, "dynamodb")
         self._idle: list[HTTPConnection] = []  # threads share it: append and pop of a list are atomic
         weakref.finalize(self, _close, self._idle)  # a bound method would keep `self` alive
 
@@ -77,7 +67,7 @@ class FastTable(DynamoReads):
             "Content-Type": "application/x-amz-json-1.0",
             "X-Amz-Target": f"{_API}.{operation}",
         }
-        headers = self._signer.headers(headers, body) | _trace()
+        headers = self._signer.headers("POST", "/", {}, headers, body=body, at=now_ms()) | _trace()
         with self._connection(what) as connection:
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
@@ -142,7 +132,7 @@ class FastObjects:
     def __init__(self, bucket: str, url: str, aws: AwsEnvironment) -> None:
         self._bucket = bucket
         self._url = urlsplit(url)
-        self._signer = _Signer(aws, "s3")
+        self._signer = SigV4Signer(aws, "s3")
 
     @property
     def bucket(self) -> str:
@@ -156,9 +146,9 @@ class FastObjects:
     def presign_get(self, key: str, byte_range: ByteRange, *, expires_s: int) -> str:
         """Sign a URL for a range: its `Range` header is among the signed ones."""
         path = f"{self._url.path}/{quote(key)}"
-        return f"{self._url.scheme}://{self._url.netloc}" + self._signer.path(
-            path, {"Host": self._url.netloc, "Range": byte_range.http}, expires_s, self.clock()
-        )
+        headers = {"Host": self._url.netloc, "Range": byte_range.http}
+        query = self._signer.presigned_query("GET", path, {}, headers, expires_s=expires_s, at=self.clock())
+        return f"{self._url.scheme}://{self._url.netloc}{path}?{query}"
 
     @property
     def clock(self) -> AwsClock:
@@ -176,41 +166,7 @@ class FastObjects:
         return S3Objects(self._bucket)
 
 
-class _Signer:
-    """Signs requests to a service."""
-
-    def __init__(self, aws: AwsEnvironment, service: str) -> None:
-        self._settings = {
-            "region": aws.region,
-            "service": service,
-            "credentials_provider": AwsCredentialsProvider.new_static(
-                aws.access_key_id, aws.secret_access_key, aws.session_token
-            ),
-        }
-
-    def headers(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the headers of a POST of `body` to "/", with those of its signature."""
-        request = HttpRequest("POST", "/", HttpHeaders(list(headers.items())))
-        config = AwsSigningConfig(**self._settings, signed_body_value=sha256(body).hexdigest())
-        return dict(aws_sign_request(request, config).result().headers)
-
-    def path(self, path: str, headers: Mapping[str, str], expires_s: int, now: TimestampMs) -> str:
-        """Return the path of a GET with these headers, with a query that grants it. S3 encodes paths once."""
-        request = HttpRequest("GET", path, HttpHeaders(list(headers.items())))
-        config = AwsSigningConfig(
-            **self._settings,
-            signature_type=AwsSignatureType.HTTP_REQUEST_QUERY_PARAMS,
-            use_double_uri_encode=False,
-            should_normalize_uri_path=False,
-            signed_body_value=AwsSignedBodyValue.UNSIGNED_PAYLOAD,
-            expiration_in_seconds=expires_s,
-            date=datetime.fromtimestamp(now / 1000, UTC),
-        )
-        signed: str = aws_sign_request(request, config).result().path
-        return signed
-
-
-def _is_retryable(err: BaseException) -> bool:
+def _is_retryable(err: Exception) -> bool:
     return isinstance(err, UnavailableError) and err.retryable
 
 

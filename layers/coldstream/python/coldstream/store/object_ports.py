@@ -20,6 +20,32 @@ from coldstream.store.object_values import (
 from coldstream.units import ByteRange, TimestampMs
 
 
+class RangeStream(Protocol):
+    """A range of one object as it arrives. Close it, unless it was read to its end."""
+
+    @property
+    def object_bytes(self) -> int:
+        """Size of the whole object."""
+        ...
+
+    @property
+    def etag(self) -> str:
+        """The object's ETag. All bytes of the stream are of the object that has it."""
+        ...
+
+    def read(self, size_bytes: int) -> bytes:
+        """Read so many bytes, fewer only at the end of the range or of the object; none after it.
+
+        Cost: nothing, or a GET for each time that the connection breaks. Raises ReplacedError if the object is another
+        by then, ObjectNotFoundError, and UnavailableError after bounded retries.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up what was not read."""
+        ...
+
+
 class ObjectReads(Protocol):
     """The read side of one bucket.
 
@@ -57,6 +83,10 @@ class ObjectReads(Protocol):
 
 class ObjectStore(ObjectReads, Protocol):
     """One bucket, to read and to write."""
+
+    def open_range(self, key: str, byte_range: ByteRange, *, if_match: str | None = None) -> RangeStream:
+        """Begin to read a range that need not fit into memory. Cost: one GET. Raises what `get_range` raises."""
+        ...
 
     def put_new(self, key: str, body: BinaryIO, *, size_bytes: int, crc32: int, note: str | None = None) -> None:
         """Write an object at a key that has none; the store refuses bytes that are not of that CRC-32. Cost: one PUT.

@@ -1,14 +1,14 @@
 """The two ports to AWS: a manifest table and an object store, with everything that coldstream asks of them.
 
 Each has an implementation on AWS (`table`, `objects`) and an in-memory double (`memory`); tests/store holds one
-contract suite that runs on all of them. The port to the bucket is in `object_ports`, and the values that pass through
-it in `object_values`; import all of them from here.
+contract suite that runs on all of them. The port to the bucket is in `object_ports`. The values that pass through the
+ports are in `manifest_values` and `object_values`. Import all of them from here, except in what a resolver loads before
+its first answer: that imports the ports for type checkers alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from coldstream.manifest.access import Grant
@@ -27,8 +27,9 @@ from coldstream.manifest.entry import (
 )
 from coldstream.manifest.policy import Policy
 from coldstream.manifest.state_item import StateItem
-from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.object_ports import ObjectReads, ObjectStore
+from coldstream.manifest.stream import Incarnation
+from coldstream.store.manifest_values import LogPage, StreamOverview, StreamPage
+from coldstream.store.object_ports import ObjectReads, ObjectStore, RangeStream
 from coldstream.store.object_values import (
     BucketCapabilities,
     DeleteFailure,
@@ -60,6 +61,7 @@ __all__ = [
     "ObjectStore",
     "ObjectVersion",
     "RangeRead",
+    "RangeStream",
     "RestoreState",
     "RestoreTier",
     "StreamOverview",
@@ -67,43 +69,6 @@ __all__ = [
     "UnfinishedUpload",
     "UploadedPart",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LogPage:
-    """Consecutive entries of a stream's log, in ascending order.
-
-    `head` is set if the page reached the end of the log: nothing follows the last entry. A page without entries and
-    without a head means that the table does not know the stream.
-    """
-
-    entries: tuple[FragmentEntry, ...]
-    head: Head | None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPage:
-    """Some of the streams of a table; `cursor` continues after them, None if there are no more."""
-
-    streams: tuple[StreamId, ...]
-    cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOverview:
-    """A head, and the items that tell what is missing or held of its stream: without the log, whatever its size.
-
-    `gaps`, in order, are the last ones; of the offsets before `gaps_from` there may be more that were not read.
-    `missing` are the losses, then the quarantines, each by first offset, and `is_missing_cut` says that there are more.
-    All holds are there, by id, unless they alone fill a page; then `gaps_from` is past every offset.
-    """
-
-    head: Head | None
-    gaps: tuple[Gap, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    missing: tuple[Missing, ...] = ()
-    gaps_from: Offset | None = None
-    is_missing_cut: bool = False
 
 
 class ManifestReads(Protocol):

@@ -25,17 +25,17 @@ from coldstream.manifest.entry import (
     Row,
     Tombstone,
 )
-from coldstream.manifest.policy import Policy
-from coldstream.manifest.state_item import StateItem
 from coldstream.manifest.stream import Incarnation
 from coldstream.retry import retrying
 from coldstream.store import attributes, sortkeys
 from coldstream.store.attributes import Attributes, attributes_of
-from coldstream.store.ports import LogPage, StreamOverview, StreamPage
+from coldstream.store.manifest_values import LogPage, StreamOverview, StreamPage
 from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 
 if TYPE_CHECKING:
     from coldstream.manifest.change import Change
+    from coldstream.manifest.policy import Policy
+    from coldstream.manifest.state_item import StateItem
 
 Operation = Literal["BatchGetItem", "GetItem", "Query", "TransactGetItems"]
 

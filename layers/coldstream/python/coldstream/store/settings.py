@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from coldstream.errors import InvalidNameError, InvalidSettingError
 from coldstream.manifest.access import SCOPE_CLAIM
 from coldstream.manifest.cluster import NO_CLUSTER, Cluster, agents_cluster
+from coldstream.manifest.entry import Encoding
 from coldstream.units import KIB, MIB
 
 DEFAULT_FRAGMENT_BYTES = 64 * MIB
@@ -22,6 +23,12 @@ MIN_FRAGMENT_BYTES = 64 * KIB
 
 MAX_FRAGMENT_BYTES = 1024 * MIB
 """Positions in a fragment have 32 bits, and its last chunk may be large."""
+
+DEFAULT_COMPRESSION_LEVEL = 3
+"""zstd's own, and `compact`'s."""
+
+MAX_COMPRESSION_LEVEL = 19
+"""At higher levels readers, too, would need 128 MiB."""
 
 METRICS_NAMESPACE = os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "coldstream")
 """The namespace of the functions' metrics. Each stack has its own, so that alarms of two stacks stay apart."""
@@ -36,6 +43,7 @@ class Settings:
 
     `prefix` is empty or ends in a slash. `fragment_bytes` is the size of data past which a fragment ends. `spool_dir`
     is where fragments wait on disk on their way to the bucket, None for the system's temporary directory.
+    New fragments get the `encoding`, at zstd's `compression_level` if that is `zstd-seekable`.
     `url_expiry_s` is how long a presigned URL is valid. `cluster` is the cluster that an agent announces for.
     `token_permissions` and `iam_permissions` tell whether the resolver checks which streams its caller may read: by the
     scopes in the claim `scope_claim` of a token, or by the table's grants to an IAM principal.
@@ -45,6 +53,8 @@ class Settings:
     table: str
     prefix: str = ""
     fragment_bytes: int = DEFAULT_FRAGMENT_BYTES
+    encoding: Encoding = Encoding.IDENTITY
+    compression_level: int = DEFAULT_COMPRESSION_LEVEL
     spool_dir: str | None = None
     url_expiry_s: int = DEFAULT_URL_EXPIRY_S
     cluster: Cluster = NO_CLUSTER
@@ -68,6 +78,10 @@ class Settings:
             fragment_bytes=_number(
                 environment, "COLDSTREAM_FRAGMENT_BYTES", DEFAULT_FRAGMENT_BYTES, MIN_FRAGMENT_BYTES, MAX_FRAGMENT_BYTES
             ),
+            encoding=_encoding(environment),
+            compression_level=_number(
+                environment, "COLDSTREAM_COMPRESSION_LEVEL", DEFAULT_COMPRESSION_LEVEL, 1, MAX_COMPRESSION_LEVEL
+            ),
             spool_dir=environment.get("COLDSTREAM_SPOOL_DIR") or None,
             url_expiry_s=_number(environment, "COLDSTREAM_URL_EXPIRY_S", DEFAULT_URL_EXPIRY_S, 1, MAX_URL_EXPIRY_S),
             token_permissions=_flag(environment, "COLDSTREAM_TOKEN_PERMISSIONS", default=True),
@@ -75,12 +89,25 @@ class Settings:
             scope_claim=environment.get("COLDSTREAM_SCOPE_CLAIM") or SCOPE_CLAIM,
         )
 
+    @property
+    def zstd_level(self) -> int | None:
+        """The level at which new fragments are compressed, None if they are not."""
+        return None if self.encoding is Encoding.IDENTITY else self.compression_level
+
 
 def _text(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     if not value:
         raise InvalidSettingError(name, "is not set")
     return value
+
+
+def _encoding(environment: Mapping[str, str]) -> Encoding:
+    text = environment.get("COLDSTREAM_ENCODING") or Encoding.IDENTITY
+    try:
+        return Encoding(text)
+    except ValueError as err:
+        raise InvalidSettingError("COLDSTREAM_ENCODING", f"{text!r} is none of {', '.join(Encoding)}") from err
 
 
 def _cluster(environment: Mapping[str, str]) -> Cluster:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from coldstream.errors import InvalidSettingError, PurgedError, RemovedError, StreamDeletedError, StreamNotFoundError
 from coldstream.manifest.entry import Head
 from coldstream.manifest.stream import Incarnation, StreamId
-from coldstream.store.ports import ManifestReads, ManifestTable
 from coldstream.store.sortkeys import names_key, registry_key
+
+if TYPE_CHECKING:
+    from coldstream.store.ports import ManifestReads, ManifestTable
 
 PAGE_STREAMS = 500
 """Streams of one Query."""

@@ -23,6 +23,7 @@ from coldstream.store import conditions, items, sortkeys, transaction
 from coldstream.store.answers import refuse_broken_answers
 from coldstream.store.awserrors import SDK_ERRORS, from_aws, is_try_later
 from coldstream.store.items import Item, attribute
+from coldstream.store.models import share_models
 from coldstream.store.reads import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, RETRIES, DynamoReads, Operation
 
 _METHODS: Mapping[Operation, str] = {
@@ -169,6 +170,7 @@ class DynamoTable(DynamoReads):
         """
         with self._client_lock:  # without the lock each of the first threads would make a client, of 10 MB
             connection = self._item._get_connection().connection  # noqa: SLF001  # one client for reads and writes
+            share_models(connection.session)
             refuse_broken_answers(connection.session.get_component("event_emitter"))
             _ = connection.client
         return connection

@@ -20,7 +20,7 @@ from coldstream.replay.tables.directory import open_directory
 from coldstream.replay.tables.layout import FileFormat, Partitioning
 from coldstream.replay.tables.report import TableReport
 from coldstream.replay.tables.run import claim_table, replay_to_table
-from coldstream.replay.tables.write import Table
+from coldstream.replay.tables.table import Table
 from coldstream.replay.target import ExchangeTarget, SendOptions, StreamTarget
 from coldstream.replay.window import TimeWindow
 from coldstream.store.reserved import StreamAction, check_not_reserved

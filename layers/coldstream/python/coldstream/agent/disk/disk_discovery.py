@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -72,12 +73,13 @@ class DiskDiscovery:
             archivers.turn()
             if time.monotonic() >= scan_at:
                 try:
-                    names = await asyncio.to_thread(_directory_names, self._data, self._state)
+                    names = await asyncio.to_thread(_directory_names, self._data, self._state, frozenset(archivers))
                 except OSError as err:
                     self._listing_failure = str(err)
                     names = []
                 else:
                     self._listing_failure = None
+                # Those that run look for themselves.
                 for name in names:
                     self._start(archivers, name, is_backfill=is_backfill)
                 # What the first list that succeeds shows was there before the agent; what comes later is new.
@@ -114,8 +116,8 @@ def _incarnation_of(name: str) -> Incarnation | None:
         return None
 
 
-def _directory_names(data: Path, state: StateDirectory) -> list[str]:
-    """Return the names of all incarnations that are here in any way, in order.
+def _directory_names(data: Path, state: StateDirectory, but: AbstractSet[str]) -> list[str]:
+    """Return the names of all incarnations that are here in any way, in order, `but` some.
 
     They have segments in the broker's directory or among the pins, or only a file of what is remembered of them: a loss
     may still have to be announced of a stream whose pins were all released.
@@ -123,6 +125,6 @@ def _directory_names(data: Path, state: StateDirectory) -> list[str]:
     names: set[str] = set()
     for parent in (data, state.pins):
         with suppress(FileNotFoundError):
-            names.update(path.name for path in parent.iterdir() if segment_files(path))
+            names.update(path.name for path in parent.iterdir() if path.name not in but and segment_files(path))
     names.update(path.stem for path in state.stream_files.glob("*.json"))
-    return sorted(names)
+    return sorted(names - but)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from coldstream.agent.disk.file_marks import FileMarks
 from coldstream.errors import InvalidSettingError, UnavailableError
 from coldstream.ingest.segment_files import segment_files as _segment_files
 from coldstream.units import Offset
@@ -145,6 +146,15 @@ class StreamPins:
             return False
         live_from = self.first_live()
         return not self.is_live if live_from is None else live_from > pin.first_offset
+
+    def marks(self, newest: Pin) -> FileMarks | None:
+        """Take the marks of the broker's directory and the newest pin; None if they would prove nothing.
+
+        Any thread may call this.
+        """
+        if self._source is None or self.failure is not None:
+            return None
+        return FileMarks.take(self._source, newest.path)
 
     def release(self, pin: Pin) -> None:
         """Release a segment; its space is free as soon as the broker has deleted its own name, too."""

@@ -52,6 +52,18 @@ def next_slices(log: DiskLog, archived_to: Offset, now: TimestampMs) -> list[Pro
     return found
 
 
+def waits_for_files(log: DiskLog, archived_to: Offset) -> bool:
+    """Tell whether nothing can be archived before a file changes, however late it gets.
+
+    Time alone ends the span of the last message, so that must be archived, unless there are no spans.
+    """
+    segment = log.holding(archived_to)
+    if segment is None or not segment.pin.is_active:
+        return False
+    last_user = segment.walk.last_user
+    return not segment.walk.has_time_borders or last_user is None or last_user.end.offset <= archived_to
+
+
 def proven_slice(log: DiskLog, archived_to: Offset, committed_to: Offset) -> ProvableSlice | None:
     """Return what may be archived, up to `committed_to`, of a segment that cannot be proven as a whole any more."""
     segment = log.holding(archived_to)

@@ -11,11 +11,22 @@ from itertools import pairwise
 
 from coldstream.agent.disk.disk_log import DiskLog
 from coldstream.agent.disk.disk_segment import DiskSegment, Hole
+from coldstream.agent.disk.file_marks import FileMarks
 from coldstream.agent.disk.pins import Pin, StreamPins
 from coldstream.agent.disk.successions import Successions
 from coldstream.agent.disk.walk import SegmentWalk
 from coldstream.format.chunk import ChunkHeader
 from coldstream.units import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLook:
+    """A look at the disk that another one would only repeat: what it went by, and what it found."""
+
+    archived_to: Offset
+    committed_to: Offset
+    newest: Pin
+    marks: FileMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,7 @@ class StreamDisk:
         self._walks: dict[Offset, SegmentWalk] = {}
         self._successions = Successions(pins.directory)
         self._compared: dict[Offset, tuple[int, int]] = {}
+        self._last_look: DiskLook | None = None
         self.log = DiskLog((), is_own=pins.are_own)
 
     @property
@@ -44,6 +56,11 @@ class StreamDisk:
 
     def look(self, archived_to: Offset, committed_to: Offset) -> None:
         """Pin new segments, release those that are archived or truncated away, and walk on in the newest."""
+        # None until the end: a look that fails is to be repeated. The marks are taken first, so that what changes
+        # during the look is seen by the next one.
+        self._last_look = None
+        newest = next(reversed(self.segments), None)
+        marks = None if newest is None else self.pins.marks(newest)
         self._hold(self.pins.refresh(archived_to, committed_to))
         for segment in self.log.segments:
             if segment.is_archived(archived_to):
@@ -54,6 +71,19 @@ class StreamDisk:
             self.log.segments[-1].walked()
             self._successions.forget_to(self.log.segments[0].first_offset)
         self._compare_neighbours()
+        # By value: a file that has another pin now, or is written to no more, has to be looked at once more.
+        if newest is not None and marks is not None and newest == next(reversed(self.segments), None):
+            self._last_look = DiskLook(archived_to, committed_to, newest, marks)
+
+    def unchanged_look(self, archived_to: Offset, committed_to: Offset) -> DiskLook | None:
+        """Return the last look if another one would find and do the same; else None.
+
+        Any thread may call this, without the disk's turn. Cost: two stats.
+        """
+        last = self._last_look
+        if last is None or (last.archived_to, last.committed_to) != (archived_to, committed_to):
+            return None
+        return last if self.pins.marks(last.newest) == last.marks else None
 
     def forget_walks(self) -> None:
         """Walk all segments anew, as a walk forgets the borders before what is archived."""

@@ -83,6 +83,11 @@ class SegmentWalk:
         return SegmentPosition(self.first_offset, SEGMENT_HEADER_BYTES)
 
     @property
+    def has_time_borders(self) -> bool:
+        """Whether the time may end a slice, too."""
+        return self._every_ms is not None
+
+    @property
     def is_at_end(self) -> bool:
         """Whether the file ends with the last whole chunk."""
         return self.end.position == self.size_bytes

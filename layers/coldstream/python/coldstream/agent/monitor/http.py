@@ -13,8 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Self
 
-from prometheus_client.exposition import choose_encoder
-
+from coldstream.agent.monitor.exposition_format import ExpositionFormat
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.shared_answers import SharedAnswers
 from coldstream.errors import InvalidSettingError
@@ -94,12 +93,9 @@ class StatusServer:
         return json_answer(HTTPStatus.NOT_FOUND, {"error": "there are /metrics, /healthz, /readyz and /status"})
 
     def _scrape(self, accept: str) -> HttpAnswer:
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # the client names a version that is no number
-            encode, content_type = choose_encoder("")
-        body = self._answers.get(content_type, lambda: encode(self._metrics.registry))
-        return HttpAnswer(HTTPStatus.OK, content_type, body)
+        wanted = ExpositionFormat.wanted(accept)
+        body = self._answers.get(wanted.content_type, lambda: self._metrics.text(wanted))
+        return HttpAnswer(HTTPStatus.OK, wanted.content_type, body)
 
     def _status(self) -> bytes:
         status = self._metrics.status

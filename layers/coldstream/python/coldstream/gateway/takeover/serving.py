@@ -32,18 +32,23 @@ class ArchiveServer:
         self._history = parts.history
         self._vhost = parts.broker.vhost
         self._on_gap = parts.options.gaps.action(flow.stream)
+        self._wait_s = parts.options.archive_wait_s
+        self._poll_s = parts.options.archive_poll_s
         self._figures = parts.figures
         self._credited = credited
         self._end = Offset(0)
         self.committed = Offset(0)
         """The greatest id of a committed chunk that is known, which Deliver frames tell since version 2."""
         self._backoff = Backoff(_FIRST_DELAY_S, _MAX_DELAY_S)
+        self._gap_at: Offset | None = None  # where a gap was met, and
+        self._gap_since = 0.0  # when first
 
     async def serve(self, incarnation: Incarnation, end: Offset, version: int) -> None:
         """Send the client what is archived from the expected offset up to `end`, as its credits allow.
 
-        Returns at `end`, or where the archive ends before. Waits as long as the archive is away. Raises GapError if
-        gaps are errors, CorruptionError, and UnavailableError if waiting does not help.
+        Returns at `end`, or where the archive ends before. Waits as long as the archive is away, and for a while for
+        what is missing without a reason. Raises GapError if gaps are errors, CorruptionError, and UnavailableError if
+        waiting does not help.
         """
         self._figures.cold_subscriptions += 1
         self._figures.live_subscriptions -= 1
@@ -55,10 +60,12 @@ class ArchiveServer:
                 try:
                     await self._read(incarnation, end, version)
                 except GapError as err:
-                    self.skip(err, end)
+                    if await self._is_lasting(err):
+                        self.skip(err, end)
                 except UnavailableError as err:
                     if not err.retryable:
                         raise
+                    self._gap_at = None  # time counts only while the archive answers
                     log.warning(
                         "subscription %d to %r waits for the archive: %s", self._flow.number, self._flow.stream, err
                     )
@@ -84,6 +91,24 @@ class ArchiveServer:
         next_offset = Offset(max(self._begin, min(gap.next_offset, end)))
         log.warning("subscription %d goes on at offset %d: %s", self._flow.number, next_offset, gap)
         self._flow.move(next_offset)
+
+    async def _is_lasting(self, gap: GapError) -> bool:
+        """Tell whether a gap counts; if not, it is time to read again.
+
+        Segments that are announced together may be archived in any order. So one without a reason counts once it was
+        there for as long as one waits for what is not archived yet; one with a reason, once a second plan shows it, as
+        the first may be as old as its client's last pause.
+        """
+        now = asyncio.get_running_loop().time()
+        is_new = self._gap_at != self._begin
+        if is_new:
+            self._gap_at, self._gap_since = self._begin, now
+        if gap.reason is not None:
+            return not is_new
+        if now - self._gap_since >= self._wait_s:
+            return True
+        await asyncio.sleep(self._poll_s)
+        return False
 
     async def ready(self) -> None:
         """Wait until the client may be sent a chunk, and takes it. Raises ClosedLinkError if it goes."""

@@ -10,12 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coldstream.replay.tables.layout import FileFormat
-from coldstream.replay.tables.lines import json_line
-from coldstream.replay.tables.row_transform import to_dicts
-from coldstream.units import MIB
-
-ROW_GROUP_BYTES = 16 * MIB
-"""Memory of the rows that are held back until they make a row group."""
+from coldstream.replay.tables.lines import json_lines
 
 
 class TableFile(Protocol):
@@ -23,6 +18,10 @@ class TableFile(Protocol):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows."""
+        ...
+
+    def end_row_group(self) -> None:
+        """Write what is held back, if the format has row groups: what comes next begins one."""
         ...
 
     def close(self) -> None:
@@ -44,22 +43,19 @@ class _Parquet:
         self._schema = schema
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._held.append(rows.select(self._schema.names))
-        self._held_bytes += rows.nbytes
-        if self._held_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+
+    def end_row_group(self) -> None:
+        if self._held:
+            # In one piece: where pages end would depend on where batches do.
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema).combine_chunks())
+        self._held = []
 
     def close(self) -> None:
-        self._flush()
+        self.end_row_group()
         self._writer.close()
-
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
-        self._held, self._held_bytes = [], 0
 
 
 class _JsonLines:
@@ -72,8 +68,11 @@ class _JsonLines:
         self._file = gzip.GzipFile("", "wb", 6, self._raw, mtime=0) if zipped else self._raw
 
     def write(self, rows: pa.RecordBatch) -> None:
-        for row in to_dicts(rows.select(self._columns)):
-            self._file.write(json_line(row))
+        for lines in json_lines(rows.select(self._columns)):
+            self._file.write(lines)
+
+    def end_row_group(self) -> None:
+        pass  # lines have none
 
     def close(self) -> None:
         self._file.close()

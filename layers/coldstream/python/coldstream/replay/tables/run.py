@@ -23,7 +23,8 @@ from coldstream.read.scan import ScanSlice, plan_scan
 from coldstream.replay.tables.layout import MARKS
 from coldstream.replay.tables.marks import Marks, OffsetSpan
 from coldstream.replay.tables.report import TableReport
-from coldstream.replay.tables.write import Table, tell_left_out, write_span
+from coldstream.replay.tables.table import Table
+from coldstream.replay.tables.write import tell_left_out, write_span
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import MIB, Offset
 

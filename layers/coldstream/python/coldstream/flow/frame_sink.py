@@ -1,4 +1,8 @@
-"""Compression of a stream of bytes into the frames of a `zstd-seekable` object, sent in parts."""
+"""`FrameSink`: a stream of bytes, compressed into the frames of a `zstd-seekable` object.
+
+Whoever writes such objects uses it: compaction and erasure, which send the frames in parts, and the upload, which
+spools them. So the format has one writer.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,10 @@ from functools import partial
 from typing import Self
 from zlib import crc32
 
-from awscrt.checksums import combine_crc32
-
-from coldstream.compact.part_upload import PartUpload
 from coldstream.flow.window import Window
+from coldstream.format.checksum import combine_crc32
 from coldstream.format.seekable import FrameSize, SeekTable, compress_frame, decompress_frames
 from coldstream.units import MIB
-
-PART_BYTES = 8 * MIB
-"""A part has at least so many bytes: a frame is never divided."""
 
 COMPRESSORS = 2
 FRAMES_AHEAD = 64
@@ -51,27 +50,29 @@ class _Frame:
 
 
 class FrameSink:
-    """Makes one frame of everything that is written between two cuts, and sends the frames in parts.
+    """Makes one frame of everything that is written between two cuts, and gives the frames on, in order.
 
-    A context manager. `on_bytes` is called, in the caller's thread, with the size of each frame's content.
+    A context manager. `send` gets the bytes of each frame, and at the end those of the seek table; `on_bytes` is called
+    with the size of each frame's content. Both are called in the caller's thread.
     """
 
-    def __init__(self, upload: PartUpload, level: int, on_bytes: Callable[[int], None]) -> None:
-        self._upload = upload
+    def __init__(
+        self, send: Callable[[bytes], object], level: int, on_bytes: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._send = send
         self._level = level
         self._on_bytes = on_bytes
         self._content: list[bytes | memoryview] = []
-        self._part = bytearray()
         self._sizes: list[FrameSize] = []
         self._content_bytes = self._content_crc32 = 0
-
-    def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(COMPRESSORS, thread_name_prefix="compress")
         self._ahead: Window[_Frame] = Window(self._pool, max_calls=FRAMES_AHEAD, max_weight=FRAMES_AHEAD_BYTES)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self.close()
 
     def write(self, view: bytes | memoryview) -> None:
         """Add to the frame. The view has to stay as it is until `cut`."""
@@ -91,9 +92,12 @@ class FrameSink:
         self.cut()
         while len(self._ahead):
             self._take()
-        self._part += SeekTable(tuple(self._sizes)).to_bytes()
-        self._send()
+        self._send(SeekTable(tuple(self._sizes)).to_bytes())
         return FrameTotals(tuple(self._sizes), self._content_bytes, self._content_crc32)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
 
     def _take(self) -> None:
         """Take the oldest frame: frames lie in the object in the order of their content."""
@@ -101,13 +105,5 @@ class FrameSink:
         self._sizes.append(FrameSize(len(frame.data), frame.content_bytes))
         self._content_bytes += frame.content_bytes
         self._content_crc32 = combine_crc32(self._content_crc32, frame.content_crc32, frame.content_bytes)
-        self._part += frame.data
-        if len(self._part) >= PART_BYTES:
-            self._send()
+        self._send(frame.data)
         self._on_bytes(frame.content_bytes)
-
-    def _send(self) -> None:
-        # A copy: the buffer takes the next frames while a thread is still sending these.
-        data = bytes(self._part)
-        self._part.clear()
-        self._upload.add(lambda number: self._upload.put(number, data))
