@@ -12,7 +12,7 @@ import pyarrow as pa
 from coldstream.format.chunk import Chunk
 from coldstream.format.native import NATIVE
 from coldstream.rows.cells import DECODED
-from coldstream.rows.limits import BatchLimits
+from coldstream.rows.limits import RowLimits
 from coldstream.rows.native_batches import NativeBatches
 from coldstream.rows.python_batches import batches_in_python
 from coldstream.rows.stored import StoredChunks
@@ -36,7 +36,7 @@ def batches(
     0.1 and 0.5 us. Raises CorruptionError if entries or sub-batches are not what the headers say, BadLengthError for a
     value that no column can hold.
     """
-    limits = BatchLimits(BATCH_ROWS, DECODED_ROWS, BATCH_BYTES)
+    limits = RowLimits(BATCH_ROWS, DECODED_ROWS, BATCH_BYTES)
     # Without a column to decode, the headers have everything, and Python is as fast.
     if _native is not None and not DECODED.keys().isdisjoint(columns):
         return NativeBatches(_native, stream, columns, start=start, end=end, source=source, limits=limits).of_chunks(
@@ -60,7 +60,7 @@ def batches_in(
     Leaves out chunks with times before `earliest` or after `latest`, in ms. Raises CorruptionError if a chunk is
     damaged, or if the chunks are not those that `content` names.
     """
-    source, limits = content.source, BatchLimits(BATCH_ROWS, DECODED_ROWS, BATCH_BYTES)
+    source, limits = content.source, RowLimits(BATCH_ROWS, DECODED_ROWS, BATCH_BYTES)
     if _native is not None and not DECODED.keys().isdisjoint(columns):
         native = NativeBatches(_native, stream, columns, start=start, end=end, source=source, limits=limits)
         found = native.of_stored(content, earliest=earliest, latest=latest)
