@@ -13,7 +13,7 @@ const PROPERTIES_FIELDS: usize = 13;
 pub struct MessageTypes {
     /// offset, timestamp, raw, source -> the message as Python reads it
     pub any_message: Py<PyAny>,
-    /// compression, packed, uncompressed bytes -> bytearray, or None if they cannot be unpacked
+    /// compression, packed, uncompressed bytes -> bytes or a bytearray, or None if they cannot be unpacked
     pub unpack: Py<PyAny>,
     header: Py<PyAny>,
     properties: Py<PyAny>,

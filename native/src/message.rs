@@ -30,6 +30,9 @@ pub struct NativeMessage {
     decoded: OnceLock<Box<Decoded>>,
 }
 
+/// What Python makes a message of: offset, timestamp, raw, source.
+type MessageParts<'py> = (u64, i64, Bound<'py, PyBytes>, Py<PyString>);
+
 /// What was decoded so far. Without `sections`, Python's message answers everything.
 struct Decoded {
     sections: Option<Sections>,
@@ -219,7 +222,7 @@ impl NativeMessage {
     }
 
     /// A copy, also in another process, is Python's message: it does not need this module.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, (u64, i64, Bound<'py, PyBytes>, Py<PyString>)) {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, MessageParts<'py>) {
         let context = &self.context;
         let make = context.types.get().any_message.bind(py).clone();
         (make, (self.offset, context.timestamp, self.raw(py), context.source.clone_ref(py)))

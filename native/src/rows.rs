@@ -16,6 +16,9 @@ use crate::unpacked::unpack;
 /// An array as Arrow's `from_buffers` takes it: length, validity or None, its other buffers, and its children.
 type ArrayParts<'py> = (usize, Option<Bound<'py, PyBytes>>, Vec<Bound<'py, PyBytes>>, Vec<Bound<'py, PyAny>>);
 
+/// Where a chunk's data begins and ends, its id, entries, records and timestamp.
+type VerifiedChunk = (usize, usize, u64, u64, u64, i64);
+
 /// Reads the rows of chunks that lie in one piece of memory.
 #[pyclass(module = "_coldstream_native", name = "NativeRows")]
 pub struct NativeRows {
@@ -51,7 +54,7 @@ impl NativeRows {
         view: &Bound<'_, PyAny>,
         columns: Vec<String>,
         unpack: Py<PyAny>,
-        verified: Option<Vec<(usize, usize, u64, u64, u64, i64)>>,
+        verified: Option<Vec<VerifiedChunk>>,
         first_offset: u64,
         start: u64,
         end: u64,

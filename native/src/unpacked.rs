@@ -11,5 +11,8 @@ pub fn unpack(py: Python<'_>, with: &Py<PyAny>, memory: &[u8], batch: &SubBatch)
         return Ok(None);
     };
     let found = with.bind(py).call1((batch.compression, PyBytes::new(py, packed), batch.uncompressed_bytes))?;
+    if let Ok(unpacked) = found.cast::<PyBytes>() {
+        return Ok(Some(unpacked.as_bytes().to_vec()));
+    }
     Ok(found.cast::<PyByteArray>().ok().map(|unpacked| unpacked.to_vec()))
 }

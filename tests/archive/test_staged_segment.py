@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coldstream.archive import staged_segment
-from coldstream.archive.staged_segment import RANGES_AHEAD, StagedSegment
+from coldstream.archive.staged_segment import StagedSegment
 from coldstream.errors import ReplacedError, UnavailableError
 from coldstream.store.memory.objects import MemoryObjects
 from coldstream.store.ports import RangeRead, RangeStream
@@ -90,7 +90,7 @@ def test_no_more_ranges_are_asked_for_than_the_disk_has_room_for(objects: Memory
     counted.put("copy", COPY)
     with StagedSegment(counted, "copy", None) as staged, closing(staged.blocks()) as blocks:
         next(blocks)
-        assert all(asked.acquire(timeout=60) for _ in range(1 + RANGES_AHEAD))
+        assert all(asked.acquire(timeout=60) for _ in range(2))
         next(blocks)  # of the same range
         assert not asked.acquire(blocking=False)
 
@@ -149,7 +149,7 @@ def test_a_reader_that_stops_waits_for_no_range_to_its_end(objects: MemoryObject
         next(blocks)
         threading.Timer(0.05, is_stopped.set).start()
         blocks.close()
-    assert len(taken) <= RANGES_AHEAD  # one block each, and never a second
+    assert len(taken) <= 1  # one block, and never a second
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("staged")]
 
 

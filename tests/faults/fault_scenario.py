@@ -15,7 +15,8 @@ class FaultScenario:
     `is_exact`: what it shows is always the same. `again` tells whether it can be done again after it was done: else
     doing it again may be refused. What is archived is read from `table` afterwards. `after` comes at the end, without
     faults, and has a problem if something was lost that the archive's own stream does not show. `of` names the commands
-    of which this is the part that asks stores, if the act is neither a command nor a function itself.
+    of which this is the part that asks stores, if the act is neither a command nor a function itself. A fault that
+    lasts ends after `outage` requests, if the act waits until it ends.
     """
 
     name: str
@@ -25,6 +26,7 @@ class FaultScenario:
     after: tuple[Act, ...] = ()
     is_exact: bool = False
     again: bool = True
+    outage: int | None = None
     table: str = TABLE
     of: frozenset[str] = frozenset()
 

@@ -125,6 +125,6 @@ SCENARIOS: dict[str, FaultScenario] = {
         ),
         FaultScenario("API of messages", function("api", asked("/v1/stream/messages?vhost=%2F&name=orders", _SCOPES))),
         FaultScenario("API of jobs", function("api", asked("/v1/jobs", _SCOPES)), prepared=(_CREATE_JOB,)),
-        FaultScenario("appender of a direct stream", append, after=(find_appended,)),
+        FaultScenario("appender of a direct stream", append, after=(find_appended,), outage=8),
     )
 }

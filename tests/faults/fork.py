@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -40,6 +41,7 @@ class Fork:
             return cls(pid, answer)
         status = 1
         try:
+            gc.freeze()  # what there is already is looked at no more, which would copy all of it
             os.close(answer)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what functions log there is nobody's
             signal.signal(signal.SIGALRM, signal.SIG_DFL)

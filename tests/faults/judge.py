@@ -34,9 +34,11 @@ _PLACES = (
     "manifest",
     "bad: bucket: ",
     "bad: table: ",
+    "bad: streams: ",
     "list of",
     "clock",
     "read of #",
+    "read of heads",
     "#job",
     "job ",
     "cursor ",
@@ -62,9 +64,9 @@ class Faults:
     nth: int
     lasts: bool
 
-    def fate(self) -> FateOfOne:
-        """Return what decides about each request of one run."""
-        return FateOfOne(self)
+    def fate(self, outage: int | None = None) -> FateOfOne:
+        """Return what decides about each request of one run; what lasts ends after `outage` requests."""
+        return FateOfOne(self, outage)
 
 
 @dataclass(slots=True)
@@ -75,7 +77,9 @@ class FateOfOne:
     """
 
     faults: Faults
+    outage: int | None = None
     seen: int = 0
+    struck: int = 1
     operation: str | None = None
 
     def __call__(self, request: HttpRequest, number: int) -> FaultKind | None:
@@ -87,7 +91,10 @@ class FateOfOne:
                 return None
             self.operation = request.operation
             return self.faults.kind
-        return self.faults.kind if self.faults.lasts and request.operation == self.operation else None
+        if not self.faults.lasts or request.operation != self.operation or self.struck == self.outage:
+            return None
+        self.struck += 1
+        return self.faults.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +205,7 @@ class FaultJudge:
 
     def _run(self, scenario: FaultScenario, world: FaultyWorld, faults: Faults) -> RunEnd:
         random.seed(repr((scenario.name, faults)))
-        world.network.begin(faults.fate())
+        world.network.begin(faults.fate(scenario.outage))
         outcome = scenario.act(world)
         struck = list(world.network.struck)
         world.network.begin(lambda request, number: None)

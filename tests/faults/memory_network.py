@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zlib import crc32
 
+import botocore.endpoint
 import botocore.hooks
 import botocore.loaders
 import botocore.regions
 import botocore.session
+import botocore.useragent
 import pytest
 import urllib3.connection
 import urllib3.exceptions
@@ -186,6 +188,7 @@ class MemoryNetwork:
         self._last: HttpRequest | None = None
 
 
+_sanitize = cache(botocore.useragent.sanitize_user_agent_string_component)
 _loader = cache(botocore.loaders.create_loader)
 _providers: dict[tuple[int, int], tuple[EndpointProvider, tuple[Any, ...]]] = {}
 _alias_event_name = cache(botocore.hooks.EventAliaser(None)._alias_event_name)
@@ -225,6 +228,8 @@ def connected(network: MemoryNetwork, time_ns: int) -> Iterator[None]:
         patch.setattr(botocore.session, "create_loader", _loader)
         patch.setattr(botocore.hooks, "accepts_kwargs", lambda handler: True)
         patch.setattr(botocore.hooks.EventAliaser, "_alias_event_name", lambda self, name: _alias_event_name(name))
+        patch.setattr(botocore.endpoint, "get_environ_proxies", lambda url: {})
+        patch.setattr(botocore.useragent, "sanitize_user_agent_string_component", _sanitize)
         patch.setattr(botocore.regions, "EndpointProvider", _endpoint_provider)
         patch.setattr(backends, "list_of_moto_modules", lambda: _MOTO_MODULES)
         patch.setattr(time, "sleep", lambda seconds: None)

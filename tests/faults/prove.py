@@ -31,7 +31,7 @@ from tests.faults.judge import FaultJudge, RunEnd
 from tests.faults.slice import runs_of_slice
 
 _TOLD = 20
-_MOST_SEEDS = 32
+_MOST_SEEDS = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from http import HTTPStatus
 
 import httpx
@@ -13,6 +14,7 @@ from tests.faults.fault_acts import Outcome
 from tests.faults.faulty_world import FaultyWorld
 from tests.support.serving import asgi_client, hosting
 
+_FAILED = str(int(HTTPStatus.INTERNAL_SERVER_ERROR))
 _PATH = "/v1/stream/served-of-7f3a"
 _BODIES = [b"message %d;" % number for number in range(4)]
 
@@ -20,14 +22,35 @@ _BODIES = [b"message %d;" % number for number in range(4)]
 def post_and_read(world: FaultyWorld) -> Outcome:
     """Post some messages, by a producer who repeats what was not acknowledged; then read all of them."""
     world.entered.add("serve")
+    logged = _Logged()
+    logging.getLogger("coldstream").addHandler(logged)
     try:
         problem = asyncio.run(_post_and_read(world))
     except ColdstreamError as err:
         return Outcome(b"", f"{type(err).__name__}: {err}")
     except Exception as err:  # noqa: BLE001  this is what must not happen, and the judge says so
         return Outcome(b"", f"{type(err).__name__}: {err}", is_typed=False)
-    is_typed = problem is None or not problem.startswith(("wrong", str(int(HTTPStatus.INTERNAL_SERVER_ERROR))))
-    return Outcome(b"", problem, is_typed, is_public=True)
+    finally:
+        logging.getLogger("coldstream").removeHandler(logged)
+    if problem is None or not problem.startswith(("wrong", _FAILED)):
+        return Outcome(b"", problem, is_public=True)
+    # As a function does: a client is told no names, the log has them.
+    is_typed = bool(logged.errors) and not logged.has_unexpected
+    return Outcome(b"", f"{problem} {logged.errors}", is_typed and not problem.startswith("wrong"))
+
+
+class _Logged(logging.Handler):
+    """Keeps what the server's log says of errors; those that nobody expected have their traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[str] = []
+        self.has_unexpected = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.has_unexpected |= bool(record.exc_info)
+        if hasattr(record, "error"):
+            self.errors.append(record.error)
 
 
 async def _post_and_read(world: FaultyWorld) -> str | None:

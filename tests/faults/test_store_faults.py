@@ -110,6 +110,11 @@ def test_a_callers_500_is_right_where_aws_does_not_permit_it(judge):
     assert judge.play(SCENARIOS["API of messages"], Faults(FaultKind.DENIED, "GET data", 0, lasts=False))
 
 
+def test_an_appender_waits_until_an_outage_ends(judge):
+    lasting = Faults(FaultKind.PROXY_PAGE, "PUT data", 0, lasts=True)
+    assert judge.play(SCENARIOS["appender of a direct stream"], lasting)
+
+
 def test_an_offset_that_an_upload_loses_is_found(judge, monkeypatch):
     upload = SCENARIOS["upload"]
     judge.expected(upload)

@@ -3,7 +3,8 @@
 Mutants are tried in an order by chance, by seed: what was tried when the time is over is a fair sample of a package. A
 mutant keeps its place in that order when others come and go, as it follows from the seed and its name.
 Results go to build/mutation, and a run goes on where the last one was stopped. At the end it tells what survived, and
-fails if less than 90 % was noticed of what was tried, or if a survivor is not explained.
+fails if less than 90 % was noticed of what was tried, or if a survivor is not explained; also if tests of a package
+fail without any mistake, but then the others are tried all the same.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from tests.mutation.suite import LIBRARY, EndAtFirstFailure, Suite, Verdict
 from tests.mutation.whole_module import ARGUMENTS, FreshProcess
 
 LEAST = 0.9
+LEAST_TRIED = 10
+"""Of each package, also if the time is over once its tests have been looked at."""
+
 TESTS = {
     "format": ("tests/format", "tests/fuzz/test_inputs.py"),
     "manifest": (
@@ -130,7 +134,8 @@ class MutationRun:
         for module, mutant in mutants:
             if mutant.name in known:
                 continue
-            if time.time() > self.ends_at or len(self.tried) == self.most:
+            is_over = time.time() > self.ends_at and len(self.tried) >= LEAST_TRIED
+            if is_over or len(self.tried) == self.most:
                 break
             verdict = self._try(suite, module, mutant)
             self.tried[mutant.name] = verdict
@@ -198,9 +203,13 @@ def figures_of(package: str, options: argparse.Namespace) -> dict[str, Any]:
     return {"mutants": len(names), **tally(known), "seed of the order": options.seed, "tests asked": asked}
 
 
-def _try_packages(packages: list[str], options: argparse.Namespace) -> None:
-    """Give each package its share of the time, in a process without the others' modules."""
+def _try_packages(packages: list[str], options: argparse.Namespace) -> list[str]:
+    """Give each package its share of the time, in a process without the others' modules.
+
+    Returns those that ended early, as their tests could not be run.
+    """
     ends_at = time.time() + options.hours * 3600
+    ended_early = []
     for at, package in enumerate(packages):
         now = time.time()
         until = now + (ends_at - now) / (len(packages) - at)
@@ -216,7 +225,9 @@ def _try_packages(packages: list[str], options: argparse.Namespace) -> None:
             _tell(f"{package}: {len(run.tried)} in {run.seconds:.0f} s")
             os._exit(0)
         if os.waitpid(child, 0)[1]:
-            sys.exit(f"{package}: the tests could not be run")
+            _tell(f"{package}: the tests could not be run")
+            ended_early.append(package)
+    return ended_early
 
 
 def main() -> None:
@@ -233,15 +244,19 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, help="a file for what is known by now, as JSON")
     options = parser.parse_args()
     packages = options.packages or list(TESTS)
-    _try_packages(packages, options)
+    ended_early = _try_packages(packages, options)
     figures = {package: figures_of(package, options) for package in packages}
+    for package in ended_early:
+        figures[package]["ended early"] = "its tests could not be run"
     text = json.dumps(figures, indent=2)
     _tell(text)
     if options.figures:
         options.figures.write_text(text + "\n")
     failed = [name for name, one in figures.items() if one["share killed"] < LEAST or one["unexplained"]]
     if failed:
-        sys.exit(f"less than {LEAST:.0%}, or survivors that nobody explained: {', '.join(failed)}")
+        _tell(f"less than {LEAST:.0%}, or survivors that nobody explained: {', '.join(failed)}")
+    if failed or ended_early:
+        sys.exit(1)
 
 
 def _tell(line: str) -> None:

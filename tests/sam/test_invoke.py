@@ -14,6 +14,7 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from coldstream.dispatch.job_queue import job_of
+from coldstream.format.seekable import SeekTable, decompress_frames
 from coldstream.jobs.job import OPEN_JOBS, Job, JobState
 from coldstream.jobs.specs import parse_spec
 from coldstream.jobs.store import JobStore
@@ -28,7 +29,7 @@ from coldstream.store.table import DynamoTable
 from coldstream.units import Offset, TimestampMs
 from functions.resolver import app
 from tests.support.golden import GOLDEN
-from tests.support.sam import BUCKET, EVENTS, TABLE, EmulatedAws, SamLocal
+from tests.support.sam import BUCKET, ENCODING, EVENTS, TABLE, EmulatedAws, SamLocal
 from tests.support.server import ROOT
 from tests.support.written_maps import write
 
@@ -84,8 +85,12 @@ def test_the_announced_segment_is_archived(
     assert uploaded == HANDLED
     (entry,) = table.log_from_offset(INCARNATION, Offset(0), 10).entries
     assert (entry.first_offset, entry.next_offset) == (0, 396)
+    assert entry.encoding is ENCODING
     body = emulated.s3.get_object(Bucket=BUCKET, Key=entry.key)["Body"].read()
-    assert body[: entry.data_bytes + 8] == SEGMENT.read_bytes()
+    table_of_frames = SeekTable.from_bytes(body, source=entry.key, object_bytes=len(body))
+    frames = body[: -len(table_of_frames.to_bytes())]
+    fragment = decompress_frames(frames, table_of_frames.content_bytes, source=entry.key, position=0)
+    assert fragment[: entry.data_bytes + 8] == SEGMENT.read_bytes()
     left = emulated.s3.list_objects_v2(Bucket=BUCKET, Prefix="staging/")
     assert left["KeyCount"] == 0
 
@@ -189,4 +194,5 @@ def read_back(answer: Any) -> None:
     (found,) = answer["ranges"]
     with urlopen(Request(found["url"], headers={"Range": found["range_header"]}), timeout=30) as response:
         assert response.status == 206
-        assert SEGMENT.read_bytes().endswith(response.read())
+        chunks = decompress_frames(response.read(), found["data_bytes"], source=found["url"], position=0)
+        assert SEGMENT.read_bytes().endswith(chunks)

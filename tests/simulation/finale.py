@@ -102,7 +102,7 @@ class StreamPurge:
             else:
                 raise AssertionError("a purge is undone")
             await asyncio.sleep(DAY_S)
-        assert self._tend().purge.state is PurgeState.PURGED
+        assert self._tend().purge.state is PurgeState.PURGED, "the purge does not end"
         self._check_bucket()
         self._world.queue.uploader.upload(self._stage())
         self._check_bucket()

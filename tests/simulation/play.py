@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 from coldstream.agent import disk_guard
+from coldstream.agent.stream_delivery import StreamDelivery
 from coldstream.resolve.resolver import Resolver
 from tests.explore.base import KEYS, URL_EXPIRY_S
 from tests.simulation import judge
@@ -75,7 +76,12 @@ def play(seed: int, hours: float = HOURS) -> Played:
 
 async def _begun(directory: Path, played: Played, hours: float) -> None:
     world = SimulatedWorld(directory, played, hours)
-    with patch.object(disk_guard, "_free_bytes", world.free_bytes), world.front.listening():
+    with (
+        patch.object(disk_guard, "_free_bytes", world.free_bytes),
+        # No stream is quiet: files have the times of the machine's clock, which say nothing in virtual time.
+        patch.object(StreamDelivery, "_is_quiet", AsyncMock(return_value=False)),
+        world.front.listening(),
+    ):
         await world.live()
 
 

@@ -22,7 +22,7 @@ PIECE = 10
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The delays before further attempts, none of which is waited for."""
     waits: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    monkeypatch.setattr("coldstream.retry.time.sleep", waits.append)
     return waits
 
 

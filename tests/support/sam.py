@@ -22,6 +22,7 @@ from coldstream.local.deployment import table_parameters
 from coldstream.local.emulator import EmbeddedAws
 from coldstream.local.environment import client
 from coldstream.local.template import load_document, load_template
+from coldstream.manifest.entry import Encoding
 from tests.support.docker import IMAGE, PATH, DockerEngine
 from tests.support.epmd import HOST, end, free_ports, spawn
 from tests.support.server import ROOT
@@ -45,6 +46,9 @@ BUCKET = "archive"
 TABLE = "manifest"
 JOBS_QUEUE = "jobs"
 REGION = "eu-central-1"
+ENCODING = Encoding.ZSTD_SEEKABLE
+"""What the template's parameter is set to: fragments that need the layer's own zstd."""
+
 BUILD_TIMEOUT_S = 600
 INVOKE_TIMEOUT_S = 180
 
@@ -155,7 +159,8 @@ class SamLocal:
 
     def options(self) -> list[str]:
         """Return the options of `sam local` that say what to run, and on what."""
-        return ["--template", str(self.template), "--skip-pull-image", "--invoke-image", IMAGE, "--region", REGION]
+        options = ["--template", str(self.template), "--skip-pull-image", "--invoke-image", IMAGE, "--region", REGION]
+        return [*options, "--parameter-overrides", f"Encoding={ENCODING}"]
 
     def run(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
         """Run SAM CLI."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coldstream.archive.staged_segment import RANGE_BYTES, RANGES_AHEAD
+from coldstream.archive.staged_segment import RANGE_BYTES, SPOOLED_RANGES
 from coldstream.archive.upload import PUTS_AT_ONCE
 from coldstream.manifest.entry import Encoding
 from coldstream.store import settings
@@ -85,7 +85,7 @@ def test_parameters_have_the_defaults_and_bounds_of_the_settings(stack: Stack) -
 
 def test_what_an_upload_spools_fits_into_its_temporary_storage(stack: Stack) -> None:
     fragments = (PUTS_AT_ONCE + 1) * stack.document["Parameters"]["FragmentBytes"]["MaxValue"]
-    ranges = (RANGES_AHEAD + 1) * RANGE_BYTES
+    ranges = SPOOLED_RANGES * RANGE_BYTES
     assert fragments + ranges < stack.properties("UploadFunction")["EphemeralStorage"]["Size"] * MIB
 
 

@@ -51,11 +51,8 @@ impl<'a> Scalar<'a> {
             0x94 => (Self::Decimal(slice(data, at, 16)?), at + 16),
             0x98 => (Self::Uuid(array(data, at)?), at + 16),
             0xa0 | 0xa1 | 0xa3 | 0xb0 | 0xb1 | 0xb3 => {
-                let (start, length) = if code < 0xb0 {
-                    (at + 1, byte(data, at)?.into())
-                } else {
-                    (at + 4, size_at(data, at)?)
-                };
+                let (start, length) =
+                    if code < 0xb0 { (at + 1, byte(data, at)?.into()) } else { (at + 4, size_at(data, at)?) };
                 let content = slice(data, start, length)?;
                 let value = match (code & 0x0f, std::str::from_utf8(content)) {
                     (1, Ok(text)) => Self::Text(text),
@@ -94,7 +91,11 @@ impl<'a> Elements<'a> {
             0xd0 => (9, 5, size_at(data, 1)?, size_at(data, 5)?),
             _ => return None,
         };
-        (data.len() == size_ends + size && left <= size && (!is_map || left % 2 == 0)).then_some(Self { data, at, left })
+        (data.len() == size_ends + size && left <= size && (!is_map || left % 2 == 0)).then_some(Self {
+            data,
+            at,
+            left,
+        })
     }
 
     pub fn left(&self) -> usize {

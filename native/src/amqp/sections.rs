@@ -60,7 +60,8 @@ impl Sections {
             *place = (u32::try_from(at + 3).ok()?, stop);
             at = end;
         }
-        let bodies = [DATA, SEQUENCE, VALUE].iter().filter(|index| found.get(**index).is_some_and(|place| place.1 != 0));
+        let bodies =
+            [DATA, SEQUENCE, VALUE].iter().filter(|index| found.get(**index).is_some_and(|place| place.1 != 0));
         (bodies.count() <= 1).then_some(Self(found))
     }
 

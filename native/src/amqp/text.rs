@@ -78,7 +78,10 @@ fn float(out: &mut Vec<u8>, number: f64) {
         let sign = if exponent < 0 { '-' } else { '+' };
         formatted(out, format_args!("{mantissa}e{sign}{:02}", exponent.abs()));
     } else if exponent < 0 {
-        formatted(out, format_args!("0.{:0>width$}", digits, width = digits.len() + exponent.unsigned_abs() as usize - 1));
+        formatted(
+            out,
+            format_args!("0.{:0>width$}", digits, width = digits.len() + exponent.unsigned_abs() as usize - 1),
+        );
     } else {
         let whole = exponent.unsigned_abs() as usize + 1;
         let padded = format!("{digits:0<width$}", width = whole + 1);
@@ -104,10 +107,7 @@ fn timestamp(out: &mut Vec<u8>, ms: i64) {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
     let (second, rest) = (of_day / 1000 % 60, of_day % 1000);
-    formatted(
-        out,
-        format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{rest:03}Z"),
-    );
+    formatted(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{rest:03}Z"));
 }
 
 fn base64(out: &mut Vec<u8>, bytes: &[u8]) {

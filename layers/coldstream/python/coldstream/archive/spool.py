@@ -16,8 +16,12 @@ from zlib import crc32
 
 from coldstream.errors import UnavailableError
 from coldstream.manifest.frames import Frames
+from coldstream.units import MIB
 
 SPOOL_BUFFER_BYTES = 256 << 10
+
+AHEAD_BYTES = 3 * MIB
+"""Chunks that wait to be compressed: enough for both compressors, and half of what compaction may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class FrameSpool:
 
         self._body = _open(directory)
         self._size_bytes = self._crc32 = 0
-        self._sink = FrameSink(self._spool, level)
+        self._sink = FrameSink(self._spool, level, ahead_bytes=AHEAD_BYTES)
 
     def write(self, view: bytes | memoryview) -> None:
         """Take the next bytes. The view has to stay as it is until the frame is compressed."""

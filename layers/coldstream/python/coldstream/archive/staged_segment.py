@@ -1,14 +1,15 @@
-"""`StagedSegment`: one staged copy of a segment, read by a GET for each 64 MiB, of which a few are in flight.
+"""`StagedSegment`: one staged copy of a segment, read by a GET for each 64 MiB, of which two are in flight.
 
-One connection to S3 brings some 90 MiB a second, less than a function can archive. So while a range is used, the next
-ones arrive, and wait on disk: in memory they would not fit. A copy of one range never touches the disk here.
+One connection to S3 brings some 90 MiB a second, less than a function can archive. So ranges come in pairs: while the
+first is used as it arrives, the second arrives, too, and waits on disk, because it would not fit into memory. A copy of
+one range never touches the disk here.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,15 +17,14 @@ from threading import Event
 from typing import BinaryIO, Self, cast
 
 from coldstream.errors import UnavailableError
-from coldstream.flow.window import Window
 from coldstream.store.ports import ObjectStore, RangeStream
 from coldstream.units import MIB, ByteRange
 
 RANGE_BYTES = 64 * MIB
 """A GET costs the same for any range. Small ones would cost more than the PUTs of what is read."""
 
-RANGES_AHEAD = 3
-"""Ranges that arrive, or wait on disk, while one is used; the disk has to hold one more."""
+SPOOLED_RANGES = 2
+"""Ranges that the disk has to hold: one that is used, and one that arrives."""
 
 BLOCK_BYTES = MIB
 """Memory: one block for each range that arrives, and the one in use."""
@@ -58,19 +58,24 @@ class StagedSegment:
 
         Raises UnavailableError also if the disk is full.
         """
-        first, self._first = self._first or self._open(0), None  # given away once: it is at its end then
-        later = iter(range(RANGE_BYTES, self.size_bytes, RANGE_BYTES))
+        first, self._first = self._first, None  # given away once: it is at its end then
+        starts = iter(range(0, self.size_bytes, RANGE_BYTES))
         is_over = Event()
-        files: list[BinaryIO] = []
+        opened: list[RangeStream | BinaryIO] = []
+
+        def stream(start: int) -> RangeStream:
+            found = first if start == 0 and first is not None else self._open(start)
+            opened.append(found)
+            return found
 
         def spool(start: int) -> BinaryIO:
-            with closing(self._open(start)) as stream, _disk_errors():
+            with closing(self._open(start)) as arriving, _disk_errors():
                 file = cast(
                     "BinaryIO",
                     tempfile.TemporaryFile(dir=self._spool_dir, buffering=0),  # noqa: SIM115  closed with all others
                 )
-                files.append(file)
-                for block in iter(partial(stream.read, BLOCK_BYTES), b""):
+                opened.append(file)
+                for block in _blocks_of(arriving):
                     if is_over.is_set():
                         break  # nobody will read it
                     file.write(block)
@@ -78,23 +83,14 @@ class StagedSegment:
             return file
 
         try:
-            with ThreadPoolExecutor(RANGES_AHEAD, thread_name_prefix="staged") as pool, closing(first):
-                ahead: Window[BinaryIO] = Window(pool, max_calls=RANGES_AHEAD)
+            with ThreadPoolExecutor(1, thread_name_prefix="staged") as pool:
                 try:
-                    _fill(ahead, spool, later)
-                    yield from iter(partial(first.read, BLOCK_BYTES), b"")
-                    while len(ahead):
-                        file = ahead.take()
-                        _fill(ahead, spool, later)
-                        with _disk_errors(), file:
-                            yield from iter(partial(file.read, BLOCK_BYTES), b"")
+                    yield from _in_pairs(starts, stream, lambda start: pool.submit(spool, start))
                 finally:
-                    # Before the pool is left, which waits for its threads.
-                    is_over.set()
-                    ahead.cancel()
+                    is_over.set()  # before the pool is left, which waits for its thread
         finally:
-            for file in files:
-                file.close()
+            for one in (*opened, *([first] if first is not None else [])):
+                one.close()
 
     def _open(self, start: int) -> RangeStream:
         byte_range = ByteRange(start, min(start + RANGE_BYTES, self.size_bytes))
@@ -102,9 +98,29 @@ class StagedSegment:
         return self._objects.open_range(self._key, byte_range, if_match=self.etag)
 
 
-def _fill(ahead: Window[BinaryIO], spool: Callable[[int], BinaryIO], starts: Iterator[int]) -> None:
-    while ahead.has_room() and (start := next(starts, None)) is not None:
-        ahead.submit(partial(spool, start))
+def _in_pairs(
+    starts: Iterator[int], stream: Callable[[int], RangeStream], spool: Callable[[int], Future[BinaryIO]]
+) -> Iterator[bytes]:
+    """Yield the blocks of all ranges: of each pair the first one as it arrives, the second from the disk."""
+    start, later = next(starts, None), next(starts, None)
+    arriving = None if start is None else stream(start)
+    spooled = None if later is None else spool(later)
+    while arriving is not None:
+        with closing(arriving):
+            yield from _blocks_of(arriving)
+        start, later = next(starts, None), next(starts, None)
+        if spooled is None:
+            return
+        file = spooled.result()
+        # Asked for before the file is used, so that they arrive meanwhile.
+        arriving = None if start is None else stream(start)
+        spooled = None if later is None else spool(later)
+        with _disk_errors(), file:
+            yield from _blocks_of(file)
+
+
+def _blocks_of(source: RangeStream | BinaryIO) -> Iterator[bytes]:
+    return iter(partial(source.read, BLOCK_BYTES), b"")
 
 
 @contextmanager

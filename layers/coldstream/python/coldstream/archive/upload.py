@@ -77,7 +77,7 @@ class Uploader:
     """Archives announced segments into one bucket and one table.
 
     A fragment ends after the chunk that takes its data past `fragment_bytes`. Up to four fragments at a time wait in
-    `spool_dir`, by default the system's temporary directory, and four ranges of the staged copy (`staged_segment`).
+    `spool_dir`, by default the system's temporary directory, and two ranges of the staged copy (`staged_segment`).
     With a `zstd_level` new fragments are of encoding `zstd-seekable`; where they are cut does not depend on that.
     """
 

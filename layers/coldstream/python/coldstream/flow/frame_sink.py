@@ -57,7 +57,12 @@ class FrameSink:
     """
 
     def __init__(
-        self, send: Callable[[bytes], object], level: int, on_bytes: Callable[[int], None] = lambda _: None
+        self,
+        send: Callable[[bytes], object],
+        level: int,
+        on_bytes: Callable[[int], None] = lambda _: None,
+        *,
+        ahead_bytes: int = FRAMES_AHEAD_BYTES,
     ) -> None:
         self._send = send
         self._level = level
@@ -66,7 +71,7 @@ class FrameSink:
         self._sizes: list[FrameSize] = []
         self._content_bytes = self._content_crc32 = 0
         self._pool = ThreadPoolExecutor(COMPRESSORS, thread_name_prefix="compress")
-        self._ahead: Window[_Frame] = Window(self._pool, max_calls=FRAMES_AHEAD, max_weight=FRAMES_AHEAD_BYTES)
+        self._ahead: Window[_Frame] = Window(self._pool, max_calls=FRAMES_AHEAD, max_weight=ahead_bytes)
 
     def __enter__(self) -> Self:
         return self

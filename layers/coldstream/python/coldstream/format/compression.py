@@ -8,12 +8,13 @@ to exactly that length. The claim bounds the memory, and `MAX_UNCOMPRESSED_BYTES
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
 from functools import cache
 from types import ModuleType
 
 from coldstream.errors import BadLengthError, BadVersionError, CorruptionError
-from coldstream.units import MIB
+from coldstream.units import KIB, MIB
 
 MAX_UNCOMPRESSED_BYTES = 256 * MIB
 """Bytes of one sub-batch at most. Clients pack at most 65,535 messages, usually some tens of KiB."""
@@ -37,14 +38,41 @@ def _cramjam() -> ModuleType:
     return cramjam
 
 
+@cache
 def _codec(compression: int) -> ModuleType | None:
+    """Return the module of a codec, None for an unknown one. Sub-batches are small: to find it must cost nothing."""
     names = {Compression.GZIP: "gzip", Compression.SNAPPY: "snappy", Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
     name = names.get(compression)  # type: ignore[call-overload]  # any number may ask
     return None if name is None else getattr(_cramjam(), name)
 
 
+def _name(compression: int) -> str:
+    return Compression(compression).name.lower()
+
+
+_GZIP_MEMBER = 16 + zlib.MAX_WBITS
+"""What zlib calls a gzip header and its trailer, checked."""
+
+_SMALL_BYTES = 8 * KIB
+"""Packed and unpacked: zlib keeps a copy of what it did not come to."""
+
 # The message of Rust's Write::write_all when the output is full: the data holds more than was declared.
 _OUTPUT_IS_FULL = "failed to write whole buffer"
+
+
+def _one_member(data: memoryview, uncompressed_bytes: int) -> bytes | None:
+    """Unpack what is one whole gzip member of this size; None for anything else, which the codec then decides.
+
+    Takes half as long as the codec for the 2 KB of ten messages, and a quarter longer for 64 KB.
+    """
+    member = zlib.decompressobj(_GZIP_MEMBER)
+    try:
+        # One byte more than declared, and a limit of 0 would be none.
+        unpacked = member.decompress(data, uncompressed_bytes + 1)
+    except zlib.error:
+        return None
+    is_whole = member.eof and not member.unused_data and len(unpacked) == uncompressed_bytes
+    return unpacked if is_whole else None
 
 
 def compress(compression: Compression, data: bytes) -> bytes:
@@ -73,7 +101,6 @@ def decompress(
     codec = _codec(compression)
     if codec is None:
         raise BadVersionError(source, position, "compression of a sub-batch", expected="0 to 4", found=compression)
-    name = Compression(compression).name.lower()
     if uncompressed_bytes > MAX_UNCOMPRESSED_BYTES:
         raise BadLengthError(
             source,
@@ -82,6 +109,10 @@ def decompress(
             expected=f"at most {MAX_UNCOMPRESSED_BYTES}",
             found=uncompressed_bytes,
         )
+    if compression == Compression.GZIP and max(uncompressed_bytes, len(data)) <= _SMALL_BYTES:
+        unpacked = _one_member(data, uncompressed_bytes)
+        if unpacked is not None:
+            return memoryview(unpacked)
     out = bytearray(uncompressed_bytes)
     try:
         found: int = codec.decompress_into(data, out)
@@ -90,16 +121,16 @@ def decompress(
             raise BadLengthError(
                 source,
                 position,
-                f"uncompressed length of a sub-batch ({name})",
+                f"uncompressed length of a sub-batch ({_name(compression)})",
                 expected=uncompressed_bytes,
                 found="more",
             ) from err
-        raise CorruptionError(source, position, f"sub-batch cannot be unpacked ({name}: {err})") from err
+        raise CorruptionError(source, position, f"sub-batch cannot be unpacked ({_name(compression)}: {err})") from err
     if found != uncompressed_bytes:
         raise BadLengthError(
             source,
             position,
-            f"uncompressed length of a sub-batch ({name})",
+            f"uncompressed length of a sub-batch ({_name(compression)})",
             expected=uncompressed_bytes,
             found=found,
         )

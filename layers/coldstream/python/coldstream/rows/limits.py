@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLimits:
+class RowLimits:
     """At most so many rows, and bytes of values and texts unless one message has more.
 
     `decoded_rows` is the limit where messages are decoded in Python: until they are a batch, each takes some KiB.

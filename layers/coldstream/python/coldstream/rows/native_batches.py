@@ -18,7 +18,7 @@ from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.rows import cells as cell_limits
 from coldstream.rows.cells import DECODED, cells, content_bytes
-from coldstream.rows.limits import BatchLimits
+from coldstream.rows.limits import RowLimits
 from coldstream.rows.python_batches import batches_in_python
 from coldstream.rows.schema import schema_of
 from coldstream.rows.stored import StoredChunks
@@ -37,7 +37,7 @@ class NativeBatches:
         start: Offset,
         end: Offset,
         source: str,
-        limits: BatchLimits,
+        limits: RowLimits,
     ) -> None:
         self._native = native
         self._stream = stream

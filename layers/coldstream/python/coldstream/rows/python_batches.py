@@ -16,7 +16,7 @@ from coldstream.format.amqp.message import messages
 from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
 from coldstream.rows.cells import DECODED, cells, content_bytes
-from coldstream.rows.limits import BatchLimits
+from coldstream.rows.limits import RowLimits
 from coldstream.rows.plain import Bounds, ByteSpan, find_values, take_values
 from coldstream.rows.schema import TIME, microseconds, schema_of
 from coldstream.units import Offset
@@ -33,7 +33,7 @@ def batches_in_python(
     start: Offset,
     end: Offset,
     source: str,
-    limits: BatchLimits,
+    limits: RowLimits,
 ) -> Iterator[pa.RecordBatch]:
     """Do what `batches` does (batches.py)."""
     schema = schema_of(columns)
@@ -76,7 +76,7 @@ class _RowRun:
     size_bytes: int = 0
 
 
-def _plain_runs(bounds: Bounds, first: int, limits: BatchLimits) -> Iterator[_RowRun]:
+def _plain_runs(bounds: Bounds, first: int, limits: RowLimits) -> Iterator[_RowRun]:
     """Cut the values of a chunk into runs that fit into a batch."""
     if not len(bounds):
         return
@@ -104,7 +104,7 @@ def _decoded_runs(chunk: Chunk, columns: list[str], start: Offset, end: Offset, 
 class _BatchBuilder:
     """Rows of one kind, plain or decoded, until they are a batch. Offsets are kept as runs: the first, and how many."""
 
-    def __init__(self, stream: str, schema: pa.Schema, decoded: list[str], limits: BatchLimits) -> None:
+    def __init__(self, stream: str, schema: pa.Schema, decoded: list[str], limits: RowLimits) -> None:
         self._stream = stream
         self._schema = schema
         self._decoded = decoded

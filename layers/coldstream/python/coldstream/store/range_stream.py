@@ -96,7 +96,7 @@ class S3RangeStream:
         self._etag = answer["ETag"]
         self._body = body
 
-    def _may_go_on(self, err: BaseException) -> bool:
+    def _may_go_on(self, err: Exception) -> bool:
         return may_pass(err) and self._breaks <= MAX_BREAKS
 
 

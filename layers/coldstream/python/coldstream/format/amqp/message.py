@@ -392,13 +392,13 @@ def native_messages(native: ModuleType) -> Callable[[Chunk, str, Offset], Iterat
     return messages_in_rust
 
 
-def unpack_or_none(compression: int, data: bytes, uncompressed_bytes: int) -> bytearray | None:
+def unpack_or_none(compression: int, data: bytes, uncompressed_bytes: int) -> bytes | bytearray | None:
     """Unpack a sub-batch; None if that is not possible, for whoever reads it in Python then to raise the error."""
     try:
         found = decompress(compression, memoryview(data), uncompressed_bytes, source="", position=0).obj
     except CorruptionError:
         return None
-    return found if isinstance(found, bytearray) else None
+    return found if isinstance(found, bytes | bytearray) else None
 
 
 def _uuid(content: bytes) -> UUID:
