@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import logging
 import os
 import signal
@@ -30,6 +31,13 @@ def _parse_alone(*arguments: Any, **named: Any) -> Any:
 # Whoever tells of an error parses its source: pytest, and a server in a thread of the same process. CPython 3.11 counts
 # the depth of both as one, and raises SystemError: "AST constructor recursion depth mismatch". That ends the whole run.
 ast.parse = _parse_alone
+
+# Property tests are repeatable, and no slower machine fails them. The oldest Spark's environment has no hypothesis.
+with contextlib.suppress(ModuleNotFoundError):
+    from hypothesis import settings
+
+    settings.register_profile("coldstream", deadline=None, database=None, derandomize=True)
+    settings.load_profile("coldstream")
 
 _SERVERS_LOG = logging.getLogger("werkzeug")
 

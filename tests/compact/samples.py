@@ -82,7 +82,7 @@ class Fragments:
         """Have the manifest say something else of a point of an entry: so much is added to these fields."""
         entry = self.group.entries[number]
         points = list(entry.sparse.points)
-        points[at] = replace(points[at], **{name: getattr(points[at], name) + more for name, more in fields.items()})
+        points[at] = points[at]._replace(**{name: getattr(points[at], name) + more for name, more in fields.items()})
         self._replace(number, replace(entry, sparse=SparseIndex(tuple(points))))
 
     def _replace(self, number: int, entry: FragmentEntry) -> None:
