@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from coldstream.flow.window import map_ahead
+from coldstream.format.stored import StoredChunks
 from coldstream.manifest.shard_rank import RankedStretch
-from coldstream.read.chunkrange import content_of
+from coldstream.read.chunkrange import stored_chunks
 from coldstream.read.scan import ScanSlice, read_bytes
 from coldstream.rows.batches import batches_in
-from coldstream.rows.stored import StoredChunks
 from coldstream.store.ports import ObjectReads
 from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 from coldstream_spark.location import ArchiveLocation
@@ -61,8 +61,7 @@ def read_task(task: InputPartition) -> Iterator[pa.RecordBatch]:
 
 def _stored_chunks(objects: ObjectReads, part: ScanSlice) -> StoredChunks:
     """Read a slice, and unpack it."""
-    content, source, position = content_of(part, read_bytes(objects, part))
-    return StoredChunks(content, part.first_offset, part.next_offset, source, position)
+    return stored_chunks(part, read_bytes(objects, part))
 
 
 def _with_shard(batch: pa.RecordBatch, stretch: RankedStretch, columns: Sequence[str]) -> pa.RecordBatch:

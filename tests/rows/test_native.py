@@ -11,10 +11,10 @@ import pytest
 
 from coldstream.errors import CorruptionError
 from coldstream.format.chunk import Chunk, ChunkHeader, iter_chunks
+from coldstream.format.stored import StoredChunks
 from coldstream.rows import batches as module
 from coldstream.rows.batches import batches, batches_in
 from coldstream.rows.schema import SCHEMA, schema_of
-from coldstream.rows.stored import StoredChunks
 from coldstream.units import Offset
 from tests.support.native import native_module
 from tests.support.random_messages import FIRST, NOW, damaged, random_chunk, random_chunk_bytes

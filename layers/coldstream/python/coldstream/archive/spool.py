@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 from zlib import crc32
@@ -117,8 +118,12 @@ def _open(directory: Path | None) -> BinaryIO:
 
 
 @contextmanager
-def _disk_errors() -> Iterator[None]:
+def disk_errors(what: str) -> Iterator[None]:
+    """Raise UnavailableError for a disk that takes no more of `what` is spooled."""
     try:
         yield
     except OSError as err:
-        raise UnavailableError(f"cannot spool a fragment to disk: {err}") from err
+        raise UnavailableError(f"cannot spool {what} to disk: {err}") from err
+
+
+_disk_errors = partial(disk_errors, "a fragment")

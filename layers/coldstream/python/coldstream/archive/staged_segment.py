@@ -10,13 +10,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO, Self, cast
 
-from coldstream.errors import UnavailableError
+from coldstream.archive.spool import disk_errors
 from coldstream.store.ports import ObjectStore, RangeStream
 from coldstream.units import MIB, ByteRange
 
@@ -123,9 +123,4 @@ def _blocks_of(source: RangeStream | BinaryIO) -> Iterator[bytes]:
     return iter(partial(source.read, BLOCK_BYTES), b"")
 
 
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as err:
-        raise UnavailableError(f"cannot spool a part of a segment to disk: {err}") from err
+_disk_errors = partial(disk_errors, "a part of a segment")

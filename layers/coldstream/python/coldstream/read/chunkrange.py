@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from coldstream.errors import BadSequenceError
-from coldstream.format.chunk import Chunk, iter_chunks
+from coldstream.format.chunk import Chunk
 from coldstream.format.seekable import decompress_frames
+from coldstream.format.stored import StoredChunks
 from coldstream.manifest.entry import Encoding
-from coldstream.units import ByteRange, ChunkId, Offset
+from coldstream.units import ByteRange, Offset
 
 
 class ChunkRange(Protocol):
@@ -60,26 +60,17 @@ def iter_chunks_in(part: ChunkRange, data: bytes) -> Iterator[Chunk]:
     A chunk of a hundred bytes takes a thousand as a value: of small ones not all should exist at a time. What is
     compressed is unpacked with the first. Raises what `chunks_in` does, after the chunks before.
     """
-    content, source, position = content_of(part, data)
-    found = part.first_offset
-    for chunk in iter_chunks(content, source=source, position=position, expected=ChunkId(part.first_offset)):
-        found = chunk.header.next_offset
-        yield chunk
-    # Chunks that are missing at the end break no CRC and no succession: only the next offset shows them.
-    if found != part.next_offset:
-        raise BadSequenceError(source, position, "next offset of a range", expected=part.next_offset, found=found)
+    yield from stored_chunks(part, data)
 
 
-def content_of(part: ChunkRange, data: bytes) -> tuple[memoryview, str, int]:
-    """Return the range's chunks, unpacked, and where errors are to say that they lie: the source and a byte of it.
-
-    Raises CorruptionError for what cannot be unpacked.
-    """
-    position, content = part.byte_range.start, memoryview(data)
+def stored_chunks(part: ChunkRange, data: bytes) -> StoredChunks:
+    """Return the range's chunks, unpacked and not verified. Raises CorruptionError for what cannot be unpacked."""
+    source, position, content = part.key, part.byte_range.start, memoryview(data)
     match part.encoding:
         case Encoding.IDENTITY:
-            return content, part.key, position
+            pass
         case Encoding.ZSTD_SEEKABLE:
-            content = decompress_frames(content, part.data_bytes, source=part.key, position=position)
+            content = decompress_frames(content, part.data_bytes, source=source, position=position)
             # Positions count decompressed bytes from here on, so errors must not give them as bytes of the object.
-            return content, f"{part.key}, decompressed from byte {position} on,", 0
+            source, position = f"{source}, decompressed from byte {position} on,", 0
+    return StoredChunks(content, part.first_offset, part.next_offset, source, position)

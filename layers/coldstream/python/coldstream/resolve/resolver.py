@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from coldstream.errors import InvalidQueryError, LogicalNameError, StreamNotFoundError
 from coldstream.manifest.entry import Gap, Head
 from coldstream.manifest.missing import with_reason
+from coldstream.manifest.sparse import STEP_BYTES
 from coldstream.manifest.stream import Incarnation, StreamId, check_name
 from coldstream.manifest.stream import incarnation as check_incarnation
 from coldstream.resolve.answer import Answer, Bounds, Continue, Description, RangesQuery
@@ -221,7 +222,8 @@ class Resolver:
             return bounds.max_ranges
         most_bytes = bounds.max_bytes
         if bounds.range_bytes is not None:
-            most_bytes = min(most_bytes, bounds.max_ranges * bounds.range_bytes)
+            # A range has the bytes between two points at least, however few were asked for.
+            most_bytes = min(most_bytes, bounds.max_ranges * max(bounds.range_bytes, STEP_BYTES))
         return most_bytes // entry_bytes + 2  # the first and the last may be there in part
 
     def _remember_size(self, answer: Answer) -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from coldstream.format.chunk import Chunk
 from coldstream.format.native import NATIVE
+from coldstream.format.stored import StoredChunks
 from coldstream.rows.cells import DECODED
 from coldstream.rows.limits import RowLimits
 from coldstream.rows.native_batches import NativeBatches
 from coldstream.rows.python_batches import batches_in_python
-from coldstream.rows.stored import StoredChunks
 from coldstream.units import MAX_TIMESTAMP_MS, MIB, MIN_TIMESTAMP_MS, Offset
 
 BATCH_ROWS = 1 << 16

@@ -16,12 +16,12 @@ import pyarrow as pa
 from coldstream.format.amqp.message import any_message, unpack_or_none
 from coldstream.format.amqp.types import Value
 from coldstream.format.chunk import Chunk, ChunkType
+from coldstream.format.stored import StoredChunks
 from coldstream.rows import cells as cell_limits
 from coldstream.rows.cells import DECODED, cells, content_bytes
 from coldstream.rows.limits import RowLimits
 from coldstream.rows.python_batches import batches_in_python
 from coldstream.rows.schema import schema_of
-from coldstream.rows.stored import StoredChunks
 from coldstream.units import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS, Offset, TimestampMs
 
 
