@@ -8,7 +8,7 @@ use crate::amqp::scalar::{Elements, Scalar};
 const HEADER_FIELDS: usize = 5;
 const PROPERTIES_FIELDS: usize = 13;
 
-/// The classes and functions of `coldstream.format.amqp` that messages are made with; made once, by `native.py` there.
+/// The classes and functions of `coldstream.format.amqp` that messages are made with; made once, by `message.py` there.
 #[pyclass(frozen, module = "_coldstream_native")]
 pub struct MessageTypes {
     /// offset, timestamp, raw, source -> the message as Python reads it
