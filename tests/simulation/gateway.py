@@ -83,7 +83,7 @@ class GatewayConnection:
         """Lose the connection."""
         if not self.is_over:
             self.is_over = True
-            self._gateway.connections.discard(self)
+            self._gateway.connections.pop(self, None)
             self._context.run(self._own.end)
             self._context.run(self._takeover.closed)
             self._client.cut()
@@ -179,7 +179,7 @@ class SimulatedGateway:
         self.options = options
         self.has_stats = rng.random() < 0.8
         self.version = rng.choice([1, 2])
-        self.connections: set[GatewayConnection] = set()
+        self.connections: dict[GatewayConnection, None] = {}  # in their order: a set's would follow from addresses
         self.totals: dict[str, int] = {}
         self.lives = 0
         self.is_running = False
@@ -228,7 +228,7 @@ class SimulatedGateway:
         if not self.is_running or replica.is_down:
             raise UnavailableError("nobody listens")
         one = GatewayConnection(self, client, replica)
-        self.connections.add(one)
+        self.connections[one] = None
         return one
 
     def lose_node(self, replica: ClusterReplica) -> None:

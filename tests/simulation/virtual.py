@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 from unittest.mock import patch
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from coldstream.agent.losses import Losses
 from coldstream.archive import staged_segment, upload
@@ -48,7 +48,7 @@ class SimulatedProcess:
 
     def __init__(self) -> None:
         self.is_dead = False
-        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.tasks: WeakKeyDictionary[asyncio.Task[Any], None] = WeakKeyDictionary()  # in the order of their start
 
     def context(self) -> Context:
         """Return what callbacks of this process run in."""
@@ -84,7 +84,7 @@ class SimulationLoop(VirtualLoop):
         task = super().create_task(coro, name=name, context=context)
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is not None:
-            process.tasks.add(task)
+            process.tasks[task] = None
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
