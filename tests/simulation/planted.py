@@ -33,6 +33,7 @@ from coldstream.erase.run import Eraser
 from coldstream.errors import ColdstreamError
 from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.plan import ArchiveStart
+from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
@@ -156,6 +157,7 @@ PLANTED: dict[str, Mistake] = {
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
+    "a gateway takes what is not archived yet for lost": _instead(98, ArchiveServer, "_is_lasting", _yes),
     "a gateway takes what a node delivers for what comes next": _instead(11, Settler, "_reaches_back_to", _yes),
     "a gateway has the node go on too late": _instead(
         0, ArchiveStart, "attachment", property(lambda start: AtOffset(Offset(start.end + 5)))
