@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coldstream.archive.segment_lost import SegmentLost
 from coldstream.units import Offset
+from tests.faults.broker_acts import find_published, find_rows, with_streams
 from tests.faults.direct_acts import append, find_appended
 from tests.faults.fault_acts import asked, command, function, upload_event, with_bus
 from tests.faults.fault_scenario import FaultScenario
@@ -28,6 +29,8 @@ _EXPORT_JOB = create_job(
     *("--stream", "orders", "--format", "jsonl"),
     more=lambda world: ("--destination", str(world.scratch / "export")),
 )
+_LOAD_JOB = create_job("load", "--stream", "orders", "--to-stream", "again")
+_TABLE_JOB = create_job("load", "--stream", "orders", more=lambda world: ("--to-table", str(world.scratch / "table")))
 _SCOPES = "coldstream.jobs:read coldstream.read:*/*"
 _ASKED = asked("/ranges?vhost=%2F&name=orders&spec=first")
 
@@ -111,6 +114,20 @@ SCENARIOS: dict[str, FaultScenario] = {
         ),
         FaultScenario(
             "worker with an export", run_worker(_EXPORT_JOB), prepared=(_EXPORT_JOB,), of=frozenset({"worker"})
+        ),
+        FaultScenario(
+            "worker with a load into a stream",
+            with_streams(run_worker(_LOAD_JOB)),
+            prepared=(_LOAD_JOB,),
+            after=(find_published("again"),),
+            of=frozenset({"worker"}),
+        ),
+        FaultScenario(
+            "worker with a load into a table",
+            run_worker(_TABLE_JOB),
+            prepared=(_TABLE_JOB,),
+            after=(find_rows,),
+            of=frozenset({"worker"}),
         ),
         FaultScenario(
             "job function",

@@ -31,6 +31,7 @@ from coldstream.store.keys import Keys
 from coldstream.store.objects import S3Objects
 from coldstream.store.table import DynamoTable
 from coldstream.units import Offset
+from tests.faults.memory_broker import MemoryStreamBroker
 from tests.faults.memory_network import RESOLVER_HOST, URL, MemoryNetwork, connected
 from tests.support.segments import write_stream
 
@@ -78,6 +79,7 @@ class FaultyWorld:
     letters: list[str] = field(default_factory=list)
     entered: set[str] = field(default_factory=set)
     shard_broker: MemoryShardBroker | None = None
+    stream_broker: MemoryStreamBroker | None = None
 
     def upload(self, count: int) -> None:
         """Stage all segments, and upload the first ones."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coldstream.lifecycle import classes
+from tests.faults.broker_acts import find_published, with_streams
 from tests.faults.fault_acts import Outcome, command, with_bus
 from tests.faults.fault_scenario import FaultScenario
 from tests.faults.faulty_world import DEAD_LETTERS, UPLOADS_QUEUE, FaultyWorld
@@ -141,4 +142,10 @@ STEERING = (
     FaultScenario("shards history", command("shards", "history", _SHARDED), prepared=(APPLY,)),
     FaultScenario("shards groups", command("shards", "groups", _SHARDED), prepared=(APPLY,), is_exact=True),
     FaultScenario("replay into files", _REPLAY, after=(_find_replayed,)),
+    FaultScenario(
+        "replay into a stream",
+        with_streams(command("replay", "orders", "--to-stream", "again")),
+        after=(find_published("again"),),
+        of=frozenset({"replay"}),
+    ),
 )

@@ -20,7 +20,7 @@ from tests.model.tlc import check, find_tlc
 from tests.model.transitions import Transitions
 from tests.model.worlds import LARGER
 
-HEAP, WORKERS = "2g", 2
+HEAP, WORKERS = "2g", 1
 STATES = 20_000
 """The most of the explorer's, in one world."""
 ROUND = 1500

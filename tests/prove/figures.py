@@ -12,6 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs/proof.md"
 BEGIN = "<!-- Figures: `make prove` writes what follows. -->\n"
 END = "<!-- End of the figures. -->\n"
 
+MOST_SHOWN = 3
+"""Of a list: build/prove has all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -47,6 +50,10 @@ def _told(figures: Mapping[str, Any]) -> str:
 
 
 def _one(what: str, value: Any) -> str:
+    if isinstance(value, list):
+        some = ", ".join(str(one) for one in value[:MOST_SHOWN])
+        more = ", …" if len(value) > MOST_SHOWN else ""
+        return f"{what} {len(value)}" + (f" ({some}{more})" if some else "")
     if isinstance(value, Mapping):
         return f"{what} ({_told(value)})"
     return f"{what} {value:,}" if isinstance(value, int | float) else f"{what}: {value}"

@@ -44,6 +44,7 @@ class OwnPart(ProofPart):
 
     module: str
     seed_option: str | None = "--seed"
+    options: tuple[str, ...] = ()
 
     def command(self, task: Task) -> list[str]:
         seed = [self.seed_option, str(task.seed)] if self.seed_option else []
@@ -51,6 +52,7 @@ class OwnPart(ProofPart):
             *(sys.executable, "-m", self.module),
             *("--hours", f"{task.hours:.4f}", "--figures", str(task.figures)),
             *seed,
+            *self.options,
         ]
 
 
@@ -91,7 +93,13 @@ PARTS: tuple[ProofPart, ...] = (
         "tests.simulation.prove",
         seed_option="--first",
     ),
-    OwnPart("faults", "stores that misbehave, under every command and function", 3, "tests.faults.prove"),
+    OwnPart(
+        "faults",
+        "stores that misbehave, under every command and function",
+        3,
+        "tests.faults.prove",
+        options=("--processes", "1"),  # the other cores have other parts
+    ),
     TestPart(
         "shards",
         "sharded streams, by seed",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.prove.__main__ import ROOT, run
+from tests.prove.__main__ import ROOT, run, shared_out
 from tests.prove.figures import BEGIN, END, PAGE, Outcome, table, written
 from tests.prove.parts import PARTS, OwnPart, ProofPart, Task
 
@@ -38,6 +38,25 @@ def test_a_part_that_fails_is_told_without_figures_of_a_run_before(tmp_path: Pat
     outcome = run(Fails("explorer", "", 1), Task(0.1, 1, tmp_path / "figures"))
     assert outcome.failed
     assert outcome.figures == {}
+
+
+def test_a_part_prints_into_a_log_beside_its_figures(tmp_path: Path):
+    class Prints(Scripted):
+        program = "print('state 17'); raise SystemExit(1)"
+
+    run(Prints("explorer", "", 1), Task(0.1, 1, tmp_path / "explorer.json"))
+    assert (tmp_path / "explorer.log").read_text() == "state 17\n"
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(1, [2, 6]), (2, [4, 8]), (9, [8, 8])])
+def test_parts_that_run_at_once_share_all_cores_and_none_takes_longer_than_it_may(at_once, expected):
+    parts = [ProofPart("small", "", 1), ProofPart("large", "", 3)]
+    assert shared_out(parts, 8, at_once) == dict(zip(["small", "large"], expected, strict=True))
+
+
+def test_a_long_list_is_told_by_its_length_and_its_beginning():
+    text = table([Outcome("faults", {"wrong": [], "left": [1, 2], "more": list("abcd")}, False, 1)], "")
+    assert "wrong 0, left 2 (1, 2), more 4 (a, b, c, …) |" in text
 
 
 def test_the_figures_take_the_place_of_those_before():

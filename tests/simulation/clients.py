@@ -110,6 +110,8 @@ class GatewayClient:
             self._is_served |= CodeAnswer.from_body(frame[4:]).correlation_id == self._correlation
         elif key == Key.DELIVER and self._is_served:  # else it is one of before
             self._credits -= 1
+            # Now, and not when the client takes it: by then the gateway may have waited for minutes.
+            self.promises.moved(self.number)
             if self._credits < 0:
                 self._problem = AssertionError(f"{self.name} is given a chunk without a credit")
         if not self._is_waking:
@@ -216,7 +218,6 @@ class GatewayClient:
         self._is_first = False
         self.position = Offset(header.next_offset)
         self.chunks += 1
-        self.promises.moved(self.number)
 
     def _between(self, begin: int, end: int) -> list[Written]:
         ids = self._stream.ids

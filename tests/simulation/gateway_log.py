@@ -61,7 +61,7 @@ class Promises:
         self.told[number] = ToldSubscription(now, now)
 
     def moved(self, number: int) -> None:
-        """Note that a subscription was given something."""
+        """Note that a subscription is sent something."""
         self.told[number].moved_at = asyncio.get_running_loop().time()
 
     def same_bytes(self, confirmed: Written, given: bytes, told: str) -> None:
