@@ -138,6 +138,12 @@ def test_a_copy_of_a_later_epoch_than_what_is_archived_after_it_is_of_another_hi
         assert caught.value.chunk_id == 10
 
 
+def test_a_tracking_chunk_may_have_a_later_epoch_than_what_is_archived_after_it() -> None:
+    user = LastUserChunk(ChunkId(100), 8, TimestampMs(1000))
+    after = replace(entry(100, 110, last_user_chunk=user), first_epoch=Epoch(1))
+    check(Archived(), Copy(chunk(0), chunk(10, kind=ChunkType.TRACKING_DELTA, epoch=2)), after=after)
+
+
 def test_tracking_chunks_need_the_same_id_and_user_chunks_the_same_everything() -> None:
     user, tracking = made(10)[0], made(10, kind=ChunkType.TRACKING_DELTA)[0]
     snapshot = made(10, kind=ChunkType.TRACKING_SNAPSHOT, text=b"other")[0]

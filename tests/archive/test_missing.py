@@ -340,6 +340,11 @@ def test_impossible_reasons_are_refused(reason: str) -> None:
     assert SegmentLost(ORDERS, Offset(0), Offset(1), "é" * 500).reason == "é" * 500
 
 
+def test_a_loss_is_named_by_its_first_and_last_offset() -> None:
+    lost = SegmentLost(ORDERS, Offset(10), Offset(20), WHY)
+    assert str(lost) == f"loss of offsets 10 to 19 of {ORDERS}"
+
+
 def test_a_gap_without_anything_missing_has_no_reason() -> None:
     table = MemoryTable()
     commit(table, 0, 10)

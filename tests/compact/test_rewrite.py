@@ -3,12 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from zlib import crc32
 
 import pytest
 
 from coldstream.compact.blocks import AHEAD_BYTES, BLOCK_BYTES, plan_blocks
 from coldstream.compact.write import write_group
-from coldstream.errors import BadSequenceError, CorruptionError, TruncatedError
+from coldstream.errors import BadSequenceError, CorruptionError, TruncatedError, UnavailableError
 from coldstream.format.chunk import ChunkType, iter_chunks
 from coldstream.format.fragment import FRAGMENT_HEADER_BYTES, FragmentIndexRecord, build_footer
 from coldstream.format.seekable import SeekTable, decompress_frames
@@ -128,6 +129,14 @@ def test_what_the_manifest_says_has_to_be_so(field: str, number: int) -> None:
     with pytest.raises(CorruptionError) as caught:
         rewritten(made)
     assert caught.value.source == made.group.entries[number].key
+
+
+def test_frames_that_do_not_decompress_to_what_was_compressed_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = small()
+    monkeypatch.setattr("coldstream.flow.frame_sink.crc32", lambda data: crc32(data) ^ 1)
+    with pytest.raises(UnavailableError, match="was given up"):
+        rewritten(made)
+    assert made.objects.objects.keys() == {entry.key for entry in made.group.entries}
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))

@@ -11,6 +11,7 @@ import pytest
 
 from coldstream.compact.write import MergedFragment, _note, write_group
 from coldstream.errors import (
+    BadCrcError,
     BadLengthError,
     ColdstreamError,
     ConflictError,
@@ -91,6 +92,18 @@ def test_a_point_of_the_manifest_has_to_be_that_of_the_index(encoding: Encoding,
         write_group(made.objects, KEYS, INCARNATION, made.group, encoding)
     assert caught.value.source == made.group.entries[1].key
     assert_nothing_is_left(made.objects, made)
+
+
+def test_a_store_that_refuses_bytes_of_which_none_is_wrong_is_asked_again_later(encoding: Encoding) -> None:
+    class Refusing(MemoryObjects):
+        def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, crc32: int) -> None:
+            raise BadCrcError(key, 0, "CRC-32 of the object", expected=crc32, found=0)
+
+    made, objects = small(), Refusing()
+    made.put_into(objects)
+    with pytest.raises(UnavailableError, match="S3 refused"):
+        write_group(objects, KEYS, INCARNATION, made.group, encoding)
+    assert_nothing_is_left(objects, made)
 
 
 def test_who_finds_every_key_taken_gives_up(monkeypatch: pytest.MonkeyPatch, encoding: Encoding) -> None:
