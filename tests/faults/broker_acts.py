@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet
@@ -10,7 +12,9 @@ import pytest
 from coldstream.format.amqp.message import messages
 from coldstream.format.chunk import ChunkType
 from coldstream.read.scan import ScanSlice, plan_scan, read_slice
+from coldstream.replay import retry
 from coldstream.replay import stream as stream_replay
+from coldstream.replay.retry import MAX_STALL_S
 from coldstream.units import Offset
 from tests.faults.fault_acts import Act, Outcome
 from tests.faults.faulty_world import ORDERS, FaultyWorld
@@ -18,7 +22,7 @@ from tests.faults.memory_broker import MemoryConnection, MemoryStreamBroker
 
 
 def with_streams(act: Act) -> Act:
-    """Return an act that reaches the world's broker, whatever its address."""
+    """Return an act that reaches the world's broker, whatever its address; what fails is tried twice more at once."""
 
     def on_broker(world: FaultyWorld) -> Outcome:
         broker = world.stream_broker
@@ -31,9 +35,15 @@ def with_streams(act: Act) -> Act:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLDSTREAM_BROKER", "rabbitmq-stream://guest:guest@broker-of-7f3a:5552")
             patch.setattr(stream_replay, "LiveConnection", connection)
+            patch.setattr(retry, "time", SimpleNamespace(monotonic=count(0, MAX_STALL_S / 2).__next__))
+            patch.setattr(retry, "_pause", _no_pause)
             return act(world)
 
     return on_broker
+
+
+async def _no_pause(*_: object) -> bool:
+    return True
 
 
 def find_published(stream: str) -> Act:

@@ -35,6 +35,8 @@ from coldstream.gateway.takeover.flow import ChunkFlow
 from coldstream.gateway.takeover.plan import ArchiveStart
 from coldstream.gateway.takeover.serving import ArchiveServer
 from coldstream.gateway.takeover.settling import Settler
+from coldstream.jobs.attempt import LeaseWatch
+from coldstream.jobs.job import JobState
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
 from coldstream.lifecycle import purge
@@ -154,6 +156,9 @@ PLANTED: dict[str, Mistake] = {
         5, StartFinder, "find", "position.from_offset > 0:", "False:"
     ),
     "a worker does not look whether it still has its job": _instead(12, JobRun, "is_leased", lambda _: True),
+    "a worker takes a job over whose worker is alive": _instead(
+        0, LeaseWatch, "is_dead", lambda _, job: job.state is JobState.RUNNING
+    ),
     "a deletion of a job that was interrupted is not finished": _without(
         7, JobStore, "_delete", "return False", "raise JobNotFoundError(job_id)"
     ),
