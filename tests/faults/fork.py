@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LONGEST_S = 1800
+LONGEST_CALL_S = 300
 """What has not ended then never will."""
 
 
@@ -30,8 +31,8 @@ class Fork:
     answer: int
 
     @classmethod
-    def begin(cls, call: Callable[[], Any]) -> Fork:
-        """Call it; what it returns or raises can be pickled. Only the thread that asks goes on in the copy."""
+    def begin(cls, call: Callable[[], Any], longest_s: int = LONGEST_S) -> Fork:
+        """Call it, and end it after so long; what it returns or raises can be pickled. Only the thread that asks goes on in the copy."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # else both would write what waits there
         answer, told = os.pipe()
@@ -45,7 +46,7 @@ class Fork:
             os.close(answer)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what functions log there is nobody's
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(LONGEST_S)
+            signal.alarm(longest_s)
             with os.fdopen(told, "wb") as file:
                 file.write(_answered(call))
             status = 0
@@ -71,7 +72,7 @@ class Fork:
 
 def forked(call: Callable[[], T]) -> T:
     """Call it in another process, and wait for it. Raises ForkError."""
-    found: T = Fork.begin(call).result()
+    found: T = Fork.begin(call, LONGEST_CALL_S).result()
     return found
 
 

@@ -39,10 +39,13 @@ from coldstream.jobs.attempt import LeaseWatch
 from coldstream.jobs.job import JobState
 from coldstream.jobs.run import JobRun
 from coldstream.jobs.store import JobStore
+from coldstream.lifecycle import deletion as lifecycle_deletion
 from coldstream.lifecycle import purge
 from coldstream.lifecycle.stores import LifecycleStores
 from coldstream.live.delivered import is_same
 from coldstream.manifest import deletion
+from coldstream.manifest.change import Change
+from coldstream.manifest.entry import Head
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.units import Offset, TimestampMs
 from tests.explore.base import DAY_MS
@@ -52,6 +55,7 @@ _deliver = SliceDelivery.deliver
 _advance = ReadPosition.advance
 _attachment = ReadPosition.attachment
 _skip = CatchUp._skip
+_plan_undelete = deletion.plan_undelete
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,11 @@ async def _yes(self: Any, *_: Any) -> bool:
 
 async def _no(self: Any, *_: Any) -> bool:
     return False
+
+
+def _still_deleted(head: Head, at: TimestampMs, by: str | None) -> Change:
+    change = _plan_undelete(head, at, by)
+    return replace(change, head=replace(change.head, deleted_at=head.deleted_at, purge_at=head.purge_at))
 
 
 def _stand_still(self: ReadPosition, header: Any, **named: Any) -> None:
@@ -181,6 +190,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     "compaction does not look at holds": _blind_to_holds(1, compact_plan, compact_commit),
     "a stream with a hold is deleted": _instead(1, deletion, "check_no_holds", lambda *_: None),
+    "an undeletion leaves the stream deleted": _instead(1, lifecycle_deletion, "plan_undelete", _still_deleted),
     "a purge does not wait for the grace": _without(
         1, purge, "_state_of", "if stream.head.purge_at > stores.now():", "if False:"
     ),

@@ -192,6 +192,11 @@ def test_a_table_that_cannot_be_reached_is_waited_for(monkeypatch: pytest.Monkey
         until(lambda: worker.metrics.problem is None)
 
 
+def test_once_ends_with_the_error_if_no_job_can_be_looked_for() -> None:
+    with pytest.raises(UnavailableError, match="the table is down"):
+        Worker(JobStore(BrokenTable()), {}, options(once=True)).run()
+
+
 def test_a_job_that_cannot_be_read_keeps_no_other_from_running(table: MemoryTable, store: JobStore) -> None:
     table.put_state(StateItem(JOBS, "0-bad", 1, b"{"), StateItem(OPEN_JOBS, "0-bad", 1, b""))
     job = store.create(SCRUB)

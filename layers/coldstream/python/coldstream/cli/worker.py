@@ -38,7 +38,9 @@ def worker(
         list[str] | None,
         typer.Option(help="Run only jobs of these kinds. Default: all.", metavar="KIND", show_default=False),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when nothing is due.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when nothing is due, or with an error if no job can be looked for.")
+    ] = False,
     state: Annotated[
         Path,
         typer.Option(help="Directory for what store jobs have read and not archived yet.", metavar="DIRECTORY"),

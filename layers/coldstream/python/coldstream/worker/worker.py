@@ -74,7 +74,7 @@ class Worker:
         self._news.set()
 
     def run(self) -> None:
-        """Look for jobs and run them. Raises nothing that another look may mend."""
+        """Look for jobs and run them. Raises nothing that another look may mend; with `once`, what a look raises."""
         _LOG.info("worker %s begins", self.options.name, extra={"kinds": sorted(self._kinds)})
         backoff = Backoff(FIRST_DELAY_S, MAX_DELAY_S)
         try:
@@ -86,6 +86,8 @@ class Worker:
                     has_work = self._look()
                 except ColdstreamError as err:
                     self.metrics.table_failed(str(err))
+                    if self.options.once:
+                        raise  # whoever runs it again and again has to know, and nobody would end it
                     pause_s = backoff.next_delay_s()
                     _LOG.warning("could not look for jobs: %s", err, extra={"again_in_s": round(pause_s, 1)})
                 else:
