@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 LONGEST_S = 1800
 LONGEST_CALL_S = 300
-"""What has not ended then never will."""
+"""What has not ended then never will: a copy that makes many calls, and a call."""
 
 
 class ForkError(Exception):
@@ -32,7 +32,10 @@ class Fork:
 
     @classmethod
     def begin(cls, call: Callable[[], Any], longest_s: int = LONGEST_S) -> Fork:
-        """Call it, and end it after so long; what it returns or raises can be pickled. Only the thread that asks goes on in the copy."""
+        """Call it, and end it after so long; what it returns or raises can be pickled.
+
+        Only the thread that asks goes on in the copy.
+        """
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # else both would write what waits there
         answer, told = os.pipe()
