@@ -22,6 +22,27 @@ def write(path: Path, sections: Mapping[str, Section | str], *, seconds: float) 
     path.write_text("\n".join(_document(sections, seconds)) + "\n", encoding="utf-8")
 
 
+def updated(page: str, sections: Mapping[str, Section | str]) -> str:
+    """Return a page with sections in place of those of the same title, or at its end. One without figures stays."""
+    head, *rest = page.split("\n## ")
+    there = {text.partition("\n")[0]: text for text in rest}
+    for section in sections.values():
+        if isinstance(section, Section):
+            there[section.title] = "\n".join([section.title, "", *describe(section), ""])
+    return "\n## ".join([head, *there.values()]).rstrip("\n") + "\n"
+
+
+def now() -> tuple[str, float]:
+    """Return the time, for people, and the load of the last minute."""
+    return _now(), os.getloadavg()[0]
+
+
+def circumstances(before: tuple[str, float]) -> str:
+    """Say when, of which commit and beside what something was measured. `before` is what `now` said as it began."""
+    (began, load), (_, load_after) = before, now()
+    return f"Measured {began}, commit {_commit()}; load average of a minute {load:.1f} before, {load_after:.1f} after"
+
+
 def write_json(path: Path, sections: Mapping[str, Section | str]) -> None:
     """Write the figures, not rounded."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,8 +77,9 @@ def describe(section: Section | str) -> Iterator[str]:
 def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator[str]:
     yield "# Benchmarks"
     yield ""
-    yield "`make bench` writes this page: edits are lost. Compare the ratios of different runs, not their figures: both"
-    yield "sides of a ratio were measured in the same run, in turns, and each counts with its median run."
+    yield "`make bench` writes this page, and `python -m bench NAME --write` a section of it: edits are lost. Compare"
+    yield "the ratios of different runs, not their figures: both sides of a ratio were measured in the same run, in"
+    yield "turns, and each counts with its median run. A section says when it was measured, and how busy the machine was."
     yield ""
     yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
     yield f"- Commit: {_commit()}"
