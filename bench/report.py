@@ -79,7 +79,7 @@ def _document(sections: Mapping[str, Section | str], seconds: float) -> Iterator
     yield ""
     yield "`make bench` writes this page, and `python -m bench NAME --write` a section of it: edits are lost. Compare"
     yield "the ratios of different runs, not their figures: both sides of a ratio were measured in the same run, in"
-    yield "turns, and each counts with its median run. A section says when it was measured, and how busy the machine was."
+    yield "turns, and each counts with its median run. Sections say when they were measured, and beside which load."
     yield ""
     yield f"- Date: {_now()}, {seconds / 60:.0f} minutes"
     yield f"- Commit: {_commit()}"
