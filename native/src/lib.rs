@@ -14,13 +14,14 @@ mod messages;
 mod read;
 mod row;
 mod rows;
+mod runs;
 mod scan;
 mod unpacked;
 
 use pyo3::prelude::*;
 
 /// Raised with each change of what Python calls: a module of another build is not used.
-const CONTRACT: u32 = 1;
+const CONTRACT: u32 = 2;
 
 #[pymodule]
 fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -30,5 +31,7 @@ fn _coldstream_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<messages::NativeMessages>()?;
     module.add_class::<rows::NativeRows>()?;
     module.add_class::<rows::NativeBatch>()?;
+    module.add_function(wrap_pyfunction!(runs::entry_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(runs::join_messages, module)?)?;
     Ok(())
 }

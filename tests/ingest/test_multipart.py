@@ -24,6 +24,7 @@ from tests.support.sending import (
     Process,
     interrupted,
     killed,
+    leave,
     make,
     requests_of,
     send,
@@ -105,10 +106,21 @@ def test_a_process_that_is_killed_again_and_again_ends_with_the_whole_and_sends_
     assert (objects.requests["UploadPart"], objects.requests["CreateMultipartUpload"]) == (9, 1)
 
 
-def test_at_most_two_parts_are_in_flight(tmp_path: Path) -> None:
+def test_parts_that_are_there_are_passed_over_while_others_are_being_sent(tmp_path: Path) -> None:
+    slice_ = make(tmp_path, 9 * PART_BYTES)
+    whole = slice_.path.read_bytes()
+    objects = MemoryObjects()
+    leave(objects, *((number, whole[(number - 1) * PART_BYTES : number * PART_BYTES]) for number in (3, 4, 5, 6, 8)))
+    # Slow: the parts after it are looked at meanwhile, and the file is at its end before the last has arrived.
+    send(slice_, Process(objects, lambda _, __: time.sleep(0.005)))
+    assert objects.objects == {KEY: whole}
+    assert objects.requests["UploadPart"] == 5 + 4
+
+
+def test_at_most_three_parts_are_in_flight(tmp_path: Path) -> None:
     process = Process(MemoryObjects(), lambda _, __: time.sleep(0.002))
     send(make(tmp_path, 9 * PART_BYTES), process)
-    assert process.most_in_flight == PARTS_IN_FLIGHT == 2
+    assert process.most_in_flight == PARTS_IN_FLIGHT == 3
 
 
 def test_parts_are_paid_for_before_they_are_sent(tmp_path: Path) -> None:
@@ -123,7 +135,7 @@ def test_parts_are_paid_for_before_they_are_sent(tmp_path: Path) -> None:
     assert paid == [PART_BYTES, PART_BYTES, PART_BYTES, 7]
 
 
-def test_a_part_is_read_only_when_all_before_it_but_one_have_arrived(tmp_path: Path) -> None:
+def test_a_part_is_read_only_when_all_before_it_but_two_have_arrived(tmp_path: Path) -> None:
     arrived: list[int] = []
 
     def slow(number: int, when: str) -> None:

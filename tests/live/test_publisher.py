@@ -35,6 +35,11 @@ async def publisher(fake: FakeBroker) -> AsyncIterator[Publisher]:
         yield opened
 
 
+async def send(publisher: Publisher, *publishing_ids: int) -> None:
+    encoded = entries(*publishing_ids)
+    await publisher.send((encoded[:5], encoded[5:]), len(encoded), len(publishing_ids), publishing_ids[-1])
+
+
 def entries(*publishing_ids: int) -> bytes:
     return b"".join(each.to_bytes(8) + simple_entry(b"message %d" % each) for each in publishing_ids)
 
@@ -59,7 +64,7 @@ async def test_it_is_declared_under_its_reference_and_goes_on_from_its_sequence(
 
 
 async def test_entries_arrive_after_their_ids(fake: FakeBroker, publisher: Publisher) -> None:
-    await publisher.send(entries(42, 50), 2, 50)
+    await send(publisher, 42, 50)
     await fake.until(schema.Publish)
     (frame,) = (frame for frame in fake.taken if isinstance(frame, schema.Publish))
     assert frame.publisher_id == 0
@@ -68,8 +73,8 @@ async def test_entries_arrive_after_their_ids(fake: FakeBroker, publisher: Publi
 
 async def test_confirms_are_counted_to_the_frame(fake: FakeBroker) -> None:
     async with LiveConnection(fake.address, "/") as connection, connection.publish("orders", "reference") as publisher:
-        await publisher.send(entries(42, 50), 2, 50)
-        await publisher.send(entries(60), 1, 60)
+        await send(publisher, 42, 50)
+        await send(publisher, 60)
         told = []
         for confirmed in (42, 50, 60):
             fake.say(confirm(confirmed))
@@ -79,10 +84,10 @@ async def test_confirms_are_counted_to_the_frame(fake: FakeBroker) -> None:
 
 
 async def test_confirms_of_somebody_else_are_not_counted(fake: FakeBroker, publisher: Publisher) -> None:
-    await publisher.send(entries(42), 1, 42)
+    await send(publisher, 42)
     fake.say(confirm(42, publisher_id=7), confirm(42))
     await publisher.flush()
-    await publisher.send(entries(43), 1, 43)
+    await send(publisher, 43)
     assert publisher.safe_to(43) == 42
 
 
@@ -90,8 +95,8 @@ async def test_too_much_that_is_not_confirmed_is_waited_for(
     fake: FakeBroker, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "WINDOW_BYTES", 10)
-    await publisher.send(entries(42), 1, 42)
-    second = asyncio.create_task(publisher.send(entries(43), 1, 43))
+    await send(publisher, 42)
+    second = asyncio.create_task(send(publisher, 43))
     await asyncio.sleep(0.02)
     assert not second.done()
     assert fake.count(schema.Publish) == 1
@@ -102,16 +107,16 @@ async def test_too_much_that_is_not_confirmed_is_waited_for(
 
 @pytest.mark.parametrize("code", [2, 6, 13, 16, 99])
 async def test_a_refused_entry_ends_the_publisher(fake: FakeBroker, publisher: Publisher, code: int) -> None:
-    await publisher.send(entries(42, 43), 2, 43)
+    await send(publisher, 42, 43)
     fake.say(refuse(code, 42, 43))
     with pytest.raises(UnavailableError, match=f"answers {code}"):
         await publisher.flush()
     with pytest.raises(UnavailableError):
-        await publisher.send(entries(44), 1, 44)
+        await send(publisher, 44)
 
 
 async def test_a_lost_connection_ends_it(fake: FakeBroker, publisher: Publisher) -> None:
-    await publisher.send(entries(42), 1, 42)
+    await send(publisher, 42)
     fake.cut()
     with pytest.raises(UnavailableError):
         await publisher.flush()
@@ -124,10 +129,10 @@ async def test_a_stream_whose_leader_moves_ends_it_and_another_one_does_not(
         body = b"\x00\x10\x00\x01\x00\x06" + len(stream).to_bytes(2) + stream
         return len(body).to_bytes(4) + body
 
-    await publisher.send(entries(42), 1, 42)
+    await send(publisher, 42)
     fake.say(moved(b"another"), confirm(42))
     await publisher.flush()
-    await publisher.send(entries(43), 1, 43)
+    await send(publisher, 43)
     fake.say(moved("größe".encode()))
     with pytest.raises(UnavailableError, match="members"):
         await publisher.flush()
@@ -135,7 +140,7 @@ async def test_a_stream_whose_leader_moves_ends_it_and_another_one_does_not(
 
 async def test_confirms_that_stay_away_end_it(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "CONFIRM_TIMEOUT_S", 0.02)
-    await publisher.send(entries(42), 1, 42)
+    await send(publisher, 42)
     with pytest.raises(UnavailableError, match="confirmed within"):
         await publisher.flush()
 
@@ -169,8 +174,8 @@ async def test_a_connection_has_publishers_of_several_streams(fake: FakeBroker) 
         connection.publish("one", "reference") as one,
         connection.publish("two", "reference") as two,
     ):
-        await one.send(entries(42), 1, 42)
-        await two.send(entries(43), 1, 43)
+        await send(one, 42)
+        await send(two, 43)
         fake.say(confirm(43, publisher_id=1))
         await two.flush()
         assert (one.safe_to(42), two.safe_to(43)) == (0, 43)
@@ -182,6 +187,8 @@ async def test_a_frame_is_as_large_as_was_agreed_on(fake: FakeBroker) -> None:
         encode_frame(schema.Tune(frame_max=4096, heartbeat=60)),
     ]
     async with LiveConnection(fake.address, "/") as connection, connection.publish("orders", "reference") as publisher:
-        await publisher.send(bytes(8) + simple_entry(bytes(publisher.max_frame_bytes - 12)), 1, 1)
+        await publisher.send(
+            (bytes(8), simple_entry(bytes(publisher.max_frame_bytes - 12))), publisher.max_frame_bytes, 1, 1
+        )
         await fake.until(schema.Publish)
         assert publisher.max_frame_bytes == 4096 - 13

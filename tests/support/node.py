@@ -106,6 +106,9 @@ class Node:
     async def members(self, vhost: str, name: str) -> int:
         return 1
 
+    async def place(self, vhost: str, name: str) -> int:
+        return 0
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         self.probes += 1
         if self.is_down:

@@ -172,6 +172,9 @@ class Replica:
     async def members(self, vhost: str, name: str) -> int:
         return 1
 
+    async def place(self, vhost: str, name: str) -> int:
+        return 0
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if self.is_down:
             raise UnavailableError("the broker is down")

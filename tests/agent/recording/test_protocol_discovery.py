@@ -65,6 +65,9 @@ class World:
     async def members(self, vhost: str, name: str) -> int:
         return 1
 
+    async def place(self, vhost: str, name: str) -> int:
+        return 0
+
     async def probe(self, vhost: str, name: str, spec: OffsetSpec) -> Chunk | None:
         if (vhost, name) != ORDERS:
             raise UnavailableError("not here")

@@ -13,7 +13,7 @@ from coldstream.agent.archiver_pool import WAKING_TURNS, ArchiverPool
 from coldstream.agent.disk_guard import DiskGuard
 from coldstream.agent.monitor.metrics import AgentMetrics
 from coldstream.agent.monitor.problems import AgentProblems
-from coldstream.agent.options import AgentOptions
+from coldstream.agent.options import AgentOptions, SegmentSource
 from coldstream.agent.proof.broker import BrokerProver
 from coldstream.agent.proof.namesakes import Namesakes
 from coldstream.agent.proof.stream_listing import StreamListing
@@ -77,6 +77,8 @@ class Agent:
             every_ms=options.cut_every_ms,
             host=host,
             unseen=options.unseen,
+            # What is recorded by the protocol is cut by each agent for itself, and there is one for all nodes, usually.
+            takes_turns=options.source is SegmentSource.DISK,
             namesakes=Namesakes(options.data),
         )
         self.archivers = ArchiverPool(self.state, services)

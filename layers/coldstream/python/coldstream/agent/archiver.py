@@ -19,6 +19,7 @@ from coldstream.agent.proof.identity import StreamIdentity
 from coldstream.agent.proof.management import BrokerStream
 from coldstream.agent.proof.proving import StreamProving
 from coldstream.agent.proof.search import NameSearch
+from coldstream.agent.replica_turns import ReplicaTurns
 from coldstream.agent.services import Services
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.agent.stream_delivery import StreamDelivery
@@ -82,6 +83,7 @@ class StreamArchiver:
             self._history,
             self.losses,
             SliceDelivery(archive, services.slots, metrics, services.every_ms),
+            turns=ReplicaTurns(archive, broker, services.every_ms) if services.takes_turns else None,
             is_backfill=is_backfill,
             look_back_s=LOOK_BACK_SCANS * services.scan_s,
         )

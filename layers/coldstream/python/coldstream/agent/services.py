@@ -19,7 +19,7 @@ class Services:
 
     The archivers look at the disk every `scan_s` at the latest. `every_ms` is the span of time borders, None without a
     max-lag. `host` is this node's name, for the reasons of losses, and `unseen` the reason of what lies before
-    everything archived.
+    everything archived. With `takes_turns` a slice is left to the agent beside the stream's leader for a while.
     """
 
     archive: ArchiveClient
@@ -32,4 +32,5 @@ class Services:
     every_ms: int | None
     host: str
     unseen: str | None = None
+    takes_turns: bool = True
     namesakes: Namesakes = field(default_factory=Namesakes)

@@ -22,6 +22,7 @@ from coldstream.agent.losses import Losses
 from coldstream.agent.proof.broker import ProofVerdict
 from coldstream.agent.proof.history import HistoryCheck
 from coldstream.agent.proof.proving import StreamProving
+from coldstream.agent.replica_turns import ReplicaTurns
 from coldstream.agent.slice_delivery import SliceDelivery
 from coldstream.agent.stream_file import PendingLoss
 from coldstream.agent.stream_progress import ArchivingProgress
@@ -39,8 +40,9 @@ UNPROVEN = "deleted before they were known to be committed"
 class StreamDelivery:
     """Delivers the slices of one stream.
 
-    `is_backfill` says that the stream had rolled segments when the agent came; it ends when the agent has caught up.
-    Every `look_back_s` it looks whether the archive has lost something to a damage that the broker still has.
+    `turns` are those of the agents beside other replicas, None if it waits for none. `is_backfill` says that the
+    stream had rolled segments when the agent came; it ends when the agent has caught up. Every `look_back_s` it looks
+    whether the archive has lost something to a damage that the broker still has.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class StreamDelivery:
         losses: Losses,
         slices: SliceDelivery,
         *,
+        turns: ReplicaTurns | None,
         is_backfill: bool,
         look_back_s: float,
     ) -> None:
@@ -59,6 +62,7 @@ class StreamDelivery:
         self._history = history
         self._losses = losses
         self._slices = slices
+        self._turns = turns
         self.is_backfill = is_backfill
         self._look_back_s = look_back_s
         self._look_back_at = time.monotonic() + look_back_s
@@ -207,14 +211,14 @@ class StreamDelivery:
 
     async def _archive(self, slice_: SegmentSlice) -> None:
         progress = self._progress
-        assert progress.identity.stream is not None
-        await self._slices.deliver(
-            slice_,
-            progress.identity.stream,
-            progress,
-            is_backfill=self.is_backfill,
-            is_contested=slice_.first_offset < self._history.contested_to,
-        )
+        stream = progress.identity.stream
+        assert stream is not None
+        is_contested = slice_.first_offset < self._history.contested_to
+        # A contested slice is this disk's alone: no other agent brings it.
+        if self._turns is not None and not is_contested:
+            progress.state = StreamState.WAITING
+            await self._turns.wait(slice_, stream)
+        await self._slices.deliver(slice_, stream, progress, is_backfill=self.is_backfill, is_contested=is_contested)
         # Only now: the pin is released by this, and until the manifest covers the slice, it may be the only copy.
         await progress.advance(slice_.next_offset)
 

@@ -24,7 +24,7 @@ class StreamState(StrEnum):
     """Everything that can be archived now is archived."""
 
     WAITING = "waiting"
-    """A slice waits for an upload slot."""
+    """A slice waits for an upload slot, or for the agent beside another replica to stage it."""
 
     STAGING = "staging"
     """A slice is being sent."""

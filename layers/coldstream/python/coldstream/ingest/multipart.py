@@ -14,38 +14,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
-from io import BytesIO
-from zlib import crc32
+from typing import BinaryIO, cast
 
 from awscrt.checksums import combine_crc32
 
 from coldstream.errors import BadCrcError, ConflictError, ObjectExistsError
 from coldstream.flow.window import Window
 from coldstream.ingest.slice import SegmentSlice
+from coldstream.ingest.slice_part import SlicePart
 from coldstream.store.ports import ObjectStore, UploadedPart
 from coldstream.units import MIB
 
 PART_BYTES = 16 * MIB
 """Size of a part, and the most that is sent in one PUT. S3 wants 5 MiB at least; a segment of 4 GiB has 256 parts."""
 
-PARTS_IN_FLIGHT = 2
+PARTS_IN_FLIGHT = 3
 
 
 def send(slice_: SegmentSlice, key: str, objects: ObjectStore, on_bytes: Callable[[int], None]) -> None:
-    """Write a slice to `key`. Reads the file once, in order. Memory: three parts at most.
+    """Write a slice to `key`. Reads each part of the file twice, right before it is sent and then.
 
-    `on_bytes` is called with the size of each part before it is sent, and may block or raise. Cost: one PUT; for more
-    than one part, a listing of uploads, a listing of each one's parts, a PUT a part and two requests more.
+    `on_bytes` is called with the size of each part before it is sent, and may block or raise. Memory: a block of each
+    part in flight. Cost: one PUT; for more than one part, a listing of uploads, a listing of each one's parts, a PUT a
+    part and two requests more.
 
     Raises ObjectExistsError when the key is taken, ConflictError when another sender completed or aborted the upload or
     overwrote its parts, FileNotFoundError, TruncatedError. Whatever is raised, the key has the whole slice or nothing.
     """
     if slice_.size_bytes <= PART_BYTES:
-        (data,) = slice_.parts(PART_BYTES)
-        on_bytes(len(data))
-        objects.put_new(key, BytesIO(data), size_bytes=len(data), crc32=crc32(data))
+        with slice_.parts(PART_BYTES) as (part,):
+            checksum = part.checksum()
+            on_bytes(len(part))
+            objects.put_new(key, cast("BinaryIO", part), size_bytes=len(part), crc32=checksum)
+            part.forget()
         return
     unfinished = _unfinished(key, objects)
     ours = [upload_id for upload_id, parts in unfinished.items() if _fit(parts, slice_.size_bytes)]
@@ -89,22 +92,30 @@ def _send_parts(
     known = {(part.number, part.size_bytes, part.crc32): part for part in uploaded}
     arrived: list[UploadedPart] = []
     whole_crc32 = 0
-    # Leaving the pool waits for the parts in flight, after an error too: the next attempt must not run beside them.
+
+    def put_one(number: int, data: SlicePart, checksum: int) -> UploadedPart:
+        done = put(number, data, crc32=checksum)
+        data.forget()
+        return done
+
+    # Leaving the pool waits for the parts in flight, after an error too: the next attempt must not run beside them. The
+    # file is closed after that: its descriptor may be another file's then.
     with (
+        slice_.parts(PART_BYTES) as parts,
         ThreadPoolExecutor(PARTS_IN_FLIGHT, thread_name_prefix="part") as pool,
-        closing(slice_.parts(PART_BYTES)) as parts,
     ):
         window: Window[UploadedPart] = Window(pool, max_calls=PARTS_IN_FLIGHT)
         for number, data in enumerate(parts, 1):
-            checksum = crc32(data)
+            checksum = data.checksum()
             # Combined from the CRCs of the parts: otherwise every byte would be summed twice.
             whole_crc32 = combine_crc32(whole_crc32, checksum, len(data))
             if (part := known.get((number, len(data), checksum))) is not None:
+                data.forget()
                 arrived.append(part)
                 continue
             on_bytes(len(data))
-            window.submit(partial(put, number, data, crc32=checksum))
-            # Wait here, before the next part is read: else three parts and the one being read would be in memory.
+            window.submit(partial(put_one, number, data, checksum))
+            # Wait here, before the next part is read: else it would be out of the page cache when it is sent.
             if not window.has_room():
                 arrived.append(window.take())
         while len(window):

@@ -6,14 +6,13 @@ file. The usual slice is all of a rolled segment; a slice of the active one ends
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Generator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coldstream.errors import TruncatedError
 from coldstream.format.segment import SEGMENT_HEADER, SEGMENT_HEADER_BYTES
+from coldstream.ingest.slice_part import SlicePart
 from coldstream.units import Offset
 
 
@@ -38,26 +37,23 @@ class SegmentSlice:
         """Size of the staged copy."""
         return SEGMENT_HEADER_BYTES + self.end - self.position
 
-    def parts(self, part_bytes: int) -> Generator[bytes, None, None]:
-        """Yield the staged copy in parts of `part_bytes`, which is more than a header; the last may be shorter.
+    @contextmanager
+    def parts(self, part_bytes: int) -> Iterator[list[SlicePart]]:
+        """Open the staged copy in parts of `part_bytes`, which is more than a header; the last may be shorter.
 
-        Memory: one part, and the one before it while the next is read. Raises FileNotFoundError, and TruncatedError
-        when the file ends before the slice does.
+        Nothing is read yet, and nothing may be read after the end. Raises FileNotFoundError.
         """
         with self.path.open("rb", buffering=0) as file:
-            head, at = SEGMENT_HEADER, self.position
-            while at < self.end:
-                missing_bytes = min(part_bytes - len(head), self.end - at)
-                data = os.pread(file.fileno(), missing_bytes, at)
-                # Of a regular file, pread returns less only at its end: then the file was cut after the slice was made.
-                if len(data) < missing_bytes:
-                    raise TruncatedError(
-                        str(self.path), at, "the file ends inside the slice", expected=missing_bytes, found=len(data)
-                    )
-                if sys.platform == "linux":
-                    # Nobody here reads these bytes again. Without this they push the broker's own out of the page
-                    # cache.
-                    os.posix_fadvise(file.fileno(), at, missing_bytes, os.POSIX_FADV_DONTNEED)
-                at += missing_bytes
-                yield head + data
-                head = b""
+            # The first begins with the header of a segment, in the place of that many bytes of chunks.
+            at = self.position - SEGMENT_HEADER_BYTES
+            starts = range(at, self.end, part_bytes)
+            yield [
+                SlicePart(
+                    file.fileno(),
+                    str(self.path),
+                    SEGMENT_HEADER if start == at else b"",
+                    max(start, self.position),
+                    min(start + part_bytes, self.end),
+                )
+                for start in starts
+            ]

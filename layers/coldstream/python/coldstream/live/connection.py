@@ -114,6 +114,14 @@ class LiveConnection:
         """Return what the nodes that have a replica call themselves, the leader first. Raises as a subscription."""
         return tuple(place for place in await self._opened().members(stream) if place is not None)
 
+    async def place(self, stream: str) -> int:
+        """Return which of the nodes that have a replica this one is: 0 is the leader's, also if that does not show.
+
+        Raises as a subscription.
+        """
+        members = await self._opened().members(stream)
+        return members.index(self.advertised) if self.advertised is not None and self.advertised in members else 0
+
     async def leader(self, stream: str) -> tuple[str, int]:
         """Return the host and port that the node of a stream's leader advertises. Raises as a subscription."""
         return await self._opened().leader(stream)

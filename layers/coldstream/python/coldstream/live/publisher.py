@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -128,8 +129,10 @@ class Publisher:
         """Return the publishing id up to which everything sent is confirmed, at most `last_id`."""
         return self._safe_id if self._sent else last_id
 
-    async def send(self, encoded: bytes, entries: int, last_id: int) -> None:
+    async def send(self, pieces: Sequence[bytes | memoryview], size_bytes: int, entries: int, last_id: int) -> None:
         """Send entries, each after its publishing id, in one frame. Waits while too much is not confirmed.
+
+        The entries are so many bytes, in pieces that are not copied before they are sent.
 
         Raises UnavailableError.
         """
@@ -138,11 +141,11 @@ class Publisher:
         self._check()
         # Counted before the frame is sent: its confirms may arrive while `send_encoded` waits for the socket.
         self._entries_sent += entries
-        self._sent.append((self._entries_sent, len(encoded), last_id))
-        self._bytes_open += len(encoded)
-        length = FRAME_OVERHEAD_BYTES - _LENGTH_BYTES + len(encoded)
+        self._sent.append((self._entries_sent, size_bytes, last_id))
+        self._bytes_open += size_bytes
+        length = FRAME_OVERHEAD_BYTES - _LENGTH_BYTES + size_bytes
         header = _HEADER.pack(length, schema.Publish.key.value, schema.Publish.version, self._number or 0, entries)
-        await self._wire.send_encoded(header, encoded)
+        await self._wire.send_encoded(header, *pieces)
 
     async def flush(self) -> None:
         """Wait until everything that was sent is confirmed. Raises UnavailableError."""

@@ -181,7 +181,7 @@ class Wire:
         """Send a frame. Waits while the socket is full. Raises UnavailableError."""
         await self.send_encoded(encode_frame(frame))
 
-    async def send_encoded(self, *pieces: bytes) -> None:
+    async def send_encoded(self, *pieces: bytes | memoryview) -> None:
         """Send an encoded frame that begins with its length, in pieces. Raises UnavailableError."""
         self._check()
         self._writer.writelines(pieces)  # no await before the whole frame is queued, or two frames would mix

@@ -30,7 +30,7 @@ from coldstream.replay.left_out import LeftOutReason
 from coldstream.replay.request import ReplayRequest
 from coldstream.replay.summary import ReplayProgress, ReplaySummary
 from coldstream.replay.target import SendOptions, StreamTarget
-from coldstream.replay.transform import transform_message
+from coldstream.replay.transform import raw_of
 from coldstream.routing.murmur3 import partition_of
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.units import Offset
@@ -153,12 +153,12 @@ class _StreamReplay(BrokerReplay):
             # The wait may have been long: a stop that came meanwhile must not send another frame.
             if self.should_stop():
                 return
-            await self._publishers[number].send(frame.data, frame.entries, frame.last_id)
+            await self._publishers[number].send(frame.pieces, frame.size_bytes, frame.entries, frame.last_id)
             # A new connection sends again what the broken one had sent, and counts none of it again.
             counted_to = self._counted_to.get(number, 0)
             self.summary.messages += frame.messages_after(counted_to)
             self._counted_to[number] = max(counted_to, frame.last_id)
-            self.summary.sent_bytes += len(frame.data)
+            self.summary.sent_bytes += frame.size_bytes
             if len(self._publishers) == 1:  # partitions are equally far only at the end of a slice
                 self.sent_to = Offset(frame.last_id)
             self.tell()
@@ -199,30 +199,40 @@ class _StreamReplay(BrokerReplay):
 
     def _decoded_entries(self, chunk: Chunk, part: ScanSlice, start: Offset) -> Iterator[tuple[int, Entry]]:
         """Yield the transformed and routed messages of a chunk as entries, each with the number of its publisher."""
-        place_of = self._place_of
+        # What is the same for all messages is looked up once: a look for each takes as long as to unpack it.
+        place_of, transform, end = self._place_of, self.transform, part.end
+        has_window = self.window is not None
+        # Only these leave out a message that could be sent.
+        may_refuse = place_of is not None or self.context.options.on_left_out is not None
         runs = [Runs() for _ in self._publishers]
+        sequences = [publisher.sequence for publisher in self._publishers]
+        number = 0
         for message in messages(chunk, source=part.key, from_offset=start):
-            if message.offset >= part.end:
+            offset = message.offset
+            if offset >= end:
                 break
-            if not self.is_in_window(message):
+            if has_window and not self.is_in_window(message):
                 continue
-            raw = transform_message(message, self.transform)
-            reason = self._why_not(message)
+            result = message if transform is None else transform(message)
+            # Most messages come back as they are, and to ask for the type of one takes as long as to unpack it.
+            raw = message.raw if result is message else raw_of(result)
+            reason = self._why_not(message) if may_refuse else None
             if raw is None or reason is not None:
                 # Counted once, also if a new connection reads it again.
-                self.summary.left_out += message.offset >= self._left_out_to
-                self._left_out_to = max(self._left_out_to, message.offset + 1)
+                self.summary.left_out += offset >= self._left_out_to
+                self._left_out_to = max(self._left_out_to, offset + 1)
                 if reason is not None:
-                    self.leave_out(message.offset, message.offset + 1, reason)
+                    self.leave_out(offset, offset + 1, reason)
                 continue
-            number = 0 if place_of is None else place_of(message)
-            publishing_id = message.offset + 1
+            if place_of is not None:
+                number = place_of(message)
+            publishing_id = offset + 1
             # The broker sees only the last id of a run: one message that it lacks would take those before it in the run
             # along, and publish them twice.
-            if publishing_id > self._publishers[number].sequence:
-                yield from ((number, entry) for entry in runs[number].add(publishing_id, raw))
+            if publishing_id > sequences[number]:
+                runs[number].add(publishing_id, raw)
         for number, run in enumerate(runs):
-            yield from ((number, entry) for entry in run.cut())
+            yield from ((number, entry) for entry in run.entries())
 
     def _why_not(self, message: Message) -> LeftOutReason | None:
         """Tell why a message cannot be sent, None if it can."""

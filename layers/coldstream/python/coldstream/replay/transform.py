@@ -15,7 +15,9 @@ It must return the same for the same message each time: what was sent before is 
 
 def transform_message(message: Message, transform: MessageTransform | None) -> bytes | None:
     """Return the bytes to send for a message, or None to leave it out."""
-    if transform is None:
-        return message.raw
-    result = transform(message)
+    return message.raw if transform is None else raw_of(transform(message))
+
+
+def raw_of(result: Message | bytes | None) -> bytes | None:
+    """Return the bytes to send for what a function has returned, or None for nothing."""
     return result.raw if isinstance(result, Message) else result

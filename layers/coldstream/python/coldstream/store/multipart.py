@@ -11,6 +11,7 @@ from coldstream.errors import ConflictError
 from coldstream.store.bucket import base64_of, border, crc32_of, metadata_of
 from coldstream.store.listings import S3Listings
 from coldstream.store.object_values import UploadedPart
+from coldstream.store.request_body import RequestBody
 from coldstream.units import ByteRange
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class S3Uploads(S3Listings):
                 for part in page.get("Parts", ())
             )
 
-    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes | RequestBody, *, crc32: int) -> UploadedPart:
         """Write a part."""
         with border(f"PUT of part {number} of", key):
             answer = self._client.upload_part(
@@ -53,7 +54,8 @@ class S3Uploads(S3Listings):
                 Key=key,
                 UploadId=upload_id,
                 PartNumber=number,
-                Body=BytesIO(data),  # the SDK would copy plain bytes to append them to the headers
+                # The SDK would copy plain bytes to append them to the headers.
+                Body=BytesIO(data) if isinstance(data, bytes) else data,  # type: ignore[arg-type]
                 ContentLength=len(data),
                 ChecksumAlgorithm="CRC32",
                 ChecksumCRC32=base64_of(crc32),

@@ -17,6 +17,7 @@ from coldstream.store.object_values import (
     UnfinishedUpload,
     UploadedPart,
 )
+from coldstream.store.request_body import RequestBody
 from coldstream.units import ByteRange, TimestampMs
 
 
@@ -120,7 +121,7 @@ class ObjectStore(ObjectReads, Protocol):
         """
         ...
 
-    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes | RequestBody, *, crc32: int) -> UploadedPart:
         """Write a part, over the one of that number; the store refuses bytes that are not of that CRC-32. Cost: a PUT.
 
         All parts but the last need 5 MiB. Raises ConflictError if the upload is gone, CorruptionError if the bytes did

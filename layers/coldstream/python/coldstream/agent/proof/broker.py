@@ -53,6 +53,13 @@ class BrokerProver(Protocol):
         """Return how many nodes have a replica of a stream, the leader's included. Raises what `probe` raises."""
         ...
 
+    async def place(self, vhost: str, name: str) -> int:
+        """Return which of these nodes this one is: 0 is the leader's, also if that does not show.
+
+        Raises what `probe` raises.
+        """
+        ...
+
     async def login(self) -> None:
         """Check that the broker takes the credentials. Raises UnavailableError, LoginRefusedError."""
         ...
@@ -129,6 +136,10 @@ class BrokerConnections:
     async def members(self, vhost: str, name: str) -> int:
         """Send the command Metadata."""
         return await self._ask(vhost, lambda connection: connection.members(name))
+
+    async def place(self, vhost: str, name: str) -> int:
+        """Send the command Metadata. The node is the one that the connection leads to."""
+        return await self._ask(vhost, lambda connection: connection.place(name))
 
     async def _ask(self, vhost: str, question: Callable[[LiveConnection], Awaitable[_Answer]]) -> _Answer:
         # Bounded, as a connection has 256 subscriptions, and as thousands of archivers ask at once when an agent

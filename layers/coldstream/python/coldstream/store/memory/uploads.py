@@ -11,6 +11,7 @@ from zlib import crc32 as crc32_of
 from coldstream.errors import ColdstreamError, ConflictError
 from coldstream.store.memory.bucket import MemoryBucket, check_crc32, etag_of
 from coldstream.store.object_values import UnfinishedUpload, UploadedPart
+from coldstream.store.request_body import RequestBody
 from coldstream.units import ByteRange, TimestampMs
 
 
@@ -62,9 +63,10 @@ class MemoryUploads(MemoryBucket):
         with self._lock:
             return tuple(part for _, (part, _) in sorted(self._upload(key, upload_id).parts.items()))
 
-    def put_part(self, key: str, upload_id: str, number: int, data: bytes, *, crc32: int) -> UploadedPart:
+    def put_part(self, key: str, upload_id: str, number: int, data: bytes | RequestBody, *, crc32: int) -> UploadedPart:
         """Write a part."""
         self._count("UploadPart")
+        data = bytes(data)
         check_crc32(key, data, crc32)
         part = UploadedPart(number, len(data), crc32, etag_of(data))
         with self._lock:
