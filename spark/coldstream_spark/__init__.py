@@ -2,7 +2,7 @@
 
     datasource.py   what Spark calls: batch queries; streaming.py, limits.py, positions.py: streaming queries
     options.py      the options of a query; location.py: where its archive is
-    plan.py         streams and offsets, cut into partitions; filters.py: conditions that narrow them
+    plan.py         streams and offsets, cut into partitions (packing.py); filters.py: conditions that narrow them
     read_task.py    what an executor reads
     tables.py       a streaming query into files: replay.py --to-parquet; checkpoint.py, summary.py: how far it is
 

@@ -5,37 +5,24 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
-from coldstream.manifest.shard_rank import RankedStretch
 from coldstream.manifest.shard_starts import version_at
 from coldstream.manifest.spec import FIRST, NEXT, AtOffset
 from coldstream.manifest.stream import StreamId
-from coldstream.read.scan import SLICE_BYTES, ScanSlice, offset_of, plan_scan
+from coldstream.read.scan import SLICE_BYTES, offset_of, plan_scan
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.store.streams import newest
-from coldstream.units import MAX_OFFSET, MIB, Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, Offset, TimestampMs
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
+from coldstream_spark.packing import RangeSlice, ScanPartition, pack
 from coldstream_spark.plan_range import OffsetRange
 from coldstream_spark.shards import ArchivedShard, at_once, find_shard_map, find_shards
 
-PARTITION_BYTES = 128 * MIB
-"""Most bytes of one task, as far as the archive can be cut there."""
-
 _PAGE_STREAMS = 1000
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ScanPartition:
-    """What one task reads of one stream, in the order of offsets; of a sharded stream, of one stretch."""
-
-    name: str
-    slices: tuple[ScanSlice, ...]
-    stretch: RankedStretch | None = None
 
 
 def find_streams(table: ManifestReads, options: SourceOptions, *, may_miss: bool = False) -> list[StreamId]:
@@ -120,29 +107,17 @@ def shard_bounds(
 def plan_partitions(
     table: ManifestReads, options: SourceOptions, ranges: Sequence[OffsetRange], earliest: int
 ) -> list[ScanPartition]:
-    """Cut ranges into partitions: `minPartitions` of them, or as many as the sparse index has points to cut at.
+    """Cut ranges into partitions: at least `minPartitions`, or as many as the sparse index has points to cut at.
 
     No byte is in two partitions. Chunks before `earliest`, in ms, may be left out. Raises GapError, unless the options
     say to read on after gaps.
     """
     found = list(_steps(table, ranges, earliest, SLICE_BYTES, lambda stream, gap: report_loss(options, stream, gap)))
-    total_bytes = sum(step.data_bytes for _, step in found)
-    most_bytes = min(PARTITION_BYTES, max(1, total_bytes // options.min_partitions))
-    if most_bytes < SLICE_BYTES:
+    share_bytes = sum(step.data_bytes for _, step in found) // options.min_partitions
+    if share_bytes < SLICE_BYTES:
         # There is less than a slice for each partition: it is planned again in smaller steps.
-        found = list(_steps(table, ranges, earliest, most_bytes, lambda *_: None))
-    partitions: list[ScanPartition] = []
-    joined_bytes = 0
-    for one, step in found:
-        name, stretch = one.stream.name, one.stretch
-        is_same = bool(partitions) and (partitions[-1].name, partitions[-1].stretch) == (name, stretch)
-        if is_same and joined_bytes + step.data_bytes <= most_bytes:
-            partitions[-1] = replace(partitions[-1], slices=(*partitions[-1].slices, step))
-            joined_bytes += step.data_bytes
-        else:
-            partitions.append(ScanPartition(name, (step,), stretch))
-            joined_bytes = step.data_bytes
-    return partitions
+        found = list(_steps(table, ranges, earliest, max(1, share_bytes), lambda *_: None))
+    return pack(found, options.min_partitions)
 
 
 def _steps(
@@ -151,7 +126,7 @@ def _steps(
     earliest: int,
     slice_bytes: int,
     on_gap: Callable[[StreamId, Gap], None],
-) -> Iterator[tuple[OffsetRange, ScanSlice]]:
+) -> Iterator[RangeSlice]:
     """Yield the slices of ranges, each with its range."""
     for one in ranges:
         for step in plan_scan(
