@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from coldstream.errors import GapError, StreamNotFoundError
 from coldstream.manifest.entry import Gap
 from coldstream.manifest.shard_starts import version_at
-from coldstream.manifest.spec import FIRST, NEXT, AtOffset
+from coldstream.manifest.spec import FIRST, NEXT, AtOffset, AtTimestamp
 from coldstream.manifest.stream import StreamId
 from coldstream.read.scan import SLICE_BYTES, offset_of, plan_scan
+from coldstream.resolve.attach import Attachment, attach
+from coldstream.resolve.tail import Tail
 from coldstream.store.ports import ManifestReads, ObjectReads
 from coldstream.store.streams import newest
-from coldstream.units import MAX_OFFSET, Offset, TimestampMs
+from coldstream.units import MAX_OFFSET, MIN_TIMESTAMP_MS, Offset, TimestampMs
 from coldstream_spark.filters import ScanFilter
 from coldstream_spark.options import SourceOptions
 from coldstream_spark.packing import RangeSlice, ScanPartition, pack
@@ -70,7 +72,8 @@ def batch_ranges(
         for reached in (start, end):
             if reached > head.next_offset:
                 report_loss(options, stream, Gap(head.next_offset, reached, "not archived yet"))
-        start, end = Offset(max(start, conditions.start)), Offset(min(end, head.next_offset, conditions.end))
+        first_wanted = max(conditions.start, _first_since(table, stream, conditions.earliest))
+        start, end = Offset(max(start, first_wanted)), Offset(min(end, head.next_offset, conditions.end))
         if start < end:
             exactly = isinstance(first, AtOffset) and start == first.offset
             ranges.append(OffsetRange(stream, start, end, exactly))
@@ -87,7 +90,8 @@ def _shard_ranges(
     bounds = at_once(lambda index: shard_bounds(table, objects, options, shards[index]), range(len(shards)))
     for shard, (first, last) in zip(shards, bounds, strict=True):
         if conditions.streams is None or shard.partition.name in conditions.streams:
-            start, end = Offset(max(first, conditions.start)), Offset(min(last, conditions.end))
+            since = _first_since(table, shard.stream, conditions.earliest)
+            start, end = Offset(max(first, conditions.start, since)), Offset(min(last, conditions.end))
             yield from shard.cut(OffsetRange(shard.stream, start, end, exactly=False))
 
 
@@ -102,6 +106,23 @@ def shard_bounds(
     start = head.first_offset if first == FIRST else offset_of(table, objects, shard.stream, first)
     end = head.next_offset if last == NEXT else offset_of(table, objects, shard.stream, last)
     return max(start, shard.begins), min(end, head.next_offset)
+
+
+def _first_since(table: ManifestReads, stream: StreamId, earliest: int) -> Offset:
+    """Return an offset before which every chunk is older than `earliest`, so that no entry before it is listed.
+
+    There is none such for a latest time: a leader's clock may run backwards, and the manifest has greatest times alone.
+    Cost: that of `attach`.
+    """
+    if earliest == MIN_TIMESTAMP_MS:
+        return Offset(0)
+    match attach(table, stream, AtTimestamp(TimestampMs(earliest)), 1):
+        case Tail(next_offset):
+            return next_offset
+        case Gap() as gap:
+            return gap.first_offset
+        case Attachment() as found:
+            return Offset(found.start.chunk_id)
 
 
 def plan_partitions(
